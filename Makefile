@@ -1,0 +1,50 @@
+# enginetop: every task of the project. `make run` and `make test` are all that a newcomer needs.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: run test verify test-gpu setup lint types imports unit bench lock format clean
+
+run: $(READY)            ## the UI on the embedded demo fleet (a table when there is no terminal)
+	@$(BIN)/enginetop demo
+
+test: lint types imports unit  ## everything that CI runs
+
+setup: $(READY)
+
+$(READY): requirements/ci.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/ci.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+imports: $(READY)
+	$(BIN)/lint-imports
+
+unit: $(READY)
+	$(BIN)/python -m pytest -q -m "not verify and not gpu"
+
+verify: $(READY)         ## long suites: fuzz, statistics, soak
+	$(BIN)/python -m pytest -q -m verify
+
+test-gpu: $(READY)       ## the read-only NVML part on a real GPU
+	$(BIN)/python -m pytest -q -m gpu -rs
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock:                    ## write requirements/ci.txt anew (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header --group dev pyproject.toml -o requirements/ci.txt
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

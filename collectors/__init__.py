@@ -1,0 +1,1 @@
+"""Everything that reads the outside: HTTP, pages, GPU libraries, recordings. Knows only `enginetop.fleet`."""

@@ -1,0 +1,3 @@
+"""One declared table an engine: which raw series means which measure, which paths are safe, what is never
+asked.
+"""

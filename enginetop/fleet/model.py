@@ -1,0 +1,109 @@
+"""The nouns of a fleet: targets, engines, roles, states, qualities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+_LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class EngineKind(StrEnum):
+    """The engine whose series a page holds. `ROUTER` is a gateway's view, never an engine."""
+
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    TRTLLM = "trtllm"
+    TRITON = "triton"
+    DYNAMO = "dynamo"
+    LLAMACPP = "llamacpp"
+    TGI = "tgi"
+    LMDEPLOY = "lmdeploy"
+    ROUTER = "router"
+    UNKNOWN = "unknown"
+
+
+class Role(StrEnum):
+    """What a replica does in its pool."""
+
+    AGGREGATED = "aggregated"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    ROUTER = "router"
+    GATEWAY = "gateway"
+    UNKNOWN = "unknown"
+
+
+class ReplicaState(StrEnum):
+    """State of a replica; the first that applies in the order of `STATE_ORDER` wins."""
+
+    DOWN = "down"
+    UNAUTHORIZED = "unauthorized"
+    LOADING = "loading"
+    NO_ENGINE_METRICS = "no_engine_metrics"
+    STALE = "stale"
+    DRAINING = "draining"
+    PAUSED = "paused"
+    SLEEPING = "sleeping"
+    NO_PROGRESS = "no_progress"
+    IDLE = "idle"
+    OK = "ok"
+    UNKNOWN = "unknown"
+
+
+STATE_ORDER: tuple[ReplicaState, ...] = tuple(ReplicaState)
+
+UP_STATES: frozenset[ReplicaState] = frozenset(
+    {
+        ReplicaState.OK,
+        ReplicaState.IDLE,
+        ReplicaState.PAUSED,
+        ReplicaState.DRAINING,
+        ReplicaState.SLEEPING,
+        ReplicaState.NO_PROGRESS,
+    }
+)
+"""Replicas in these states count in fleet sums and merges."""
+
+
+class Quality(StrEnum):
+    """How far a value may be believed. All but `OK` and `ESTIMATED` explain a null or an old value."""
+
+    OK = "ok"
+    ESTIMATED = "estimated"
+    STALE = "stale"
+    SUSPECT = "suspect"
+    UNSUPPORTED = "unsupported"
+    UNKNOWN = "unknown"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One thing to scrape.
+
+    `url` is the base URL without a trailing slash and is the target's identity everywhere. `metrics_path` is
+    the page the user named, or None when it is to be found. `name` is what the screen calls it.
+    """
+
+    url: str
+    name: str
+    metrics_path: str | None = None
+
+    @property
+    def host(self) -> str:
+        """Host of the URL, lower case, IPv6 without brackets."""
+        return (urlsplit(self.url).hostname or "").lower()
+
+    @property
+    def port(self) -> int:
+        """Port of the URL, the scheme's default when none is written."""
+        parts = urlsplit(self.url)
+        return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def same_host(one: str, other: str) -> bool:
+    """Whether two host names mean the same machine as far as names can tell (all loopback names are one)."""
+    one, other = one.lower(), other.lower()
+    return one == other or (one in _LOOPBACK_HOSTS and other in _LOOPBACK_HOSTS)

@@ -1,0 +1,252 @@
+"""The immutable picture of the fleet that screens, JSON, alerts and tuners read.
+
+One `FleetSnapshot` is built per tick and never changed; compare by identity. Its JSON form is the snapshot
+contract (`enginetop.snapshot/1`), written by `document.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target
+from enginetop.fleet.observation import Failure
+from enginetop.fleet.reading import ConfigValue
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One number, or a list of numbers, with its quality. `value` None is "not known", never zero.
+
+    `mean` (over data-parallel ranks) and `worst` (labels of the rank that holds the maximum) exist for
+    `kv_usage_ratio` only.
+    """
+
+    value: float | tuple[float, ...] | None
+    unit: str
+    quality: Quality
+    note: str = ""
+    mean: float | None = None
+    worst: Mapping[str, str] | None = None
+
+    @property
+    def number(self) -> float | None:
+        """The value when it is a single number, else None."""
+        return self.value if isinstance(self.value, int | float) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """A quantile with the bounds of its bucket. Censored: past the last finite bound, `low` is that bound."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    censored: bool = False
+
+
+NO_QUANTILE = Quantile()
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A distribution over the window. `count` 0: nothing observed; None: not exported or not known."""
+
+    count: float | None
+    sum: float | None
+    mean: Quantile
+    quantiles: Mapping[str, Quantile]
+    unit: str
+    quality: Quality
+    note: str = ""
+
+
+SignalValue = Scalar | Distribution
+Signals = Mapping[str, SignalValue]
+
+
+@dataclass(frozen=True, slots=True)
+class RankSnapshot:
+    """One data-parallel rank that the page names."""
+
+    labels: Mapping[str, str]
+    signals: Signals
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a replica: `appeared gone restarted state_changed config_changed
+    preemptions_began preemptions_ended`.
+    """
+
+    at: float
+    kind: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuDevice:
+    """One GPU, or one MIG instance, at one instant. None is "not known" or "not supported", never zero.
+
+    `replicas` holds the target URLs whose processes run on it, when the process table told; None: join by
+    say).
+    """
+
+    index: int
+    uuid: str
+    name: str
+    mig: str | None = None
+    utilization_ratio: float | None = None
+    memory_used_bytes: float | None = None
+    memory_total_bytes: float | None = None
+    unified_memory: bool = False
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    temperature_celsius: float | None = None
+    sm_clock_mhz: float | None = None
+    throttle_reasons: tuple[str, ...] = ()
+    last_xid: int | None = None
+    state: str = "ok"
+    source: str = "nvml"
+    note: str = ""
+    replicas: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuReport:
+    """All GPUs of one host at one instant. `problem` says why there are none, or why they are old."""
+
+    host: str
+    at: float
+    gpus: tuple[GpuDevice, ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One advice row; see the contract for the words of `action` and `apply`."""
+
+    knob: str
+    action: str
+    because: tuple[str, ...]
+    current: float | None = None
+    proposed: float | None = None
+    bound_by: str = "unknown"
+    expected: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    confidence: str = "low"
+    apply: str = "none"
+    via: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert as the contract names its keys. `state` is `pending`, `firing` or `resolved`."""
+
+    rule: str
+    severity: str
+    state: str
+    target: str
+    since: float
+    value: float | None
+    threshold: float | None
+    summary: str
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """The objective that requests are held against. `source`: config, flag or default."""
+
+    ttft_seconds: float = 1.0
+    tpot_seconds: float = 0.1
+    target: float = 0.95
+    source: str = "default"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplicaSnapshot:
+    """Everything known about one replica at the snapshot's instant.
+
+    `since` is when the present state began. `scraped_at` is the time of the last good page. `trends` holds
+    recent values of a few signals, oldest first, None where nothing was known, at the times of `trend_times`.
+    `next_try_at` is when a failing target is asked again, if known.
+    """
+
+    target: Target
+    engine: EngineKind
+    engine_version: str | None
+    stack: str | None
+    model: str | None
+    role: Role
+    state: ReplicaState
+    since: float
+    reasons: tuple[str, ...]
+    scraped_at: float | None
+    scrape_seconds: float | None
+    bad_lines: int
+    signals: Signals
+    ranks: tuple[RankSnapshot, ...]
+    config: Mapping[str, ConfigValue]
+    events: tuple[Event, ...]
+    gpus: tuple[GpuDevice, ...]
+    advice: tuple[Advice, ...]
+    slo: Slo
+    simulated: bool = False
+    last_failure: Failure | None = None
+    next_try_at: float | None = None
+    spacing_seconds: float | None = None
+    trends: Mapping[str, tuple[float | None, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    trend_times: tuple[float, ...] = ()
+
+    def scalar(self, name: str) -> Scalar:
+        """The scalar signal `name`; KeyError: no such signal, TypeError: it is a distribution."""
+        value = self.signals[name]
+        if not isinstance(value, Scalar):
+            raise TypeError(f"{name} is a distribution")
+        return value
+
+    def distribution(self, name: str) -> Distribution:
+        """The distribution `name`; KeyError if there is no such signal, TypeError if it is a scalar."""
+        value = self.signals[name]
+        if not isinstance(value, Distribution):
+            raise TypeError(f"{name} is a scalar")
+        return value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FleetSummary:
+    """Sums and merges over the replicas that are up."""
+
+    replicas: int
+    states: Mapping[ReplicaState, int]
+    signals: Signals
+    slo: Slo
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorHealth:
+    """How the collector itself does.
+
+    Rates are scrapes per second over the last window; `late_ticks` counts ticks dropped since start.
+    """
+
+    asked_per_second: float | None = None
+    achieved_per_second: float | None = None
+    late_ticks: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FleetSnapshot:
+    """The fleet at one instant. `sequence` grows by one per tick."""
+
+    at: float
+    sequence: int
+    interval_seconds: float
+    window_seconds: float
+    fleet: FleetSummary
+    replicas: tuple[ReplicaSnapshot, ...]
+    alerts: tuple[Alert, ...] = ()
+    collector: CollectorHealth = CollectorHealth()
+    gpu_problem: str = ""
