@@ -90,7 +90,7 @@ class GpuDevice:
     """One GPU, or one MIG instance, at one instant. None is "not known" or "not supported", never zero.
 
     `replicas` holds the target URLs whose processes run on it, when the process table told; None: join by
-    say).
+    host.
     """
 
     index: int
