@@ -1,0 +1,3 @@
+"""enginetop: watch and tune live LLM inference fleets from a terminal."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Advice: pure functions from evidence to suggestions. Knows only `enginetop.fleet`."""

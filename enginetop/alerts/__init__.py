@@ -1,0 +1,1 @@
+"""Alert rules and their states. Pure, time injected; knows only `enginetop.fleet`."""

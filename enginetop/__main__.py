@@ -1,0 +1,7 @@
+"""`python -m enginetop`."""
+
+import sys
+
+from enginetop.cli.main import main
+
+sys.exit(main())

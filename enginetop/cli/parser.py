@@ -1,0 +1,173 @@
+"""The command line's grammar: one table of commands, parsers made from it."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from enginetop import __version__
+from enginetop.cli.settings import parse_slo
+
+_TARGET_HELP = "http(s)://host:port[/path] or host:port; none: the fleet of the config file"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its name, one line of help, the module of `enginetop.cli` that runs it, its arguments."""
+
+    name: str
+    help: str
+    module: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
+
+
+def _interval(text: str) -> float:
+    value = _positive(text)
+    if not 0.1 <= value <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r}: an interval lies between 0.1 and 3600 seconds")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _reading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=_TARGET_HELP)
+    parser.add_argument("--replay", metavar="FILE", help="read this recording instead of live targets")
+    _common(parser)
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", metavar="FILE", help="config file (default: enginetop/config.toml under XDG_CONFIG_HOME)"
+    )
+    parser.add_argument("--interval", type=_interval, metavar="S", help="seconds between scrapes (default 2)")
+    parser.add_argument(
+        "--timeout", type=_positive, metavar="S", help="deadline of one scrape (default 0.9 x interval)"
+    )
+    parser.add_argument(
+        "--window", type=_positive, metavar="S", help="window of rates and percentiles (default 60)"
+    )
+    parser.add_argument(
+        "--slo", type=parse_slo, metavar="ttft=S,tpot=S,target=R", help="objective for this run"
+    )
+
+
+def _screen(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--theme", metavar="NAME", help="colour theme (see --theme list)")
+    parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+
+
+def _ui_arguments(parser: argparse.ArgumentParser) -> None:
+    _reading(parser)
+    _screen(parser)
+
+
+def _demo_arguments(parser: argparse.ArgumentParser) -> None:
+    _scenario(parser)
+    parser.add_argument("--list", action="store_true", help="print the scenarios and exit")
+    _common(parser)
+    _screen(parser)
+
+
+def _scenario(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scenario", metavar="NAME", help="scenario of the simulated fleet")
+    parser.add_argument("--replicas", type=_count, metavar="N", help="simulated replicas (default 12)")
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="seed of the drawn requests (default 1)"
+    )
+
+
+def _sim_arguments(parser: argparse.ArgumentParser) -> None:
+    _scenario(parser)
+    parser.add_argument(
+        "--port", type=_count, metavar="P", help="first port; the next replicas follow (default: free ports)"
+    )
+
+
+def _snapshot_arguments(parser: argparse.ArgumentParser) -> None:
+    _reading(parser)
+    parser.add_argument(
+        "--samples", type=_count, default=2, metavar="N", help="scrapes before the snapshot (default 2)"
+    )
+    parser.add_argument("--format", choices=("json", "table"), default="json", help="default json")
+
+
+def _record_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=_TARGET_HELP)
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="recording to write (.jsonl or .jsonl.gz)"
+    )
+    parser.add_argument(
+        "--for", dest="duration", type=_positive, metavar="S", help="stop after S seconds (default: ctrl+c)"
+    )
+    _common(parser)
+
+
+def _replay_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("replay", metavar="FILE", help="recording to play back")
+    parser.add_argument(
+        "--speed", type=_positive, default=1.0, metavar="X", help="times real time (default 1)"
+    )
+    parser.set_defaults(targets=[])
+    _common(parser)
+    _screen(parser)
+
+
+UI = Command("", "the terminal UI on these targets", "ui", _ui_arguments)
+
+COMMANDS: tuple[Command, ...] = (
+    Command("demo", "the terminal UI on an embedded simulated fleet", "demo", _demo_arguments),
+    Command("sim", "serve a simulated fleet on loopback, one base URL a line", "sim", _sim_arguments),
+    Command("snapshot", "scrape, print one snapshot, exit", "snapshot", _snapshot_arguments),
+    Command("record", "record the raw pages of targets", "record", _record_arguments),
+    Command("replay", "play a recording back in the terminal UI", "replay", _replay_arguments),
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with one-line errors: what is wrong, and where help is."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
+    """The command and its arguments. Exits with 0 after --help and --version, with 2 on a usage error."""
+    command = next((known for known in COMMANDS if argv and argv[0] == known.name), UI)
+    parser = _parser(command)
+    return command, parser.parse_args(argv[1:] if command is not UI else argv)
+
+
+def _parser(command: Command) -> _Parser:
+    if command is not UI:
+        parser = _Parser(prog=f"enginetop {command.name}", description=command.help, allow_abbrev=False)
+    else:
+        width = max(len(known.name) for known in COMMANDS)
+        listing = "\n".join(f"  {known.name:<{width}}  {known.help}" for known in COMMANDS)
+        parser = _Parser(
+            prog="enginetop",
+            description="Watch live LLM inference fleets. Without a command: the terminal UI on TARGETs.",
+            epilog=f"commands:\n{listing}\n\n`enginetop COMMAND --help` tells more.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        parser.add_argument("--version", action="version", version=f"enginetop {__version__}")
+    command.add_arguments(parser)
+    return parser

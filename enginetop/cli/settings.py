@@ -1,0 +1,162 @@
+"""What a run works with: the config file, overlaid by the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enginetop.cli.targets import distinct, parse_target
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import Target
+from enginetop.fleet.snapshot import Slo
+from enginetop.fleet.toml_text import parse_toml
+
+if TYPE_CHECKING:
+    from enginetop.fleet.config import Config, TargetTable
+
+DEFAULT_INTERVAL_SECONDS = 2.0
+DEFAULT_WINDOW_SECONDS = 60.0
+_TIMEOUT_SHARE = 0.9
+"""Without a configured timeout a scrape ends before the next one is due."""
+_LONGEST_DEFAULT_TIMEOUT_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How one target is reached. Secrets are named, never held."""
+
+    api_key_env: str | None = None
+    api_key_file: str | None = None
+    ca_file: str | None = None
+    insecure_skip_verify: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The resolved settings of a run. `access` holds the targets (by URL) that need more than a plain GET."""
+
+    targets: tuple[Target, ...]
+    access: dict[str, Access]
+    interval_seconds: float
+    timeout_seconds: float
+    window_seconds: float
+    slos: tuple[tuple[str, Slo], ...]
+
+    def slo_for(self, model: str | None) -> Slo:
+        """The first objective whose pattern matches the model's name, else the default one."""
+        name = model or ""
+        return next((slo for pattern, slo in self.slos if fnmatchcase(name, pattern)), Slo())
+
+
+def config_path() -> Path:
+    """Where the config file is looked for when `--config` is not given."""
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "enginetop" / "config.toml"
+
+
+def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
+    """Settings from parsed arguments and the config file they lead to.
+
+    `warn` receives one line for every part of the config file that this version does not act on. Raises
+    ConfigError when the file or an argument cannot be used. The targets may be empty: the caller decides what
+    that means.
+    """
+    config = _read_config(args.config, warn)
+    interval = args.interval or (config.interval_seconds if config else DEFAULT_INTERVAL_SECONDS)
+    timeout = args.timeout or (config.timeout_seconds if config else None)
+    window = args.window or (config.window_seconds if config else DEFAULT_WINDOW_SECONDS)
+    targets, access = _targets(args.targets, config)
+    return Settings(
+        targets=targets,
+        access=access,
+        interval_seconds=interval,
+        timeout_seconds=timeout or min(interval * _TIMEOUT_SHARE, _LONGEST_DEFAULT_TIMEOUT_SECONDS),
+        window_seconds=window,
+        slos=_slos(args.slo, config),
+    )
+
+
+def parse_slo(text: str) -> Slo:
+    """An objective from `ttft=0.6,tpot=0.05,target=0.95`; parts that are not named keep their default.
+
+    Raises argparse.ArgumentTypeError with the fix.
+    """
+    how = "write ttft=SECONDS,tpot=SECONDS,target=RATIO, as in ttft=0.6,tpot=0.05,target=0.95"
+    keys = {"ttft": "ttft_seconds", "tpot": "tpot_seconds", "target": "target"}
+    values: dict[str, float] = {}
+    for part in text.split(","):
+        key, _, number = part.partition("=")
+        try:
+            values[keys[key.strip()]] = float(number)
+        except (KeyError, ValueError):
+            raise argparse.ArgumentTypeError(f"{part!r} is no objective; {how}") from None
+    slo = replace(Slo(source="flag"), **values)  # type: ignore[arg-type]
+    finite_positive = all(0 < value < float("inf") for value in values.values())
+    if not finite_positive or slo.target >= 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: times above 0 and a target between 0 and 1; {how}")
+    return slo
+
+
+def _read_config(named: str | None, warn: Callable[[str], None]) -> Config | None:
+    path = Path(named) if named else config_path()
+    if not named and not path.exists():
+        return None
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigError(f"{path}: {reason}; name a readable TOML file with --config") from error
+    # pydantic costs more CPU to import than a whole scrape: only who has a config file pays it
+    from enginetop.fleet.config import UNUSED_KEYS, parse_config
+
+    config = parse_config(parse_toml(text, str(path)), str(path))
+    for key in UNUSED_KEYS:
+        if getattr(config, key):
+            warn(f"{path}: [{key}] is accepted and not acted on by this version")
+    return config
+
+
+def _targets(arguments: Sequence[str], config: Config | None) -> tuple[tuple[Target, ...], dict[str, Access]]:
+    tables = config.targets if config else ()
+    configured = [(parse_target(table.url, table.name), _access(table)) for table in tables]
+    named = [parse_target(text) for text in arguments]
+    targets = distinct(named or [target for target, _ in configured])
+    _refuse_twin_names(targets)
+    wanted = {target.url for target in targets}
+    access = {target.url: how for target, how in configured if target.url in wanted and how != Access()}
+    return targets, access
+
+
+def _access(table: TargetTable) -> Access:
+    return Access(table.api_key_env, table.api_key_file, table.ca_file, table.insecure_skip_verify)
+
+
+def _refuse_twin_names(targets: Sequence[Target]) -> None:
+    owner: dict[str, str] = {}
+    for target in targets:
+        other = owner.setdefault(target.name, target.url)
+        if other != target.url:
+            raise ConfigError(
+                f"two targets are named {target.name!r} ({other}, {target.url}); name them apart"
+            )
+
+
+def _slos(flag: Slo | None, config: Config | None) -> tuple[tuple[str, Slo], ...]:
+    if flag is not None:
+        return (("*", flag),)
+    if config is None:
+        return ()
+    from enginetop.fleet.config import slo_of
+
+    return tuple((table.model, slo_of(table)) for table in config.slo)
+
+
+def warn_on_stderr(line: str) -> None:
+    """Print one diagnostic line."""
+    print(f"enginetop: {line}", file=sys.stderr)

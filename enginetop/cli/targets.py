@@ -1,0 +1,64 @@
+"""TARGET arguments and config entries to `Target` objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import SplitResult, urlsplit
+
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import Target
+
+PAGE_PATHS: tuple[str, ...] = ("/prometheus/metrics", "/metrics")
+"""Path endings that name a metrics page; the longer ones first."""
+
+_HOW = "write http(s)://host:port[/path] or host:port"
+
+
+def parse_target(text: str, name: str | None = None) -> Target:
+    """The target that `text` names.
+
+    A path that ends in a known page path names that page and the base is the URL without it; any other path
+    is part of the base. Raises ConfigError with one line when the text is no such address.
+    """
+    parts = _split(text)
+    path = parts.path.rstrip("/")
+    page = next((known for known in PAGE_PATHS if path.endswith(known)), None)
+    if page is not None:
+        path = path[: -len(page)]
+    host = parts.hostname or ""
+    shown_host = f"[{host}]" if ":" in host else host
+    port = f":{parts.port}" if parts.port is not None else ""
+    url = f"{parts.scheme}://{shown_host}{port}{path}"
+    return Target(url=url, name=name or f"{shown_host}{port}{path}", metrics_path=page)
+
+
+def distinct(targets: Iterable[Target]) -> tuple[Target, ...]:
+    """The targets without repeats (same base URL), first mention first."""
+    first: dict[str, Target] = {}
+    for target in targets:
+        first.setdefault(target.url, target)
+    return tuple(first.values())
+
+
+def _split(text: str) -> SplitResult:
+    shown = text if "@" not in text else "…@" + text.rpartition("@")[2]
+    written = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(written)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"target {shown!r}: {error}; {_HOW}") from error
+    if parts.scheme not in ("http", "https"):
+        raise ConfigError(f"target {shown!r}: the scheme {parts.scheme!r} is not read; {_HOW}")
+    if not parts.hostname or any(c.isspace() or not c.isprintable() for c in written):
+        raise ConfigError(f"target {shown!r}: no host in it; {_HOW}")
+    if "@" in parts.netloc:
+        raise ConfigError(
+            f"target {shown!r}: no credentials in an address; name an environment variable with "
+            f"api_key_env in the config file"
+        )
+    if parts.query or parts.fragment:
+        raise ConfigError(f"target {shown!r}: no query or fragment in an address; {_HOW}")
+    if port is None and "://" not in text:
+        raise ConfigError(f"target {shown!r}: not a command and no port in it; {_HOW}")
+    return parts

@@ -1,0 +1,94 @@
+"""The config file: its schema, strict, with errors that name the key and the fix."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Any, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.snapshot import Slo
+
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Ratio = Annotated[float, Field(gt=0, lt=1)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TargetTable(_Table):
+    """One `[[targets]]` entry. Secrets are named (a variable or a file), never written here."""
+
+    url: str
+    name: str | None = None
+    api_key_env: str | None = None
+    api_key_file: str | None = None
+    ca_file: str | None = None
+    insecure_skip_verify: bool = False
+
+
+class SloTable(_Table):
+    """One `[[slo]]` entry; `model` is a shell pattern, the first entry that matches counts."""
+
+    model: str = "*"
+    ttft_seconds: _Seconds = 1.0
+    tpot_seconds: _Seconds = 0.1
+    target: _Ratio = 0.95
+
+
+class Config(_Table):
+    """The whole file. Every key may be missing."""
+
+    interval_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 2.0
+    timeout_seconds: _Seconds | None = None
+    window_seconds: _Seconds = 60.0
+    targets: tuple[TargetTable, ...] = ()
+    slo: tuple[SloTable, ...] = ()
+    alerts: tuple[dict[str, Any], ...] = ()
+    control: dict[str, Any] | None = None
+
+
+UNUSED_KEYS: tuple[str, ...] = ("alerts", "control")
+"""Keys of the config contract that this version accepts and does not act on; the user is told."""
+
+
+def parse_config(data: Mapping[str, Any], origin: str) -> Config:
+    """Check the tables of a config file.
+
+    Raises ConfigError with one line: `FILE: KEY: what is wrong and how to mend it`.
+    """
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(f"{origin}: {_first_problem(error)}") from error
+
+
+def slo_of(table: SloTable) -> Slo:
+    """The objective of one `[[slo]]` entry."""
+    return Slo(table.ttft_seconds, table.tpot_seconds, table.target, source="config")
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False, include_input=False)[0]
+    location = tuple(problem["loc"])
+    key = ".".join(str(part) for part in location)
+    if problem["type"] == "extra_forbidden":
+        known = _keys_at(location[:-1])
+        near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+        return f"{key}: unknown key; {hint}"
+    return f"{key}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+
+
+def _keys_at(location: tuple[Any, ...]) -> list[str]:
+    table: type[BaseModel] = Config
+    for part in location:
+        if isinstance(part, str):
+            inner = table.model_fields[part].annotation
+            table = next(
+                arg for arg in get_args(inner) if isinstance(arg, type) and issubclass(arg, BaseModel)
+            )
+    return list(table.model_fields)

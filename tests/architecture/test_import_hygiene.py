@@ -1,0 +1,86 @@
+"""What a command must not import, seen from a fresh interpreter (the static rules are import-linter's)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_PROBE = """
+import sys
+from enginetop.cli.main import main
+try:
+    main({argv!r})
+except SystemExit:
+    pass
+print("\\nLOADED", *sorted(sys.modules))
+"""
+
+
+def _modules_after(argv: list[str], cwd: Path) -> set[str]:
+    ran = subprocess.run(
+        [sys.executable, "-c", _PROBE.format(argv=argv)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        timeout=50,
+        check=True,
+    )
+    line = next(line for line in ran.stdout.splitlines() if line.startswith("LOADED"))
+    return set(line.split())
+
+
+HEADLESS: dict[str, list[str]] = {
+    "help": ["--help"],
+    "version": ["--version"],
+    "usage error": ["--no-such-flag"],
+    "snapshot --help": ["snapshot", "--help"],
+    "snapshot of a recording": ["snapshot", "--replay", "two.jsonl"],
+    "snapshot of a recording as a table": ["snapshot", "--replay", "two.jsonl", "--format", "table"],
+    "snapshot of a refused port": ["snapshot", "127.0.0.1:1", "--samples", "1", "--interval", "0.1"],
+    "ui without a terminal": ["--replay", "two.jsonl"],
+    "replay without a terminal": ["replay", "two.jsonl"],
+    "record": ["record", "127.0.0.1:1", "-o", "out.jsonl", "--for", "0.2", "--interval", "0.1"],
+    "demo list": ["demo", "--list"],
+    "demo without a terminal": ["demo", "--interval", "0.2"],
+}
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    page = {"target": "http://r1:8000", "path": "/metrics"}
+    records = [
+        {**page, "t": 100.0, "body": "vllm:num_requests_running 1\n"},
+        {**page, "t": 105.0, "body": "vllm:num_requests_running 2\n"},
+    ]
+    (tmp_path / "two.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return tmp_path
+
+
+@pytest.mark.parametrize("argv", HEADLESS.values(), ids=HEADLESS.keys())
+def test_headless_commands_never_import_the_ui(argv: list[str], recording: Path) -> None:
+    loaded = _modules_after(argv, recording)
+    assert "enginetop.cli.main" in loaded
+    assert not {name for name in loaded if name.partition(".")[0] == "textual"}
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["snapshot", "--help"], ["--no-such-flag"]])
+def test_help_and_usage_errors_import_nothing_heavy(argv: list[str], tmp_path: Path) -> None:
+    heavy = {"textual", "rich", "httpx", "pydantic", "pynvml", "requests", "asyncio", "prometheus_api_client"}
+    assert not heavy & _modules_after(argv, tmp_path)
+
+
+def test_a_wrongly_heavy_import_would_be_seen(tmp_path: Path) -> None:
+    """The probe itself can fail: a program that does import textual is caught."""
+    ran = subprocess.run(
+        [sys.executable, "-c", "import textual, sys; print('LOADED', *sorted(sys.modules))"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    assert "textual" in ran.stdout.split()

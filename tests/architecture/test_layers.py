@@ -1,0 +1,67 @@
+"""Rules between rooms that the import linter cannot say."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ONLY_IMPORTER: dict[str, set[str]] = {
+    "pynvml": {"collectors/gpu/nvml.py"},
+    "httpx": {"collectors/http.py"},
+    "tomli": {"enginetop/fleet/toml_text.py"},
+    "pydantic": {"enginetop/fleet/config.py"},
+}
+"""Third-party packages and the only modules that may import them."""
+
+SIMULATOR_IMPORTERS = ("enginetop/cli/", "enginetop/simulator/", "bench/", "tests/")
+
+
+def _imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+SOURCES = {
+    str(path.relative_to(ROOT)): _imports(path)
+    for package in ("enginetop", "tui", "collectors", "tuners", "themes", "bench", "tests")
+    for path in (ROOT / package).rglob("*.py")
+}
+
+
+@pytest.mark.parametrize("package", ONLY_IMPORTER)
+def test_a_third_party_package_has_one_door(package: str) -> None:
+    importers = {
+        name
+        for name, imports in SOURCES.items()
+        if not name.startswith(("tests/", "bench/"))
+        and any(imported.partition(".")[0] == package for imported in imports)
+    }
+    assert importers <= ONLY_IMPORTER[package]
+
+
+def test_who_imports_the_simulator() -> None:
+    importers = [
+        name
+        for name, imports in SOURCES.items()
+        if any(imported.startswith("enginetop.simulator") for imported in imports)
+    ]
+    assert [name for name in importers if not name.startswith(SIMULATOR_IMPORTERS)] == []
+
+
+def test_the_core_has_no_clock_and_no_io() -> None:
+    forbidden = {"time", "asyncio", "threading", "socket", "subprocess", "os", "pathlib", "random"}
+    offenders = {
+        name: sorted(imports & forbidden)
+        for name, imports in SOURCES.items()
+        if name.startswith(("enginetop/fleet/", "enginetop/alerts/", "tuners/")) and imports & forbidden
+    }
+    assert offenders == {}

@@ -1,0 +1,137 @@
+"""Settings: the config file overlaid by the command line, and how bad input is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from enginetop.cli.parser import parse
+from enginetop.cli.settings import Access, Settings, resolve
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.snapshot import Slo
+
+FULL = """
+interval_seconds = 1.0
+[[targets]]
+url = "https://10.0.0.1:8000"
+name = "a1"
+api_key_env = "VLLM_API_KEY"
+[[targets]]
+url = "http://10.0.0.2:8000"
+[[slo]]
+model = "llama*"
+ttft_seconds = 0.6
+tpot_seconds = 0.05
+target = 0.99
+[[slo]]
+ttft_seconds = 2.0
+"""
+
+
+def _settings(tmp_path: Path, text: str | None, *argv: str) -> tuple[Settings, list[str]]:
+    config = []
+    if text is not None:
+        (tmp_path / "fleet.toml").write_text(text)
+        config = ["--config", str(tmp_path / "fleet.toml")]
+    warnings: list[str] = []
+    _, args = parse(["snapshot", *argv, *config])
+    return resolve(args, warnings.append), warnings
+
+
+@pytest.fixture(autouse=True)
+def _no_own_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "empty"))
+
+
+def test_defaults_without_a_config_file(tmp_path: Path) -> None:
+    settings, warnings = _settings(tmp_path, None, "r1:8000")
+    assert (settings.interval_seconds, settings.window_seconds) == (2.0, 60.0)
+    assert settings.timeout_seconds < settings.interval_seconds
+    assert settings.slo_for("any") == Slo(1.0, 0.1, 0.95, "default")
+    assert warnings == []
+
+
+def test_the_config_file_gives_targets_access_and_objectives(tmp_path: Path) -> None:
+    settings, _ = _settings(tmp_path, FULL)
+    assert [(t.name, t.url) for t in settings.targets] == [
+        ("a1", "https://10.0.0.1:8000"),
+        ("10.0.0.2:8000", "http://10.0.0.2:8000"),
+    ]
+    assert settings.access == {"https://10.0.0.1:8000": Access(api_key_env="VLLM_API_KEY")}
+    assert settings.interval_seconds == 1.0
+    assert settings.slo_for("llama-70b") == Slo(0.6, 0.05, 0.99, "config")
+    assert settings.slo_for("qwen") == Slo(2.0, 0.1, 0.95, "config")
+    assert settings.slo_for(None) == Slo(2.0, 0.1, 0.95, "config")
+
+
+def test_the_command_line_wins(tmp_path: Path) -> None:
+    settings, _ = _settings(tmp_path, FULL, "r9:1", "--interval", "5", "--slo", "ttft=0.3,target=0.9")
+    assert [t.url for t in settings.targets] == ["http://r9:1"]
+    assert settings.access == {}
+    assert settings.interval_seconds == 5.0
+    assert settings.slo_for("llama-70b") == Slo(0.3, 0.1, 0.9, "flag")
+
+
+def test_a_target_named_on_the_command_line_keeps_its_configured_key(tmp_path: Path) -> None:
+    settings, _ = _settings(tmp_path, FULL, "https://10.0.0.1:8000/metrics")
+    assert settings.access["https://10.0.0.1:8000"].api_key_env == "VLLM_API_KEY"
+
+
+def test_parts_of_the_contract_that_are_not_built_are_named(tmp_path: Path) -> None:
+    _, warnings = _settings(tmp_path, "[control]\nblocks = 30\n")
+    assert len(warnings) == 1
+    assert "[control]" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("interval_second = 2", ["interval_second:", "did you mean 'interval_seconds'"]),
+        ("[[targets]]\nurl = 'http://a:1'\napi_key = 'x'", ["targets.0.api_key", "api_key_env"]),
+        ("[[targets]]\nname = 'a'", ["targets.0.url"]),
+        ("interval_seconds = 'soon'", ["interval_seconds:"]),
+        ("interval_seconds = 0", ["interval_seconds:"]),
+        ("[[slo]]\ntarget = 1.5", ["slo.0.target"]),
+        ("interval_seconds = ", ["not valid TOML"]),
+        ("[[targets]]\nurl = 'nonsense'", ["nonsense", "host:port"]),
+        ("[[targets]]\nurl = 'http://a:1'\nname = 'x'\n[[targets]]\nurl = 'http://b:1'\nname = 'x'", ["'x'"]),
+    ],
+)
+def test_a_bad_config_file_is_named_with_key_and_fix(tmp_path: Path, text: str, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _settings(tmp_path, text)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert all(word in message for word in words)
+
+
+def test_a_missing_config_file_that_was_named_is_an_error(tmp_path: Path) -> None:
+    _, args = parse(["snapshot", "--config", str(tmp_path / "none.toml")])
+    with pytest.raises(ConfigError, match=r"none\.toml"):
+        resolve(args, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["snapshot", "--slo", "ttft=fast"],
+        ["snapshot", "--slo", "latency=1"],
+        ["snapshot", "--slo", "target=1"],
+        ["snapshot", "--slo", "ttft=-1"],
+        ["snapshot", "--slo", "ttft=nan"],
+        ["snapshot", "--interval", "0"],
+        ["snapshot", "--interval", "inf"],
+        ["snapshot", "--samples", "0"],
+        ["snapshot", "--format", "yaml"],
+        ["--prometheus", "http://p:9090"],
+        ["record", "r1:8000"],
+    ],
+)
+def test_usage_errors_are_one_line_and_exit_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse(argv)
+    assert caught.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
