@@ -1,0 +1,254 @@
+"""The JSON form of a snapshot: `enginetop.snapshot/1`.
+
+Plain dicts and lists that any strict JSON writer takes: a number that is not finite becomes null here, and
+its quality `invalid`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from enginetop.fleet.model import STATE_ORDER, Quality, ReplicaState
+from enginetop.fleet.snapshot import (
+    Advice,
+    Alert,
+    CollectorHealth,
+    Distribution,
+    Event,
+    FleetSnapshot,
+    FleetSummary,
+    GpuDevice,
+    Quantile,
+    RankSnapshot,
+    ReplicaSnapshot,
+    Scalar,
+    Signals,
+    SignalValue,
+    Slo,
+)
+
+SCHEMA = "enginetop.snapshot/1"
+
+NOT_BUILT_YET = "not built yet"
+"""Why a value that this version does not compute is null."""
+
+Json = dict[str, Any]
+
+
+def snapshot_document(snapshot: FleetSnapshot) -> Json:
+    """The snapshot as the contract names its keys; every key is always there, empty when there is nothing.
+
+    Beyond the contract's keys: `sequence`, `interval_seconds`, `simulated` (any replica is), `collector` and
+    `gpu_problem`; of a replica `since` (Unix seconds), `simulated`, `next_try_at` and `spacing_seconds`.
+    """
+    return {
+        "schema": SCHEMA,
+        "at": _finite(snapshot.at),
+        "window_seconds": _finite(snapshot.window_seconds),
+        "interval_seconds": _finite(snapshot.interval_seconds),
+        "sequence": snapshot.sequence,
+        "simulated": any(replica.simulated for replica in snapshot.replicas),
+        "collector": _collector(snapshot.collector),
+        "gpu_problem": snapshot.gpu_problem,
+        "fleet": _fleet(snapshot.fleet),
+        "replicas": [replica_document(replica) for replica in snapshot.replicas],
+        "alerts": [_alert(alert) for alert in snapshot.alerts],
+    }
+
+
+def replica_document(replica: ReplicaSnapshot) -> Json:
+    """One item of `replicas`."""
+    return {
+        "target": replica.target.url,
+        "name": replica.target.name,
+        "engine": replica.engine.value,
+        "engine_version": replica.engine_version,
+        "stack": replica.stack,
+        "model": replica.model,
+        "role": replica.role.value,
+        "state": replica.state.value,
+        "since": _finite(replica.since),
+        "reasons": list(replica.reasons),
+        "scraped_at": _finite(replica.scraped_at),
+        "scrape_seconds": _finite(replica.scrape_seconds),
+        "spacing_seconds": _finite(replica.spacing_seconds),
+        "next_try_at": _finite(replica.next_try_at),
+        "bad_lines": replica.bad_lines,
+        "simulated": replica.simulated,
+        "signals": _signals(replica.signals),
+        "ranks": [_rank(rank) for rank in replica.ranks],
+        "config": {
+            key: {"value": _plain(setting.value), "source": setting.source}
+            for key, setting in replica.config.items()
+        },
+        "bound_by": {"unknown": 1.0},
+        "goodput": _goodput(replica.signals, replica.slo),
+        "events": [_event(event) for event in replica.events],
+        "gpus": [_gpu(gpu) for gpu in replica.gpus],
+        "advice": [_advice(advice) for advice in replica.advice],
+    }
+
+
+def _fleet(fleet: FleetSummary) -> Json:
+    return {
+        "replicas": fleet.replicas,
+        "states": _states(fleet.states),
+        "signals": _signals(fleet.signals),
+        "goodput": _goodput(fleet.signals, fleet.slo),
+    }
+
+
+def _states(states: Mapping[ReplicaState, int]) -> Json:
+    """The states that occur, most severe first."""
+    return {state.value: states[state] for state in STATE_ORDER if states.get(state)}
+
+
+def _collector(health: CollectorHealth) -> Json:
+    return {
+        "asked_per_second": _finite(health.asked_per_second),
+        "achieved_per_second": _finite(health.achieved_per_second),
+        "late_ticks": health.late_ticks,
+        "problem": health.problem,
+    }
+
+
+def _rank(rank: RankSnapshot) -> Json:
+    return {"labels": dict(rank.labels), "signals": _signals(rank.signals)}
+
+
+def _signals(signals: Signals) -> Json:
+    return {name: signal_document(name, value) for name, value in signals.items()}
+
+
+def signal_document(name: str, value: SignalValue) -> Json:
+    """One entry of `signals`. `kv_usage_ratio` alone carries `mean`, and `worst` where there are ranks."""
+    document = _distribution(value) if isinstance(value, Distribution) else _scalar(name, value)
+    if value.note:
+        document["note"] = value.note
+    return document
+
+
+def _scalar(name: str, scalar: Scalar) -> Json:
+    if isinstance(scalar.value, tuple):
+        value: Any = [_finite(item) for item in scalar.value]
+        lost = None in value
+    else:
+        value = _finite(scalar.value)
+        lost = value is None and scalar.value is not None
+    quality = Quality.INVALID if lost else scalar.quality
+    document: Json = {"value": value, "unit": scalar.unit, "quality": quality.value}
+    if name == "kv_usage_ratio":
+        document["mean"] = _finite(scalar.mean)
+        if scalar.worst is not None:
+            document["worst"] = dict(scalar.worst)
+    return document
+
+
+def _distribution(distribution: Distribution) -> Json:
+    return {
+        "count": _finite(distribution.count),
+        "sum": _finite(distribution.sum),
+        "mean": _quantile(distribution.mean),
+        **{name: _quantile(quantile) for name, quantile in distribution.quantiles.items()},
+        "unit": distribution.unit,
+        "quality": distribution.quality.value,
+    }
+
+
+def _quantile(quantile: Quantile) -> Json:
+    return {
+        "value": _finite(quantile.value),
+        "low": _finite(quantile.low),
+        "high": _finite(quantile.high),
+        "censored": quantile.censored,
+    }
+
+
+def _goodput(signals: Signals, slo: Slo) -> Json:
+    """The documented structure; only the offered rate is known so far: requests ended, for all reasons."""
+    offered = signals["requests_finished_per_second"]
+    unknown_range: Json = {"low": None, "high": None, "independent": None}
+    return {
+        "offered_per_second": _finite(offered.number) if isinstance(offered, Scalar) else None,
+        "requests_per_second": unknown_range,
+        "attainment": {
+            "ttft": _quantile(Quantile()),
+            "tpot": _quantile(Quantile()),
+            "joint": {**unknown_range, "exact": None},
+        },
+        "slo": {
+            "ttft_seconds": _finite(slo.ttft_seconds),
+            "tpot_seconds": _finite(slo.tpot_seconds),
+            "target": _finite(slo.target),
+            "source": slo.source,
+        },
+        "burn": [],
+        "quality": Quality.UNKNOWN.value,
+        "note": NOT_BUILT_YET,
+    }
+
+
+def _event(event: Event) -> Json:
+    return {"at": _finite(event.at), "kind": event.kind, "detail": event.detail}
+
+
+def _gpu(gpu: GpuDevice) -> Json:
+    return {
+        "index": gpu.index,
+        "uuid": gpu.uuid,
+        "name": gpu.name,
+        "mig": gpu.mig,
+        "utilization_ratio": _finite(gpu.utilization_ratio),
+        "memory_used_bytes": _finite(gpu.memory_used_bytes),
+        "memory_total_bytes": _finite(gpu.memory_total_bytes),
+        "unified_memory": gpu.unified_memory,
+        "power_watts": _finite(gpu.power_watts),
+        "power_limit_watts": _finite(gpu.power_limit_watts),
+        "temperature_celsius": _finite(gpu.temperature_celsius),
+        "sm_clock_mhz": _finite(gpu.sm_clock_mhz),
+        "throttle_reasons": list(gpu.throttle_reasons),
+        "last_xid": gpu.last_xid,
+        "state": gpu.state,
+        "source": gpu.source,
+        "note": gpu.note,
+    }
+
+
+def _advice(advice: Advice) -> Json:
+    return {
+        "knob": advice.knob,
+        "action": advice.action,
+        "from": _finite(advice.current),
+        "to": _finite(advice.proposed),
+        "bound_by": advice.bound_by,
+        "because": list(advice.because),
+        "expected": {name: _finite(value) for name, value in advice.expected.items()},
+        "confidence": advice.confidence,
+        "apply": advice.apply,
+        "via": advice.via,
+    }
+
+
+def _alert(alert: Alert) -> Json:
+    return {
+        "rule": alert.rule,
+        "severity": alert.severity,
+        "state": alert.state,
+        "target": alert.target,
+        "since": _finite(alert.since),
+        "value": _finite(alert.value),
+        "threshold": _finite(alert.threshold),
+        "summary": alert.summary,
+        "labels": dict(alert.labels),
+    }
+
+
+def _plain(value: float | str | bool | None) -> Any:
+    return _finite(value) if isinstance(value, float) else value
+
+
+def _finite(value: float | None) -> float | None:
+    """The number, or None where it is none or JSON has no word for it."""
+    return None if value is None or not math.isfinite(value) else value

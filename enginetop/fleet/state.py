@@ -1,0 +1,247 @@
+"""The state of a replica as a pure function of what is known about it.
+
+Nothing here remembers anything but `Standstill`, which counts the pages on which an engine with work to do
+did not move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from enginetop.fleet.model import ReplicaState
+from enginetop.fleet.observation import Failure, FailureKind
+from enginetop.fleet.reading import EngineFlags
+
+FAILURES_UNTIL_DOWN = 2
+"""Connection failures in a row that make a replica `down`."""
+
+STALE_SPACINGS = 3.0
+"""A last good page older than this many spacings is stale."""
+
+STANDSTILL_PAGES = 3
+"""Consecutive pages with work and without movement that make `no_progress`."""
+
+NO_FLAGS = EngineFlags()
+
+_MINUTE = 60.0
+_HOUR = 3600.0
+_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What one kind of failure means: the state without and with an earlier good page, and plain words."""
+
+    before_good_page: ReplicaState
+    after_good_page: ReplicaState
+    words: str
+
+
+def _always(state: ReplicaState, words: str) -> _Meaning:
+    return _Meaning(state, state, words)
+
+
+_MEANINGS: dict[FailureKind, _Meaning] = {
+    FailureKind.REFUSED: _always(ReplicaState.DOWN, "connection refused"),
+    FailureKind.DNS: _always(ReplicaState.DOWN, "host name not found"),
+    FailureKind.TLS: _always(ReplicaState.DOWN, "TLS failed"),
+    FailureKind.UNAUTHORIZED: _always(ReplicaState.UNAUTHORIZED, "needs an API key"),
+    FailureKind.LOADING: _always(ReplicaState.LOADING, "the engine is loading"),
+    FailureKind.NO_ENGINE_METRICS: _always(
+        ReplicaState.NO_ENGINE_METRICS, "reachable, but no engine's series on the page"
+    ),
+    FailureKind.SERVER_ERROR: _always(ReplicaState.STALE, "the metrics page fails, the server answers"),
+    FailureKind.TRUNCATED: _always(ReplicaState.STALE, "the metrics page is cut short"),
+    FailureKind.TOO_LARGE: _Meaning(
+        ReplicaState.NO_ENGINE_METRICS, ReplicaState.STALE, "the metrics page is too large"
+    ),
+    FailureKind.PROTOCOL: _Meaning(
+        ReplicaState.NO_ENGINE_METRICS, ReplicaState.STALE, "the answer is not valid HTTP"
+    ),
+    FailureKind.DISABLED: _Meaning(
+        ReplicaState.NO_ENGINE_METRICS, ReplicaState.STALE, "the metrics page is switched off"
+    ),
+    FailureKind.COLLECTOR: _Meaning(ReplicaState.UNKNOWN, ReplicaState.STALE, "the collector itself failed"),
+}
+
+# A timeout is two things: silence, or one page that hangs while the server answers elsewhere.
+_SILENCE = _always(ReplicaState.DOWN, "no answer in time")
+_HANGING_PAGE = _always(ReplicaState.STALE, "the metrics page does not come, the server answers")
+
+
+def _meaning(failure: Failure) -> _Meaning:
+    if failure.kind is FailureKind.TIMEOUT:
+        return _HANGING_PAGE if failure.answered else _SILENCE
+    return _MEANINGS[failure.kind]
+
+
+def is_connection_failure(failure: Failure) -> bool:
+    """Whether the failure says that the target cannot be reached at all; the second in a row means `down`."""
+    return _meaning(failure).after_good_page is ReplicaState.DOWN
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRun:
+    """Failures in a row: the newest, when the first came and how many there were."""
+
+    newest: Failure
+    since: float
+    count: int = 1
+
+    @classmethod
+    def extended(cls, run: FailureRun | None, failure: Failure) -> FailureRun:
+        """The run with one more failure at its end; None: a new run."""
+        if run is None:
+            return cls(failure, failure.at)
+        return cls(failure, run.since, run.count + 1)
+
+
+@dataclass(slots=True)
+class Standstill:
+    """Counts consecutive metrics pages with requests at hand and without movement.
+
+    `pages` includes the page of the last movement; `since` is its time, or that of the first page with work
+    if the engine had none before: a request that arrives after an idle hour does not inherit the hour.
+    """
+
+    pages: int = 0
+    since: float | None = None
+
+    def observe(self, at: float, busy: bool | None, moved: bool, metrics_page: bool) -> None:
+        """Take one good reading at Unix time `at`.
+
+        `busy` None means that the page does not tell whether there is work: it proves nothing. A reading from
+        side pages alone can show movement but is no page.
+        """
+        if moved:
+            self.pages, self.since = 0, None
+        if busy is False:
+            self.pages, self.since = 0, None
+        elif busy:
+            if self.since is None and (moved or metrics_page):
+                self.since = at
+            self.pages += metrics_page
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that the state of a replica depends on. Times are Unix seconds.
+
+    `page_at` is the time of the newest good page, None if there never was one; `spacing_seconds` the time
+    between pages, None when it is not known (then age alone never makes a page stale). `unreachable` is the
+    run of connection failures that the newest look belongs to; `answer_failure` the run of answers without a
+    good page since the last one. `running`, `waiting` are requests on the newest page, None if unknown;
+    `busy` whether there is any, None if that cannot be told. `hold_seconds` is how long a standstill must
+    last before it counts, 0 where the engine has a series that moves during a request.
+    """
+
+    now: float
+    page_at: float | None = None
+    spacing_seconds: float | None = None
+    unreachable: FailureRun | None = None
+    answer_failure: FailureRun | None = None
+    flags: EngineFlags = NO_FLAGS
+    running: float | None = None
+    waiting: float | None = None
+    busy: bool | None = None
+    standstill_pages: int = 0
+    standstill_since: float | None = None
+    hold_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The state and why. `began` is when its cause began, None if it is not older than the judgement."""
+
+    state: ReplicaState
+    reasons: tuple[str, ...] = ()
+    began: float | None = None
+
+
+def stale_from(page_at: float, spacing_seconds: float | None) -> float:
+    """The time after which a page of `page_at` is too old; infinite when the spacing is not known."""
+    return float("inf") if spacing_seconds is None else page_at + STALE_SPACINGS * spacing_seconds
+
+
+def judge(evidence: Evidence) -> Judgement:
+    """The first state that applies, in the order of `STATE_ORDER`.
+
+    One connection failure is no evidence: everything else is judged as if it had not happened.
+    """
+    unreachable = evidence.unreachable
+    if unreachable is not None and unreachable.count >= FAILURES_UNTIL_DOWN:
+        return Judgement(ReplicaState.DOWN, (_failure_reason(unreachable, evidence.now),), unreachable.since)
+    if evidence.answer_failure is not None:
+        return _judge_answer(evidence, evidence.answer_failure)
+    if evidence.page_at is None:
+        return Judgement(ReplicaState.UNKNOWN, _first_failure_reason(evidence))
+    if evidence.now > stale_from(evidence.page_at, evidence.spacing_seconds):
+        reason = f"no good page for {duration_text(evidence.now - evidence.page_at)}"
+        return Judgement(ReplicaState.STALE, (reason,), evidence.page_at)
+    return _judge_page(evidence, evidence.page_at)
+
+
+def _judge_answer(evidence: Evidence, run: FailureRun) -> Judgement:
+    meaning = _meaning(run.newest)
+    state = meaning.before_good_page if evidence.page_at is None else meaning.after_good_page
+    reasons = [_failure_reason(run, evidence.now)]
+    if state is ReplicaState.STALE and evidence.page_at is not None:
+        reasons.append(f"last good page {duration_text(evidence.now - evidence.page_at)} ago")
+    return Judgement(state, tuple(reasons), run.since)
+
+
+def _first_failure_reason(evidence: Evidence) -> tuple[str, ...]:
+    if evidence.unreachable is None:
+        return ("no good page yet",)
+    return (f"{_meaning(evidence.unreachable.newest).words} once, no good page yet",)
+
+
+def _judge_page(evidence: Evidence, page_at: float) -> Judgement:
+    flags = evidence.flags
+    if flags.draining:
+        return Judgement(ReplicaState.DRAINING, ("the engine drains: it takes no new requests",))
+    if flags.paused:
+        return Judgement(ReplicaState.PAUSED, ("the engine is paused",))
+    if flags.sleeping:
+        return Judgement(ReplicaState.SLEEPING, ("the engine sleeps",))
+    if (
+        evidence.busy
+        and evidence.standstill_since is not None
+        and evidence.standstill_pages >= STANDSTILL_PAGES
+        and page_at - evidence.standstill_since >= evidence.hold_seconds
+    ):
+        reason = (
+            f"no progress for {duration_text(page_at - evidence.standstill_since)} on "
+            f"{evidence.standstill_pages} pages{_work_text(evidence)}"
+        )
+        return Judgement(ReplicaState.NO_PROGRESS, (reason,), evidence.standstill_since)
+    if evidence.busy is False:
+        return Judgement(ReplicaState.IDLE)
+    return Judgement(ReplicaState.OK)
+
+
+def _work_text(evidence: Evidence) -> str:
+    counts = ((evidence.running, "running"), (evidence.waiting, "waiting"))
+    return "".join(f", {count:.0f} {word}" for count, word in counts if count is not None)
+
+
+def _failure_reason(run: FailureRun, now: float) -> str:
+    """One line: what fails and for how long. The detail leads where it says more than the kind of failure."""
+    failure, words = run.newest, _meaning(run.newest).words
+    if is_connection_failure(failure):
+        cause = f" ({failure.detail})" if failure.kind is FailureKind.TLS and failure.detail else ""
+        return f"{words} for {duration_text(now - run.since)}{cause}"
+    text = failure.detail or words
+    return f"{text}, for {duration_text(now - run.since)}" if now > run.since else text
+
+
+def duration_text(seconds: float) -> str:
+    """A duration in one rounded-down unit: `45 s`, `3 min`, `5 h`, `2 d`. Negative ones read `0 s`."""
+    seconds = max(seconds, 0.0)
+    if seconds < 2 * _MINUTE:
+        return f"{int(seconds)} s"
+    if seconds < 2 * _HOUR:
+        return f"{int(seconds / _MINUTE)} min"
+    if seconds < 2 * _DAY:
+        return f"{int(seconds / _HOUR)} h"
+    return f"{int(seconds / _DAY)} d"
