@@ -33,7 +33,8 @@ class Series:
     Several series may share (measure, rank, part, le, position): counters and gauges of one rank are then
     summed (finish reasons, priorities). `key` names the raw series (sample name and labels as exposed) and is
     its identity from page to page, also across layouts. `le` is the bucket's upper bound; `position` the
-    draft position.
+    draft position. `group` names the label set (family and labels without `le`) of a histogram's series, which
+    restart together; it may stay empty where (measure, rank) has one label set only.
     """
 
     measure: str
@@ -42,6 +43,7 @@ class Series:
     part: Part = Part.VALUE
     le: float = math.nan
     position: int = -1
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,9 @@ class Absence:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Columns:
-    """The shape of readings, shared between them.
+    """The shape of readings, shared between them; usable as a weak dictionary key.
 
     `series[i]` describes `Reading.values[i]`. `ranks` maps a rank's key to its labels in the page's order; a
     page that names no rank has none. `birth_groups[j]` lists the series whose counting began at
