@@ -1,0 +1,165 @@
+"""Known pages: what two pages of the same exporter share, kept once, so that most of a page needs no parsing.
+
+A scrape changes numbers, not lines: the lines of a page are compared with those of the page before, and of a
+line that differs only the part behind its known prefix is read. A `Template` holds what that takes; it is
+shared between targets. A page that does not fit its template in every line is parsed anew, so that following
+a template gives exactly what parsing would have given.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import compress, count
+from operator import ne
+from typing import Final
+from weakref import WeakValueDictionary
+
+from collectors.page import Layout
+from collectors.sample_line import tail_value
+
+MAX_TEMPLATES: Final = 64
+"""Templates that the cache keeps. One engine version needs a handful: lines appear with first events."""
+
+MAX_TEMPLATE_LINES: Final = 100_000
+"""Lines of all kept templates together, about 60 MB of memory at worst; a longer page is not kept."""
+
+NO_SAMPLE: Final = b"\n"
+"""Prefix of a line that holds no sample: no line begins with it, so such a line must stay as it is."""
+
+SCRATCH: Final = -1
+"""Slot of a line that a later line with the same name and labels overrides."""
+
+_PLAIN_NUMBER: Final = b"0123456789.eE+-"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Template:
+    """One page, line by line.
+
+    `prefixes[i]` is line i up to its value (`NO_SAMPLE` if it holds none), `slots[i]` the index of that value
+    or `SCRATCH`. `bad_lines` counts lines without a sample that are neither blank nor comments, and overridden
+    ones; `problem` names the limit that some lines broke.
+    """
+
+    layout: Layout
+    lines: tuple[bytes, ...]
+    prefixes: tuple[bytes, ...]
+    slots: tuple[int, ...]
+    values: array[float]
+    bad_lines: int
+    problem: str
+
+
+class Follower:
+    """A target's last page as it differs from a template.
+
+    `lines` shares every line that the target has in common with the template; `values` is never changed in
+    place, pages may keep it.
+    """
+
+    __slots__ = ("_lines", "template", "values")
+
+    def __init__(self, template: Template) -> None:
+        self.template = template
+        self.values = template.values
+        self._lines = list(template.lines)
+
+    def follow(self, lines: Sequence[bytes]) -> Sequence[int] | None:
+        """Take over the next page's lines; the slots whose line changed, in the order of the page.
+
+        None when the page does not fit: nothing is taken over then.
+        """
+        template = self.template
+        if len(lines) != len(self._lines):
+            return None
+        places = list(compress(count(), map(ne, lines, self._lines)))
+        if not places:
+            return ()
+        new_lines = [lines[place] for place in places]
+        prefixes = [template.prefixes[place] for place in places]
+        numbers = _numbers_behind(prefixes, new_lines)
+        if numbers is None:
+            return None
+        changed = [template.slots[place] for place in places]
+        values = self.values[:]
+        values.append(0.0)  # the scratch slot
+        for slot, number in zip(changed, numbers, strict=True):
+            values[slot] = number
+        values.pop()
+        self.values = values
+        for place, line in zip(places, new_lines, strict=True):
+            self._lines[place] = line
+        return [slot for slot in changed if slot != SCRATCH] if SCRATCH in changed else changed
+
+
+def _numbers_behind(prefixes: Sequence[bytes], lines: Sequence[bytes]) -> Sequence[float] | None:
+    """The value of each line behind its prefix, or None when a line has another prefix or no value."""
+    tails = list(map(bytes.removeprefix, lines, prefixes))
+    joined = b"".join(tails)
+    if sum(map(len, lines)) - len(joined) != sum(map(len, prefixes)):
+        return None  # a prefix that does not fit is not removed
+    if not joined.translate(None, _PLAIN_NUMBER):
+        try:
+            return list(map(float, tails))
+        except ValueError:
+            return None
+    values = [tail_value(tail.decode("utf-8", "surrogateescape")) for tail in tails]
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(values) else None
+
+
+class LayoutCache:
+    """Templates and layouts shared between targets; the least recently used template goes first.
+
+    Holds at most `max_templates` templates with `max_lines` lines together. A layout lives as long as anyone
+    uses it. Not for use from several threads at once.
+    """
+
+    def __init__(self, max_templates: int = MAX_TEMPLATES, max_lines: int = MAX_TEMPLATE_LINES) -> None:
+        self._max_templates = max_templates
+        self._max_lines = max_lines
+        self._lines = 0
+        self._templates: OrderedDict[Template, None] = OrderedDict()
+        self._layouts: WeakValueDictionary[LayoutIdentity, Layout] = WeakValueDictionary()
+
+    def follow_known(self, lines: Sequence[bytes]) -> Follower | None:
+        """A follower that has taken over `lines`, if some template fits; the newest few alike are tried."""
+        alike = [template for template in reversed(self._templates) if _looks_like(template, lines)]
+        for template in alike[:_TRIED_TEMPLATES]:
+            follower = Follower(template)
+            if follower.follow(lines) is not None:
+                self._templates.move_to_end(template)
+                return follower
+        return None
+
+    def add(self, template: Template) -> Template:
+        """Keep a template; the result is it with the one layout of these keys and types."""
+        own = template.layout
+        shared = self._layouts.setdefault((own.keys, tuple(own.types.items())), own)
+        template = template if shared is own else replace(template, layout=shared)
+        if len(template.lines) <= self._max_lines:
+            self._templates[template] = None
+            self._lines += len(template.lines)
+        while len(self._templates) > self._max_templates or self._lines > self._max_lines:
+            oldest, _ = self._templates.popitem(last=False)
+            self._lines -= len(oldest.lines)
+        return template
+
+    def __len__(self) -> int:
+        return len(self._templates)
+
+
+LayoutIdentity = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+
+_TRIED_TEMPLATES: Final = 4
+
+
+def _looks_like(template: Template, lines: Sequence[bytes]) -> bool:
+    """Cheap: as many lines, and the same first one but for its last word."""
+    return (
+        len(template.lines) == len(lines)
+        and template.lines[0].rpartition(b" ")[0] == lines[0].rpartition(b" ")[0]
+    )
