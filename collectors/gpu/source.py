@@ -46,9 +46,7 @@ def problem_line(error: LibraryError) -> str:
     known = _PROBLEMS.get(error.code)
     if known:
         return known
-    return (
-        known if known else f"the NVIDIA library does not start: {error} (NVML error {error.code}); see dmesg"
-    )
+    return f"the NVIDIA library fails: {clean_text(str(error), 200)} (NVML error {error.code}); see dmesg"
 
 
 class NvmlSource:
