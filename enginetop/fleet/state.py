@@ -6,6 +6,7 @@ did not move.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from enginetop.fleet.model import ReplicaState
@@ -14,9 +15,6 @@ from enginetop.fleet.reading import EngineFlags
 
 FAILURES_UNTIL_DOWN = 2
 """Connection failures in a row that make a replica `down`."""
-
-STALE_SPACINGS = 3.0
-"""A last good page older than this many spacings is stale."""
 
 STANDSTILL_PAGES = 3
 """Consecutive pages with work and without movement that make `no_progress`."""
@@ -127,17 +125,17 @@ class Standstill:
 class Evidence:
     """All that the state of a replica depends on. Times are Unix seconds.
 
-    `page_at` is the time of the newest good page, None if there never was one; `spacing_seconds` the time
-    between pages, None when it is not known (then age alone never makes a page stale). `unreachable` is the
-    run of connection failures that the newest look belongs to; `answer_failure` the run of answers without a
-    good page since the last one. `running`, `waiting` are requests on the newest page, None if unknown;
-    `busy` whether there is any, None if that cannot be told. `hold_seconds` is how long a standstill must
-    last before it counts, 0 where the engine has a series that moves during a request.
+    `page_at` is the time of the newest good page, None if there never was one; after `fresh_until` that page
+    is too old. `unreachable` is the run of connection failures that the newest look belongs to, and
+    `answer_failure` the run of answers without a good page since the last one. `running` and `waiting` are
+    requests on the newest page, None if unknown; `busy` whether there is any, None if that cannot be told.
+    `hold_seconds` is how long a standstill must last before it counts, 0 where the engine has a series that
+    moves during a request.
     """
 
     now: float
     page_at: float | None = None
-    spacing_seconds: float | None = None
+    fresh_until: float = math.inf
     unreachable: FailureRun | None = None
     answer_failure: FailureRun | None = None
     flags: EngineFlags = NO_FLAGS
@@ -158,11 +156,6 @@ class Judgement:
     began: float | None = None
 
 
-def stale_from(page_at: float, spacing_seconds: float | None) -> float:
-    """The time after which a page of `page_at` is too old; infinite when the spacing is not known."""
-    return float("inf") if spacing_seconds is None else page_at + STALE_SPACINGS * spacing_seconds
-
-
 def judge(evidence: Evidence) -> Judgement:
     """The first state that applies, in the order of `STATE_ORDER`.
 
@@ -175,7 +168,7 @@ def judge(evidence: Evidence) -> Judgement:
         return _judge_answer(evidence, evidence.answer_failure)
     if evidence.page_at is None:
         return Judgement(ReplicaState.UNKNOWN, _first_failure_reason(evidence))
-    if evidence.now > stale_from(evidence.page_at, evidence.spacing_seconds):
+    if evidence.now > evidence.fresh_until:
         reason = f"no good page for {duration_text(evidence.now - evidence.page_at)}"
         return Judgement(ReplicaState.STALE, (reason,), evidence.page_at)
     return _judge_page(evidence, evidence.page_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,7 @@ from enginetop.fleet.state import (
 )
 
 NOW = 1000.0
-FRESH = Evidence(now=NOW, page_at=999.0, spacing_seconds=2.0, running=3.0, waiting=5.0, busy=True)
+FRESH = Evidence(now=NOW, page_at=999.0, fresh_until=1005.0, running=3.0, waiting=5.0, busy=True)
 NEVER_ANSWERED = Evidence(now=NOW)
 
 
@@ -59,9 +60,9 @@ def test_one_connection_failure_keeps_the_old_state(kind: FailureKind) -> None:
 
 
 def test_one_connection_failure_does_not_make_an_old_page_young() -> None:
-    assert judge(replace(FRESH, page_at=993.0, unreachable=failed(FailureKind.REFUSED))).state is (
-        ReplicaState.STALE
-    )
+    assert judge(
+        replace(FRESH, page_at=993.0, fresh_until=999.0, unreachable=failed(FailureKind.REFUSED))
+    ).state is (ReplicaState.STALE)
 
 
 @pytest.mark.parametrize(
@@ -108,24 +109,14 @@ def test_reasons_lead_with_the_detail_and_name_the_age_of_kept_values() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("page_at", "spacing", "state"),
-    [
-        (994.0, 2.0, ReplicaState.OK),  # exactly three spacings old
-        (993.999, 2.0, ReplicaState.STALE),
-        (970.0, 10.0, ReplicaState.OK),
-        (969.0, 10.0, ReplicaState.STALE),
-        (1.0, None, ReplicaState.OK),  # one page of a recording: no spacing, never stale
-    ],
-)
-def test_age_is_judged_against_three_spacings(
-    page_at: float, spacing: float | None, state: ReplicaState
-) -> None:
-    assert judge(replace(FRESH, page_at=page_at, spacing_seconds=spacing)).state is state
+def test_a_page_is_good_until_its_time_is_over() -> None:
+    assert judge(replace(FRESH, fresh_until=NOW)).state is ReplicaState.OK
+    assert judge(replace(FRESH, fresh_until=NOW - 0.001)).state is ReplicaState.STALE
+    assert judge(replace(FRESH, page_at=1.0, fresh_until=math.inf)).state is ReplicaState.OK
 
 
 def test_an_old_page_says_how_old() -> None:
-    judgement = judge(replace(FRESH, page_at=700.0))
+    judgement = judge(replace(FRESH, page_at=700.0, fresh_until=706.0))
     assert judgement.reasons == ("no good page for 5 min",)
     assert judgement.began == 700.0
 
@@ -135,6 +126,7 @@ def test_the_order_of_states_is_the_contracts() -> None:
     evidence = replace(
         FRESH,
         page_at=900.0,
+        fresh_until=906.0,
         unreachable=failed(FailureKind.REFUSED, count=2),
         answer_failure=failed(FailureKind.UNAUTHORIZED),
         flags=EngineFlags(sleeping=True, paused=True, draining=True),
@@ -147,7 +139,7 @@ def test_the_order_of_states_is_the_contracts() -> None:
         {"answer_failure": failed(FailureKind.LOADING)},
         {"answer_failure": failed(FailureKind.NO_ENGINE_METRICS)},
         {"answer_failure": None},
-        {"page_at": 999.0},
+        {"page_at": 999.0, "fresh_until": 1005.0},
         {"flags": EngineFlags(sleeping=True, paused=True)},
         {"flags": EngineFlags(sleeping=True)},
         {"flags": EngineFlags()},

@@ -1,0 +1,65 @@
+"""What happened to a replica: a short list, newest last."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from enginetop.fleet.model import ReplicaState
+from enginetop.fleet.reading import ConfigValue
+from enginetop.fleet.snapshot import Event
+
+_KEPT = 64
+
+
+class EventLog:
+    """The last events of one replica, found by comparing each new fact with the one before."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=_KEPT)
+        self._config: Mapping[str, ConfigValue] = {}
+        self._known: dict[str, float | str] = {}
+        self._preempting = False
+
+    def events(self) -> tuple[Event, ...]:
+        """The events, newest last."""
+        return tuple(self._events)
+
+    def appeared(self, at: float) -> None:
+        """The target answered for the first time."""
+        self._events.append(Event(at, "appeared"))
+
+    def restarted(self, at: float, old_version: str | None, new_version: str | None) -> None:
+        """The process began anew; the detail names a change of version."""
+        changed = old_version is not None and new_version is not None and old_version != new_version
+        self._events.append(Event(at, "restarted", f"{old_version} -> {new_version}" if changed else ""))
+
+    def state_changed(
+        self, at: float, old: ReplicaState, new: ReplicaState, reasons: tuple[str, ...]
+    ) -> None:
+        """The state is another one; the first reason says why."""
+        why = f": {reasons[0]}" if reasons else ""
+        self._events.append(Event(at, "state_changed", f"{old.value} -> {new.value}{why}"))
+
+    def configured(self, at: float, config: Mapping[str, ConfigValue]) -> None:
+        """Compare with the last known value of each setting; a value seen first, or missing, is no change."""
+        if config is self._config:
+            return
+        self._config = config
+        for key, setting in config.items():
+            if setting.value is None or setting.value != setting.value:  # nothing, or not a number
+                continue
+            old = self._known.get(key)
+            if old is not None and old != setting.value:
+                self._events.append(Event(at, "config_changed", f"{key} {old} -> {setting.value}"))
+            self._known[key] = setting.value
+
+    def preemptions(self, at: float, in_window: float | None) -> None:
+        """Compare the preemptions of the window with those of the window before; None changes nothing."""
+        if in_window is None:
+            return
+        preempting = in_window > 0
+        if preempting != self._preempting:
+            kind = "preemptions_began" if preempting else "preemptions_ended"
+            self._events.append(Event(at, kind))
+        self._preempting = preempting
