@@ -1,0 +1,93 @@
+"""Engines that listen on this machine, found from the process table alone.
+
+Nothing is asked of a port: a process is an engine by its argv, and its page is where its argv or its
+listening sockets say. So looking for engines wakes, loads and drains nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collectors.gpu.processes import Listener, listeners, open_files
+from enginetop.fleet.model import EngineKind, Target
+
+_MAX_ARGV_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How an engine's server is started: a pattern over its argv joined by spaces, and its default port."""
+
+    kind: EngineKind
+    pattern: re.Pattern[str]
+    default_port: int
+
+
+LAUNCHES: tuple[Launch, ...] = (
+    Launch(EngineKind.VLLM, re.compile(r"(^|[ /])vllm serve( |$)|-m vllm\.entrypoints\.\S*api_server"), 8000),
+    Launch(EngineKind.SGLANG, re.compile(r"-m sglang\.launch_server|(^|[ /])sglang serve( |$)"), 30000),
+    Launch(EngineKind.TRTLLM, re.compile(r"(^|[ /])trtllm-serve( |$)"), 8000),
+    Launch(EngineKind.LLAMACPP, re.compile(r"^(\S*/)?llama-server( |$)"), 8080),
+    Launch(EngineKind.TGI, re.compile(r"^(\S*/)?text-generation-(launcher|router)( |$)"), 3000),
+    Launch(EngineKind.LMDEPLOY, re.compile(r"(^|[ /])lmdeploy serve api_server( |$)"), 23333),
+)
+"""How each engine is launched; the first that matches counts."""
+
+_PORT = re.compile(r"(?:^| )--port[ =](\d{1,5})(?: |$)")
+
+
+def local_targets(proc: Path = Path("/proc")) -> tuple[Target, ...]:
+    """The engines that listen on this machine, lowest port first; empty where there is no process table."""
+    found: dict[int, Target] = {}
+    sockets = listeners(proc)
+    for pid, argv in _commands(proc):
+        launch = next((known for known in LAUNCHES if known.pattern.search(argv)), None)
+        if launch is None:
+            continue
+        mine = open_files(proc, pid)
+        own = [socket for socket in sockets if f"socket:[{socket.inode}]" in mine]
+        listener = _serving(own, argv, launch)
+        if listener is not None:
+            host = _dial(listener)
+            found[listener.port] = Target(f"http://{host}:{listener.port}", f"{host}:{listener.port}")
+    return tuple(found[port] for port in sorted(found))
+
+
+def _serving(own: Sequence[Listener], argv: str, launch: Launch) -> Listener | None:
+    """The socket that serves HTTP: the port of the argv, else the engine's default, else the only one."""
+    by_port = {socket.port: socket for socket in own}
+    named = _PORT.search(argv)
+    wanted = int(named.group(1)) if named else launch.default_port
+    if wanted in by_port:
+        return by_port[wanted]
+    return own[0] if len(by_port) == 1 else None
+
+
+def _dial(listener: Listener) -> str:
+    address = listener.address
+    if address.is_unspecified:
+        return "127.0.0.1"
+    return f"[{address}]" if address.version == 6 else str(address)
+
+
+def _commands(proc: Path) -> Iterator[tuple[int, str]]:
+    for entry in _entries(proc):
+        if not entry.name.isdigit():
+            continue
+        try:
+            with (entry / "cmdline").open("rb") as file:
+                raw = file.read(_MAX_ARGV_BYTES)
+        except OSError:
+            continue
+        if raw:
+            yield int(entry.name), " ".join(raw.decode("utf-8", "replace").rstrip("\0").split("\0"))
+
+
+def _entries(proc: Path) -> Iterable[Path]:
+    try:
+        return sorted(proc.iterdir())
+    except OSError:
+        return ()
