@@ -33,8 +33,8 @@ class Series:
     Several series may share (measure, rank, part, le, position): counters and gauges of one rank are then
     summed (finish reasons, priorities). `key` names the raw series (sample name and labels as exposed) and is
     its identity from page to page, also across layouts. `le` is the bucket's upper bound; `position` the
-    draft position. `group` names the label set (family and labels without `le`) of a histogram's series, which
-    restart together; it may stay empty where (measure, rank) has one label set only.
+    draft position. `group` names the label set (family and labels without `le`) of a histogram's series: they
+    restart together. It may stay empty where (measure, rank) has one label set only.
     """
 
     measure: str

@@ -1,0 +1,216 @@
+"""Signals from windowed facts: the one place where a number that people read is worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+
+from enginetop.fleet.facts import RATIOS, Facts, WindowFacts
+from enginetop.fleet.histogram import HistogramIncrease
+from enginetop.fleet.model import Quality
+from enginetop.fleet.signals import DISTRIBUTIONS, PERCENTILES, SIGNALS, Shape
+from enginetop.fleet.snapshot import (
+    NO_QUANTILE,
+    Distribution,
+    Quantile,
+    RankSnapshot,
+    Scalar,
+    Signals,
+    SignalValue,
+)
+
+_NOT_BUILT = "not built yet"
+_SHORTEST_MEAN_SECONDS = 1e-4  # no request's first token or end comes sooner; such means are broken clocks
+
+_LEVELS = ("requests_running", "requests_waiting", "kv_capacity_tokens")
+_INCREASES = {"preemptions": "preemptions"}
+_RATES = {
+    "preemptions_per_second": "preemptions",
+    "prompt_tokens_per_second": "prompt_tokens_processed",
+    "generation_tokens_per_second": "generation_tokens",
+    "requests_finished_per_second": "requests_finished",
+    "requests_aborted_per_second": "requests_aborted",
+}
+_ZERO_DENOMINATOR = {
+    "prefix_hit_ratio": "no queries in the window",
+    "external_prefix_hit_ratio": "no queries in the window",
+    "spec_acceptance_ratio": "no drafts in the window",
+    "spec_accepted_length": "no drafts in the window",
+    "spec_acceptance_per_position": "no drafts in the window",
+}
+_MEASURED_DISTRIBUTIONS = tuple(signal for signal in DISTRIBUTIONS if signal.name != "reasoning_tokens")
+_PLAUSIBLE_FROM = frozenset({"ttft_seconds", "e2e_seconds"})
+_REMARKS = {
+    "itl_seconds": ("spec_drafts", "per output event: with speculation one event holds several tokens"),
+    "tpot_seconds": ("preemptions", "includes time spent preempted"),
+}
+"""Remarks that belong to a distribution once the named counter has grown in the window."""
+_NO_QUANTILES: Mapping[str, Quantile] = MappingProxyType({key: NO_QUANTILE for key, _ in PERCENTILES})
+
+_Trust = tuple[Quality, str]
+
+
+def signals(facts: Facts | WindowFacts) -> Signals:
+    """Every signal of the catalogue, in its order.
+
+    What this version does not compute (power, energy, cost, reasoning) is null with quality `unknown`.
+    """
+    if isinstance(facts, WindowFacts):
+        facts = facts.total
+    values = dict(_not_built())
+    for name in _LEVELS:
+        level = facts.levels.get(name)
+        values[name] = (
+            _null(name, facts) if level is None else _scalar(name, level.total, _trust(facts, name))
+        )
+    values["kv_usage_ratio"] = _kv_usage(facts)
+    for name, measure in _INCREASES.items():
+        gain = facts.gains.get(measure)
+        values[name] = (
+            _null(name, facts, measure)
+            if gain is None
+            else _scalar(name, gain.increase, _trust(facts, measure))
+        )
+    for name, measure in _RATES.items():
+        gain = facts.gains.get(measure)
+        values[name] = (
+            _null(name, facts, measure)
+            if gain is None
+            else _scalar(name, gain.per_second, _trust(facts, measure))
+        )
+    for name in RATIOS:
+        values[name] = _ratio(name, facts)
+    for signal in _MEASURED_DISTRIBUTIONS:
+        values[signal.name] = _distribution(signal.name, signal.unit, facts)
+    return MappingProxyType(values)
+
+
+def rank_signals(window: WindowFacts, whole: Signals | None = None) -> tuple[RankSnapshot, ...]:
+    """A row for each rank that the page names; a single rank is the replica, and shares `whole` if given."""
+    if len(window.ranks) == 1 and whole is not None:
+        return (RankSnapshot(window.ranks[0].labels, whole),)
+    return tuple(RankSnapshot(rank.labels, signals(rank.facts)) for rank in window.ranks)
+
+
+@lru_cache(maxsize=256)
+def no_signals(quality: Quality = Quality.UNKNOWN, note: str = "") -> Signals:
+    """Every signal null, all for the same reason (no good page yet, replica away)."""
+    return MappingProxyType({name: _null_value(name, quality, note) for name in SIGNALS})
+
+
+@lru_cache(maxsize=1)
+def _not_built() -> Mapping[str, SignalValue]:
+    return no_signals(Quality.UNKNOWN, _NOT_BUILT)
+
+
+@lru_cache(maxsize=4096)
+def _null_value(name: str, quality: Quality, note: str) -> SignalValue:
+    signal = SIGNALS[name]
+    if signal.shape is Shape.DISTRIBUTION:
+        return Distribution(None, None, NO_QUANTILE, _NO_QUANTILES, signal.unit, quality, note)
+    return Scalar(None, signal.unit, quality, note)
+
+
+def _null(name: str, facts: Facts, measure: str | None = None) -> SignalValue:
+    gap = facts.gaps.get(measure or name)
+    if gap is None:
+        return _null_value(name, Quality.UNSUPPORTED, "")
+    return _null_value(name, gap.quality, gap.note)
+
+
+def _scalar(name: str, value: float, trust: _Trust) -> Scalar:
+    return Scalar(value, SIGNALS[name].unit, *trust)
+
+
+def _trust(facts: Facts, *measures: str) -> _Trust:
+    """Quality and note of a value that is there: whole, an estimate, or from part of the engines only."""
+    for measure in measures:
+        gap = facts.gaps.get(measure)
+        if gap is not None and gap.parts:
+            note = f"from {facts.parts - gap.parts} of {facts.parts} engines"
+            if gap.quality is Quality.UNSUPPORTED:
+                return Quality.OK, note
+            return Quality.ESTIMATED, f"{note}; {gap.note}" if gap.note else note
+    for measure in measures:
+        if measure in facts.estimated:
+            return Quality.ESTIMATED, facts.estimated[measure]
+    return Quality.OK, ""
+
+
+def _kv_usage(facts: Facts) -> SignalValue:
+    name = "kv_usage_ratio"
+    level = facts.levels.get(name)
+    if level is None:
+        return _null(name, facts)
+    quality, note = _trust(facts, name)
+    return Scalar(
+        value=level.maximum,
+        unit=SIGNALS[name].unit,
+        quality=quality,
+        note=note,
+        mean=level.total / level.parts,
+        worst=dict(level.worst) if level.parts > 1 else None,
+    )
+
+
+def _ratio(name: str, facts: Facts) -> SignalValue:
+    ratio = facts.ratios.get(name)
+    if ratio is None:
+        return _null(name, facts)
+    if ratio.denominator <= 0:
+        return _null_value(name, Quality.UNKNOWN, _ZERO_DENOMINATOR[name])
+    shares = tuple(ratio.numerators[position] / ratio.denominator for position in sorted(ratio.numerators))
+    quality, note = _trust(facts, name, *RATIOS[name])
+    value: float | tuple[float, ...] = shares[0]
+    if name == "spec_acceptance_per_position":
+        value = shares
+    elif name == "spec_accepted_length":
+        value = 1.0 + shares[0]
+    return Scalar(value, SIGNALS[name].unit, quality, note)
+
+
+def _distribution(name: str, unit: str, facts: Facts) -> SignalValue:
+    histogram = facts.histograms.get(name)
+    if histogram is None:
+        return _null(name, facts)
+    quality, note = _trust(facts, name)
+    if histogram.count <= 0:
+        return Distribution(histogram.count, histogram.sum, NO_QUANTILE, _NO_QUANTILES, unit, quality, note)
+    if name in _PLAUSIBLE_FROM and _implausible(histogram):
+        return Distribution(
+            histogram.count,
+            histogram.sum,
+            NO_QUANTILE,
+            _NO_QUANTILES,
+            unit,
+            Quality.SUSPECT,
+            "means under 0.1 ms: not plausible",
+        )
+    notes = [note] if note else []
+    if histogram.sum_fell:
+        quality = Quality.INVALID
+        notes.append("the sum fell while the count rose: no mean")
+    if histogram.corrected:
+        quality = Quality.ESTIMATED if quality is Quality.OK else quality
+        notes.append("bucket counts contradict each other")
+    condition, remark = _REMARKS.get(name, ("", ""))
+    if facts.increase(condition):
+        notes.append(remark)
+    mean = histogram.mean
+    return Distribution(
+        count=histogram.count,
+        sum=None if histogram.sum_fell else histogram.sum,
+        mean=NO_QUANTILE if mean is None else Quantile(mean),
+        quantiles={key: histogram.quantile(q) for key, q in PERCENTILES},
+        unit=unit,
+        quality=quality,
+        note="; ".join(notes),
+    )
+
+
+def _implausible(histogram: HistogramIncrease) -> bool:
+    """Whether clocks are broken: everything in the lowest bucket, with a mean that no request can reach."""
+    mean = histogram.mean
+    lowest = histogram.cumulative[0] if histogram.cumulative else 0.0
+    return mean is not None and 0 < mean < _SHORTEST_MEAN_SECONDS and lowest >= histogram.count

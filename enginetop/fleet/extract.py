@@ -1,0 +1,266 @@
+"""From increases by slot to facts by engine: which slots make which measure, compiled once a layout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import gt, itemgetter
+from weakref import WeakKeyDictionary
+
+from enginetop.fleet.facts import RATIOS, Facts, Gain, Gap, Level, RankFacts, Ratio, graver, merge_parts
+from enginetop.fleet.histogram import HistogramIncrease, canonical_bound, merge_histograms
+from enginetop.fleet.increase import NONE, Slots, slots_of
+from enginetop.fleet.model import Quality
+from enginetop.fleet.reading import EMPTY, Columns, Part, Series
+from enginetop.fleet.signals import MEASURES, MeasureKind
+
+_POSITIONS = "spec_accepted_at_position"
+_ONE_PAGE = Gap(Quality.UNKNOWN, "needs two samples")
+_NO_NUMBER = Gap(Quality.UNKNOWN, "the page holds no number for it")
+_FLIPS = Gap(Quality.SUSPECT, "the counter jumps back and forth: several processes behind one address?")
+_OFF_PAGE = Gap(Quality.UNKNOWN, "not on the last page")
+_OTHER_RANKS = Gap(Quality.UNKNOWN, "told for other ranks only")
+_NOT_YET = Gap(Quality.UNKNOWN, "not counted for this rank yet", parts=0)  # takes nothing from the sum
+_UNSUPPORTED = Gap(Quality.UNSUPPORTED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Growth:
+    """What every slot did from the baseline to the last page.
+
+    `increases` and `last` (last values, NaN: never a number) go by slot, `page` is the last page by slot.
+    `flipping` and `sums_fallen` are slots not to be believed. `seconds` is 0 when there is one page only.
+    """
+
+    seconds: float
+    increases: Sequence[float]
+    page: Sequence[float]
+    last: Sequence[float]
+    flipping: frozenset[int] = NONE
+    sums_fallen: frozenset[int] = NONE
+
+
+class _LabelSet:
+    """The slots of one label set of a histogram."""
+
+    __slots__ = ("_get", "bounds", "buckets", "counts", "infinite", "members", "sums")
+
+    def __init__(self, series: Mapping[int, Series], usable: Collection[int] | None) -> None:
+        by_bound: dict[float, list[int]] = {}
+        self.infinite: list[int] = []
+        for slot, one in series.items():
+            if one.part is Part.BUCKET and one.le == math.inf:
+                self.infinite.append(slot)
+            elif one.part is Part.BUCKET and math.isfinite(one.le) and (usable is None or slot in usable):
+                by_bound.setdefault(canonical_bound(one.le), []).append(slot)
+        self.bounds = tuple(sorted(by_bound))
+        self.buckets = [by_bound[bound] for bound in self.bounds]
+        self.counts = [slot for slot, one in series.items() if one.part is Part.COUNT]
+        self.sums = [slot for slot, one in series.items() if one.part is Part.SUM]
+        self.members = frozenset(series)
+        single = len(self.buckets) > 1 and all(len(slots) == 1 for slots in self.buckets)
+        self._get = itemgetter(*(slots[0] for slots in self.buckets)) if single else None
+
+    def increase(self, growth: Growth) -> HistogramIncrease:
+        increases = growth.increases
+        if self._get is not None:
+            cumulative: tuple[float, ...] = self._get(increases)
+        else:
+            cumulative = tuple(sum(increases[slot] for slot in slots) for slots in self.buckets)
+        corrected = any(map(gt, cumulative, cumulative[1:]))
+        if corrected:
+            cumulative = tuple(accumulate(cumulative, max))
+        totals = self.counts or self.infinite
+        count = sum(increases[slot] for slot in totals) if totals else max(cumulative, default=0.0)
+        return HistogramIncrease(
+            bounds=self.bounds,
+            cumulative=cumulative,
+            count=count,
+            sum=sum(increases[slot] for slot in self.sums) if self.sums else None,
+            sum_fell=not growth.sums_fallen.isdisjoint(self.sums),
+            corrected=corrected,
+        )
+
+
+class _EnginePlan:
+    """Where one engine's measures are. `parts` is 0 for series that belong to none of the named ranks."""
+
+    def __init__(
+        self,
+        labels: Mapping[str, str],
+        parts: int,
+        series: Mapping[int, Series],
+        current: frozenset[int],
+        usable: Collection[int] | None,
+    ) -> None:
+        self.labels = labels
+        self.parts = parts
+        self.levels: dict[str, list[int]] = {}
+        self.gains: dict[str, list[int]] = {}
+        self.positions: dict[int, list[int]] = {}
+        label_sets: dict[tuple[str, str], dict[int, Series]] = {}
+        for slot, one in series.items():
+            kind = MEASURES.get(one.measure)
+            if kind is MeasureKind.HISTOGRAM and one.part is not Part.VALUE:
+                label_sets.setdefault((one.measure, one.group), {})[slot] = one
+            elif kind is MeasureKind.COUNTER and one.part is Part.VALUE:
+                self.gains.setdefault(one.measure, []).append(slot)
+                if one.measure == _POSITIONS:
+                    self.positions.setdefault(one.position, []).append(slot)
+            elif kind is MeasureKind.GAUGE and one.part is Part.VALUE and slot in current:
+                self.levels.setdefault(one.measure, []).append(slot)
+        self.histograms: dict[str, list[_LabelSet]] = {}
+        for (measure, _), members in label_sets.items():
+            self.histograms.setdefault(measure, []).append(_LabelSet(members, usable))
+        self.gaps: dict[str, Gap] = {}
+
+    def measures(self) -> set[str]:
+        return {*self.levels, *self.gains, *self.histograms}
+
+    def facts(self, growth: Growth, estimated: Mapping[str, str]) -> Facts:
+        gaps = self.gaps.copy()
+        levels = {}
+        for measure, slots in self.levels.items():
+            value = sum([growth.page[slot] for slot in slots])
+            if math.isfinite(value):
+                levels[measure] = Level(value, value, worst=self.labels)
+            else:
+                gaps[measure] = self._gap(_NO_NUMBER)
+        gains: dict[str, Gain] = {}
+        ratios: dict[str, Ratio] = {}
+        histograms: dict[str, HistogramIncrease] = {}
+        if growth.seconds > 0:
+            self._take_increases(growth, gains, histograms, gaps)
+        else:
+            gaps.update(dict.fromkeys((*self.gains, *self.histograms), self._gap(_ONE_PAGE)))
+        for name, (numerator, denominator) in RATIOS.items():
+            if numerator in gains and denominator in gains:
+                ratios[name] = Ratio(self._numerators(name, gains, growth), gains[denominator].increase)
+                continue
+            reasons = [gaps[measure] for measure in (numerator, denominator) if measure in gaps]
+            if reasons:
+                gaps[name] = graver(reasons)
+        return Facts(self.parts, levels, gains, ratios, histograms, gaps, estimated)
+
+    def _take_increases(
+        self,
+        growth: Growth,
+        gains: dict[str, Gain],
+        histograms: dict[str, HistogramIncrease],
+        gaps: dict[str, Gap],
+    ) -> None:
+        increases, flipping = growth.increases, growth.flipping
+        for measure, slots in self.gains.items():
+            increase = sum([increases[slot] for slot in slots])
+            if flipping and not flipping.isdisjoint(slots):
+                gaps[measure] = self._gap(_FLIPS)
+            elif increase == 0 and _numberless(slots, growth):
+                gaps[measure] = self._gap(_NO_NUMBER)
+            else:
+                gains[measure] = Gain(increase, increase / growth.seconds)
+        for measure, label_sets in self.histograms.items():
+            if flipping and not all(flipping.isdisjoint(one.members) for one in label_sets):
+                gaps[measure] = self._gap(_FLIPS)
+                continue
+            merged = merge_histograms([one.increase(growth) for one in label_sets])
+            if merged.count == 0 and all(_numberless(one.members, growth) for one in label_sets):
+                gaps[measure] = self._gap(_NO_NUMBER)
+            else:
+                histograms[measure] = merged
+
+    def _numerators(self, name: str, gains: Mapping[str, Gain], growth: Growth) -> Mapping[int, float]:
+        numerator, _ = RATIOS[name]
+        if numerator != _POSITIONS:
+            return {0: gains[numerator].increase}
+        return {
+            position: sum(growth.increases[slot] for slot in slots)
+            for position, slots in self.positions.items()
+        }
+
+    def _gap(self, gap: Gap) -> Gap:
+        return gap if self.parts == 1 else Gap(gap.quality, gap.note, self.parts)
+
+
+class Extraction:
+    """How to read the growth of a target whose last page has `columns`.
+
+    `baseline` is the layout of the baseline page where it is another one: a bucket bound that is not on both
+    pages counts only part of the window and is left out.
+    """
+
+    def __init__(self, slots: Slots, columns: Columns, baseline: Columns | None = None) -> None:
+        current = frozenset(slots.places(columns) or ())
+        on_page = {slots.series[slot].measure for slot in current}
+        by_rank: dict[str, dict[int, Series]] = {}
+        for slot, one in enumerate(slots.series):
+            if one.measure in on_page:
+                by_rank.setdefault(one.rank, {})[slot] = one
+        named = columns.ranks
+        usable = _usable(slots, current, baseline)
+        self._estimated = columns.estimated or EMPTY
+        self._named = [_EnginePlan(named[rank], 1, by_rank.pop(rank, {}), current, usable) for rank in named]
+        others = 0 if named else 1
+        self._others = [_EnginePlan(EMPTY, others, series, current, usable) for series in by_rank.values()]
+        if not named and not self._others:
+            self._others = [_EnginePlan(EMPTY, 1, {}, current, usable)]
+        without_rank = {measure for plan in self._others for measure in plan.measures()}
+        known = {one.measure for one in slots.series}
+        for plan in (*self._named, *self._others):
+            mine = plan.measures() if plan.parts == 0 or not named else plan.measures() | without_rank
+            if plan.parts:
+                plan.gaps = {
+                    measure: _gap_of(measure, columns, on_page, known)
+                    for measure in MEASURES
+                    if measure not in mine
+                }
+
+    def facts(self, growth: Growth) -> tuple[Facts, tuple[RankFacts, ...]]:
+        """The replica as a whole, and each rank that the page names."""
+        named = [plan.facts(growth, self._estimated) for plan in self._named]
+        others = [plan.facts(growth, self._estimated) for plan in self._others]
+        total = merge_parts([*named, *others])
+        if len(named) == 1:
+            return total, (RankFacts(self._named[0].labels, total),)
+        ranks = tuple(RankFacts(plan.labels, facts) for plan, facts in zip(self._named, named, strict=True))
+        return total, ranks
+
+
+_shared: WeakKeyDictionary[Columns, Extraction] = WeakKeyDictionary()
+
+
+def shared_extraction(columns: Columns) -> Extraction:
+    """For targets whose slots are `slots_of(columns)` and whose layout did not change: one object for all."""
+    extraction = _shared.get(columns)
+    if extraction is None:
+        extraction = _shared[columns] = Extraction(slots_of(columns), columns)
+    return extraction
+
+
+def _usable(slots: Slots, current: frozenset[int], baseline: Columns | None) -> Collection[int] | None:
+    """Bucket slots whose increase covers the whole window; None when all do."""
+    if len(current) == len(slots.series) and baseline is None:
+        return None
+    before = None if baseline is None else frozenset(slots.places(baseline) or ())
+    usable: set[int] = set()
+    for members in {slots.label_set[slot] for slot in range(len(slots.series))}:
+        for page in (current, before):
+            if page is None or page.isdisjoint(members):
+                continue
+            members = tuple(slot for slot in members if slot in page)
+        usable.update(members)
+    return usable
+
+
+def _gap_of(measure: str, columns: Columns, on_page: Collection[str], known: Collection[str]) -> Gap:
+    if measure in on_page:
+        return _OTHER_RANKS if MEASURES[measure] is MeasureKind.GAUGE else _NOT_YET
+    absence = columns.absent.get(measure)
+    if absence is not None:
+        return Gap(absence.quality, absence.note)
+    return _OFF_PAGE if measure in known else _UNSUPPORTED
+
+
+def _numberless(slots: Iterable[int], growth: Growth) -> bool:
+    return all(math.isnan(growth.last[slot]) for slot in slots)

@@ -1,0 +1,189 @@
+"""What a window says about one engine, a replica or the fleet, before it is put into signals.
+
+`Facts` form a commutative merge: ranks are merged into a replica and replicas into a fleet by the same rules.
+Rates are added, each taken over its own replica's seconds; ratios keep numerator and denominator; gauges keep
+both sum and maximum; distributions are merged at common bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TypeVar
+
+from enginetop.fleet.histogram import HistogramIncrease, merge_histograms
+from enginetop.fleet.model import Quality
+from enginetop.fleet.reading import EMPTY
+
+RATIOS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "prefix_hit_ratio": ("prefix_hits", "prefix_queries"),
+        "external_prefix_hit_ratio": ("external_prefix_hits", "external_prefix_queries"),
+        "spec_acceptance_ratio": ("spec_accepted_tokens", "spec_draft_tokens"),
+        "spec_accepted_length": ("spec_accepted_tokens", "spec_drafts"),
+        "spec_acceptance_per_position": ("spec_accepted_at_position", "spec_drafts"),
+    }
+)
+"""Signals made of two counters: numerator and denominator. Paired in each engine, before any merge."""
+
+T = TypeVar("T")
+
+_SEVERITY = (Quality.UNSUPPORTED, Quality.UNKNOWN, Quality.INVALID, Quality.SUSPECT)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A gauge: sum and maximum over `parts` engines, and the labels of the rank that holds the maximum."""
+
+    total: float
+    maximum: float
+    parts: int = 1
+    worst: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A counter's increase over the window, and per second of the window."""
+
+    increase: float
+    per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Two increases, by draft position (position 0 where there are none)."""
+
+    numerators: Mapping[int, float]
+    denominator: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Why `parts` engines have no value for a measure or ratio; over several, the gravest reason."""
+
+    quality: Quality
+    note: str = ""
+    parts: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """Everything a window tells about `parts` engines (a data-parallel rank is one engine).
+
+    All mappings go by measure, `ratios` by signal. A name without a value has a gap; a name with both has a
+    value from part of the engines only. `estimated` says why a measure is an estimate.
+    """
+
+    parts: int
+    levels: Mapping[str, Level]
+    gains: Mapping[str, Gain]
+    ratios: Mapping[str, Ratio]
+    histograms: Mapping[str, HistogramIncrease]
+    gaps: Mapping[str, Gap]
+    estimated: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+    def increase(self, measure: str) -> float | None:
+        """A counter's increase over the window, or None when it is not known."""
+        gain = self.gains.get(measure)
+        return None if gain is None else gain.increase
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankFacts:
+    """One data-parallel rank that the page names."""
+
+    labels: Mapping[str, str]
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowFacts:
+    """One replica from the baseline (time `since`) to the last good page (time `at`); equal: one page."""
+
+    since: float
+    at: float
+    total: Facts
+    ranks: tuple[RankFacts, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Time between baseline and last good page; 0 when there is one page only."""
+        return self.at - self.since
+
+
+def merge_facts(windows: Sequence[WindowFacts], replicas: Sequence[str] = ()) -> Facts:
+    """The fleet: all replicas as one.
+
+    With `replicas` (a name for each window) the labels of the worst rank begin with `replica`.
+    """
+    if not replicas:
+        return merge_parts([window.total for window in windows])
+    return merge_parts(
+        [
+            _named(window.total, replica) if "kv_usage_ratio" in window.total.levels else window.total
+            for window, replica in zip(windows, replicas, strict=True)
+        ]
+    )
+
+
+def merge_parts(parts: Sequence[Facts]) -> Facts:
+    """Several engines as one. No parts: facts without any value."""
+    if len(parts) == 1:
+        return parts[0]
+    return Facts(
+        parts=sum(part.parts for part in parts),
+        levels={name: _merge_levels(group) for name, group in _by_name(part.levels for part in parts)},
+        gains={
+            name: Gain(sum(gain.increase for gain in group), sum(gain.per_second for gain in group))
+            for name, group in _by_name(part.gains for part in parts)
+        },
+        ratios={name: _merge_ratios(group) for name, group in _by_name(part.ratios for part in parts)},
+        histograms={
+            name: merge_histograms(group) for name, group in _by_name(part.histograms for part in parts)
+        },
+        gaps={name: _merge_gaps(group) for name, group in _by_name(part.gaps for part in parts)},
+        estimated={name: group[0] for name, group in _by_name(part.estimated for part in parts)},
+    )
+
+
+def _named(facts: Facts, replica: str) -> Facts:
+    level = facts.levels["kv_usage_ratio"]
+    worst = {"replica": replica, **level.worst}
+    return replace(facts, levels={**facts.levels, "kv_usage_ratio": replace(level, worst=worst)})
+
+
+def _by_name(mappings: Iterable[Mapping[str, T]]) -> Iterable[tuple[str, list[T]]]:
+    groups: dict[str, list[T]] = {}
+    for mapping in mappings:
+        for name, value in mapping.items():
+            groups.setdefault(name, []).append(value)
+    return groups.items()
+
+
+def _merge_levels(group: Sequence[Level]) -> Level:
+    worst = max(group, key=lambda level: level.maximum)
+    return Level(
+        total=sum(level.total for level in group),
+        maximum=worst.maximum,
+        parts=sum(level.parts for level in group),
+        worst=worst.worst,
+    )
+
+
+def _merge_ratios(group: Sequence[Ratio]) -> Ratio:
+    numerators: dict[int, float] = {}
+    for ratio in group:
+        for position, value in ratio.numerators.items():
+            numerators[position] = numerators.get(position, 0.0) + value
+    return Ratio(numerators, sum(ratio.denominator for ratio in group))
+
+
+def graver(gaps: Sequence[Gap]) -> Gap:
+    """The gap whose reason weighs most."""
+    return max(gaps, key=lambda gap: _SEVERITY.index(gap.quality))
+
+
+def _merge_gaps(group: Sequence[Gap]) -> Gap:
+    gravest = graver(group)
+    return Gap(gravest.quality, gravest.note, sum(gap.parts for gap in group))

@@ -1,0 +1,102 @@
+"""Distributions from bucket increases: merging at common bounds, mean, quantiles."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import add
+
+from enginetop.fleet.snapshot import NO_QUANTILE, Quantile
+
+_RANK_SLACK = 1e-12  # q * n is a rounded product: 0.95 x 20 must still mean the 19th
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramIncrease:
+    """What a histogram gained over a window.
+
+    `bounds` are the finite upper bounds, ascending and canonical (`canonical_bound`); `cumulative[i]` counts
+    the observations at or below `bounds[i]` and never falls along the list. `sum` is None where no sum is
+    exported. `sum_fell`: the sum went down without a reset, so neither it nor a mean means anything.
+    `corrected`: the page's bucket counts contradicted each other and were raised to be monotone.
+    """
+
+    bounds: tuple[float, ...]
+    cumulative: tuple[float, ...]
+    count: float
+    sum: float | None
+    sum_fell: bool = False
+    corrected: bool = False
+
+    @property
+    def mean(self) -> float | None:
+        """Sum over count, or None without observations or without a sum that can be believed."""
+        if self.count <= 0 or self.sum is None or self.sum_fell:
+            return None
+        return self.sum / self.count
+
+    def quantile(self, q: float) -> Quantile:
+        """The q-quantile (0 <= q <= 1) by Prometheus's rule, with the bounds of its bucket.
+
+        Rank q x n, the first bucket whose cumulative count reaches it, linear inside; the first bucket begins
+        at 0 unless its bound is 0 or less, where that bound is the answer and `low` is not known.
+        """
+        bounds, cumulative = self.bounds, self.cumulative
+        observations = max(self.count, cumulative[-1]) if cumulative else self.count
+        if observations <= 0:
+            return NO_QUANTILE
+        rank = q * observations
+        index = bisect_left(cumulative, rank * (1 - _RANK_SLACK))
+        if index == len(bounds):
+            return Quantile(None, bounds[-1] if bounds else 0.0, None, censored=True)
+        high = bounds[index]
+        if index:
+            low, below = bounds[index - 1], cumulative[index - 1]
+        elif high > 0:
+            low, below = 0.0, 0.0
+        else:
+            return Quantile(high, None, high)
+        inside = cumulative[index] - below
+        share = min(1.0, max(0.0, (rank - below) / inside)) if inside > 0 else 0.0
+        return Quantile(min(high, low + (high - low) * share), low, high)
+
+
+def canonical_bound(le: float) -> float:
+    """A bucket bound without the noise of binary fractions: 0.15000000000000002 and 0.15 become one."""
+    return float(f"{le:.12g}")
+
+
+def merge_histograms(parts: Sequence[HistogramIncrease]) -> HistogramIncrease:
+    """All parts as one, at the bounds that they share.
+
+    A part without observations is zero at every bound and takes none away. Raises ValueError for no parts.
+    """
+    if not parts:
+        raise ValueError("nothing to merge")
+    filled = [part for part in parts if part.count > 0 or (part.cumulative and part.cumulative[-1] > 0)]
+    if len(parts) == 1 or not filled:
+        return parts[0]
+    if len(filled) == 1:
+        return filled[0]
+    bounds = filled[0].bounds
+    columns = [part.cumulative for part in filled]
+    if any(part.bounds is not bounds and part.bounds != bounds for part in filled):
+        common = set(bounds).intersection(*(part.bounds for part in filled))
+        bounds = tuple(bound for bound in bounds if bound in common)
+        columns = [
+            tuple(count for bound, count in zip(part.bounds, part.cumulative, strict=True) if bound in common)
+            for part in filled
+        ]
+    cumulative = columns[0]
+    for column in columns[1:]:
+        cumulative = tuple(map(add, cumulative, column))
+    sums = [part.sum for part in filled if part.sum is not None]
+    return HistogramIncrease(
+        bounds=bounds,
+        cumulative=cumulative,
+        count=sum(part.count for part in filled),
+        sum=sum(sums) if len(sums) == len(filled) else None,
+        sum_fell=any(part.sum_fell for part in filled),
+        corrected=any(part.corrected for part in filled),
+    )

@@ -1,0 +1,171 @@
+"""The history of one target: a bounded ring of running totals, and windows over it."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter, sub
+
+from enginetop.fleet.extract import Extraction, Growth, shared_extraction
+from enginetop.fleet.facts import WindowFacts
+from enginetop.fleet.increase import NONE, SeriesTotals, Step, slots_of
+from enginetop.fleet.reading import Columns, Reading
+from enginetop.fleet.snapshot import Signals
+from enginetop.fleet.trends import Trends, recent_rates, trend_values
+
+_MAX_SAMPLES = 2048
+_FLIPS_TO_SUSPECT = 2
+_SLOTS_PER_SERIES = 8
+_FEWEST_SLOTS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What a reading told at once.
+
+    `first`: there was none before. `moved`: the progress token differs from the previous reading's (a first
+    reading has moved). `restarted` says why the engine seems to have restarted, or is empty; counters that
+    flip between processes give at most one such word in all.
+    """
+
+    first: bool
+    moved: bool
+    restarted: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sample:
+    at: float
+    columns: Columns
+    totals: array[float]
+    returned: frozenset[int]
+    sums_fallen: frozenset[int]
+
+    def absorbing(self, other: _Sample) -> _Sample:
+        """This sample in the place of `other` too: what happened up to `other` is not forgotten."""
+        return replace(
+            self, returned=self.returned | other.returned, sums_fallen=self.sums_fallen | other.sums_fallen
+        )
+
+
+class TargetHistory:
+    """Good readings of one target, enough for windows of `keep_seconds`.
+
+    Memory: 8 bytes for each raw series and sample (230 series every 2 s for 60 s: 57 kB), nothing but a few
+    words for a page on which no number changed. At most 2048 samples are kept: closer pages than that replace
+    one another, which moves a baseline by less than a thousandth of the window. `trend_points` is the length
+    of `trends`.
+    """
+
+    def __init__(self, keep_seconds: float, trend_points: int = 150) -> None:
+        self._keep_seconds = keep_seconds
+        self._totals = SeriesTotals(keep_seconds)
+        self._samples: list[_Sample] = []
+        self._extraction: tuple[object, Extraction] | None = None
+        self._step: Step | None = None
+        self._trend_from: _Sample | None = None
+        self._trend_rates: Mapping[str, float | None] = {}
+        self.last: Reading | None = None
+        self.trends = Trends(trend_points)
+
+    @property
+    def last_at(self) -> float | None:
+        """Time of the last good reading, None before the first."""
+        return self.last.at if self.last is not None else None
+
+    def append(self, reading: Reading) -> Appended:
+        """Take the next good reading.
+
+        Samples that are not older than it (a clock that was set back, two pages of one instant) are replaced
+        by it; no increase is lost.
+        """
+        previous, self.last = self.last, reading
+        step = self._totals.advance(reading)
+        if len(step.totals) > max(_FEWEST_SLOTS, _SLOTS_PER_SERIES * len(reading.columns.series)):
+            self._totals = SeriesTotals(self._keep_seconds)
+            self._samples.clear()
+            step = self._totals.advance(reading)
+        self._step = step
+        sample = _Sample(reading.at, reading.columns, step.totals, step.returned, step.sums_fallen)
+        samples = self._samples
+        closest = self._keep_seconds / _MAX_SAMPLES
+        while samples and (
+            samples[-1].at >= reading.at or (len(samples) > 1 and samples[-1].at - samples[-2].at < closest)
+        ):
+            sample = sample.absorbing(samples.pop())
+        samples.append(sample)
+        outdated = 0
+        while outdated + 1 < len(samples) and samples[outdated + 1].at <= reading.at - self._keep_seconds:
+            outdated += 1
+        del samples[:outdated]
+        moved = previous is None or previous.progress_token != reading.progress_token
+        return Appended(first=previous is None, moved=moved, restarted=step.restarted)
+
+    def window(self, window_seconds: float, at: float | None = None) -> WindowFacts | None:
+        """What happened from the baseline to the last good page; None before the first page.
+
+        The baseline is the newest sample at or before `at` (the snapshot's time; default: that of the last
+        page) minus `window_seconds`, else the oldest. It is never the last page itself while there is
+        another, so that a target that is slower than the window keeps its newest rates.
+        """
+        samples = self._samples
+        if not samples:
+            return None
+        last = samples[-1]
+        start = (last.at if at is None else at) - window_seconds
+        index = bisect_right(samples, start, key=attrgetter("at")) - 1
+        return self._facts(max(0, min(index, len(samples) - 2)))
+
+    def _facts(self, index: int) -> WindowFacts:
+        samples = self._samples
+        base, last = samples[index], samples[-1]
+        inside = samples[index + 1 :]
+        assert self._step is not None  # set by the append that made the samples
+        growth = Growth(
+            seconds=last.at - base.at,
+            increases=_difference(last.totals, base.totals),
+            page=self._step.page,
+            last=self._totals.last,
+            flipping=_flipping(inside),
+            sums_fallen=NONE.union(*(sample.sums_fallen for sample in inside if sample.sums_fallen)),
+        )
+        total, ranks = self._extraction_for(last.columns, base.columns).facts(growth)
+        return WindowFacts(base.at, last.at, total, ranks)
+
+    def _extraction_for(self, columns: Columns, baseline: Columns) -> Extraction:
+        slots = self._totals.slots
+        if columns is baseline and slots is slots_of(columns):
+            return shared_extraction(columns)
+        key = (slots, columns, baseline)
+        if self._extraction is None or self._extraction[0] != key:
+            other = None if columns is baseline else baseline
+            self._extraction = (key, Extraction(slots, columns, other))
+        return self._extraction[1]
+
+    def add_trend_point(self, at: float, signals: Signals) -> None:
+        """Append one point to `trends` from the signals that a screen shows at `at`.
+
+        Token and preemption rates are those since the page of the previous point, not those of the window, so
+        that a plot shows what happens now; without a new page since then they stay, and they are None where
+        the signal itself is.
+        """
+        samples = self._samples
+        if samples and samples[-1] is not self._trend_from:
+            index = samples.index(self._trend_from) if self._trend_from in samples else len(samples) - 2
+            self._trend_rates = recent_rates(self._facts(max(0, index)).total)
+            self._trend_from = samples[-1]
+        self.trends.add(at, trend_values(signals, self._trend_rates))
+
+
+def _difference(end: array[float], start: array[float]) -> Sequence[float]:
+    if len(start) < len(end):  # series that came later have gained all of their total
+        return [*map(sub, end, start), *end[len(start) :]]
+    return list(map(sub, end, start))
+
+
+def _flipping(samples: Sequence[_Sample]) -> frozenset[int]:
+    counts = Counter(slot for sample in samples if sample.returned for slot in sample.returned)
+    return frozenset(slot for slot, count in counts.items() if count >= _FLIPS_TO_SUSPECT) if counts else NONE
