@@ -1,0 +1,142 @@
+"""A lean keep-alive client for plain `http://` GETs, the thing a large fleet needs most often.
+
+Anything beyond it (TLS, proxies, odd responses) is left to the complete client in `http.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from collectors.fetch import FetchError, RawResponse, connection_fault
+from collectors.http_response import NeedsFullClient, ResponseParser
+
+_SECOND_ADDRESS_DELAY_SECONDS = 0.25
+"""A host with two address families is tried over the second after this long (RFC 8305)."""
+
+
+class _Dropped(Exception):  # noqa: N818 - an outcome, not an error
+    """The connection ended before the first byte of the answer."""
+
+
+class _Connection(asyncio.Protocol):
+    """One TCP connection, one request at a time."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._parser: ResponseParser | None = None
+        self._answer: asyncio.Future[RawResponse | Exception] | None = None
+        self.usable = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # always a stream transport here
+        self.usable = True
+
+    def data_received(self, data: bytes) -> None:
+        if self._parser is None or self._answer is None:
+            self.close()  # bytes nobody asked for
+            return
+        try:
+            complete = self._parser.feed(data)
+        except (FetchError, NeedsFullClient) as outcome:
+            self._settle(outcome)
+            self.close()
+            return
+        if complete:
+            self.usable = self.usable and self._parser.reusable
+            self._settle(self._parser.response)
+
+    def eof_received(self) -> None:
+        self._ended()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._ended()
+
+    def _ended(self) -> None:
+        self.usable = False
+        if self._parser is not None:
+            if self._parser.started:
+                self._settle(self._parser.end_of_stream())
+            else:
+                self._settle(_Dropped())
+
+    def _settle(self, outcome: RawResponse | Exception) -> None:
+        # a result even when it is an exception: nobody may be left to retrieve it, and asyncio would complain
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(outcome)
+
+    async def ask(self, request: bytes, max_body_bytes: int) -> RawResponse:
+        """Send a request and wait for its response. The caller bounds the time."""
+        if self._transport is None or not self.usable:
+            raise _Dropped
+        self._parser = ResponseParser(max_body_bytes)
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        try:
+            outcome = await self._answer
+        finally:
+            self._parser = self._answer = None
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def close(self) -> None:
+        """Drop the connection now."""
+        self.usable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class PlainHttp:
+    """GETs from one host and port, over a connection that is kept between requests."""
+
+    def __init__(self, host: str, port: int, max_body_bytes: int) -> None:
+        self._host = host
+        self._port = port
+        self._max_body_bytes = max_body_bytes
+        self._idle: _Connection | None = None
+
+    async def get(self, request: bytes) -> RawResponse:
+        """The response to the bytes of one GET request.
+
+        A kept connection that the server had dropped meanwhile is replaced once. Raises FetchError, or
+        NeedsFullClient when the answer is not for this client.
+        """
+        kept, self._idle = self._idle, None
+        if kept is not None and kept.usable:
+            try:
+                return await self._ask(kept, request)
+            except _Dropped:
+                pass
+        fresh = await self._connect()
+        try:
+            return await self._ask(fresh, request)
+        except _Dropped:
+            raise ResponseParser(0).end_of_stream() from None
+
+    def close(self) -> None:
+        """Close the kept connection."""
+        if self._idle is not None:
+            self._idle.close()
+            self._idle = None
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            _, connection = await loop.create_connection(
+                _Connection, self._host, self._port, happy_eyeballs_delay=_SECOND_ADDRESS_DELAY_SECONDS
+            )
+        except (OSError, UnicodeError) as error:
+            raise connection_fault(error) from error
+        return connection
+
+    async def _ask(self, connection: _Connection, request: bytes) -> RawResponse:
+        try:
+            response = await connection.ask(request, self._max_body_bytes)
+        except BaseException:
+            connection.close()
+            raise
+        if connection.usable and self._idle is None:
+            self._idle = connection
+        else:
+            connection.close()
+        return response

@@ -1,0 +1,165 @@
+"""The complete HTTP client behind the lean one: TLS, proxies, and every legal form of an answer.
+
+The only module that imports httpx, and only at the first request that needs it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import urllib.request
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from collectors.fetch import (
+    CUT_SHORT,
+    UNANSWERED,
+    Credentials,
+    FetchError,
+    RawResponse,
+    body_too_large,
+    connection_fault,
+)
+from collectors.origin import Origin
+from enginetop.fleet.observation import FailureKind
+
+if TYPE_CHECKING:
+    import httpx
+
+
+class FullClient:
+    """The httpx client of one target, made at first use."""
+
+    def __init__(
+        self, origin: Origin, credentials: Credentials, proxy: str | None, max_body_bytes: int
+    ) -> None:
+        self._origin = origin
+        self._credentials = credentials
+        self._proxy = proxy
+        self._max_body_bytes = max_body_bytes
+        self._client: httpx.AsyncClient | None = None
+        self._answered = False
+
+    async def get(self, asked: str, headers: Mapping[str, str]) -> RawResponse:
+        """The response, redirects not followed."""
+        import httpx
+
+        if self._client is None:
+            self._client = self._open()
+        try:
+            return await self._read(self._client, asked, headers)
+        except httpx.TransportError as error:
+            fault = _httpx_fault(error)
+            if not (self._answered and fault.detail == UNANSWERED):
+                raise fault from error
+        # the connection had been kept, and the server dropped it just then
+        self._answered = False
+        try:
+            return await self._read(self._client, asked, headers)
+        except httpx.TransportError as error:
+            raise _httpx_fault(error) from error
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.aclose()
+
+    def _open(self) -> httpx.AsyncClient:
+        import httpx
+
+        try:
+            return httpx.AsyncClient(
+                verify=tls_context(self._credentials) if self._origin.scheme == "https" else False,
+                proxy=self._proxy,
+                trust_env=False,  # the environment's proxies were weighed by `proxy_for`
+                timeout=None,  # noqa: S113 - one deadline spans the whole request, see HttpFetcher
+                limits=httpx.Limits(max_keepalive_connections=1, keepalive_expiry=None),
+            )
+        except (ValueError, ImportError):
+            raise FetchError(FailureKind.PROTOCOL, "the proxy of the environment cannot be used") from None
+
+    async def _read(self, client: httpx.AsyncClient, asked: str, headers: Mapping[str, str]) -> RawResponse:
+        import httpx
+
+        server_name = {"sni_hostname": self._origin.host} if self._origin.scheme == "https" else {}
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with client.stream(
+                "GET", self._origin.url + asked, headers=dict(headers), extensions=server_name
+            ) as response:
+                try:
+                    async for part in response.aiter_bytes():
+                        size += len(part)
+                        if size > self._max_body_bytes:
+                            raise body_too_large(self._max_body_bytes)
+                        parts.append(part)
+                except httpx.ReadError as error:
+                    raise FetchError(FailureKind.TRUNCATED, CUT_SHORT) from error
+                self._answered = True
+                found = {name.lower(): text for name, text in response.headers.items()}
+                return RawResponse(response.status_code, found, b"".join(parts))
+        except (httpx.DecodingError, httpx.InvalidURL):
+            raise FetchError(FailureKind.PROTOCOL, "the answer cannot be decoded") from None
+
+
+def _httpx_fault(error: httpx.TransportError) -> FetchError:
+    import httpx
+
+    text = str(error)
+    if isinstance(error, httpx.TimeoutException):
+        return FetchError(FailureKind.TIMEOUT, "the connection timed out")
+    if isinstance(error, httpx.RemoteProtocolError):
+        if "without sending a response" in text:
+            return FetchError(FailureKind.REFUSED, UNANSWERED)
+        if "without sending complete" in text or "incomplete" in text:
+            return FetchError(FailureKind.TRUNCATED, CUT_SHORT)
+        return FetchError(FailureKind.PROTOCOL, f"malformed answer: {text}")
+    if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError):
+        return FetchError(FailureKind.REFUSED, UNANSWERED)
+    if isinstance(error, httpx.ProxyError):
+        return FetchError(FailureKind.REFUSED, f"the proxy refused: {text}")
+    if isinstance(error, httpx.ConnectError):
+        return connection_fault(error)
+    return FetchError(FailureKind.PROTOCOL, text or type(error).__name__)
+
+
+def tls_context(credentials: Credentials) -> ssl.SSLContext:
+    """The TLS settings of a target: the system's roots, or only those of its `ca_file`.
+
+    Raises FetchError(TLS) when the file cannot be used.
+    """
+    try:
+        context = ssl.create_default_context(cafile=credentials.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        reason = error.strerror or "no certificates in it"
+        raise FetchError(FailureKind.TLS, f"the CA file {credentials.ca_file}: {reason}") from None
+    if credentials.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def proxy_for(scheme: str, host: str) -> str | None:
+    """The proxy that the environment wants for a host, None for direct. Loopback is always direct.
+
+    `no_proxy` may hold networks (`10.0.0.0/8`) besides names, as Go programs read it.
+    """
+    proxies = urllib.request.getproxies_environment()
+    proxy = proxies.get(scheme) or proxies.get("all")
+    if not proxy or host == "localhost" or host.endswith(".localhost"):
+        return None
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        address = None
+    if address is not None:
+        if address.is_loopback:
+            return None
+        for entry in proxies.get("no", "").split(","):
+            try:
+                if address in ipaddress.ip_network(entry.strip(), strict=False):
+                    return None
+            except ValueError:
+                continue
+    return None if urllib.request.proxy_bypass(host, proxies) else proxy

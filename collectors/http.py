@@ -1,0 +1,170 @@
+"""Fetching pages over HTTP: the rules that hold for every request, whichever client carries it.
+
+A target's plain pages go over the lean client of `fast_http`; TLS, proxies and unusual answers go over httpx
+(`full_http`), imported when the first of them is met. Redirects are followed within the target's own origin
+only, so that no key ever reaches another host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from urllib.parse import quote, unquote, urljoin, urlsplit
+
+from collectors.answer import Answer
+from collectors.fast_http import PlainHttp
+from collectors.fetch import (
+    KEPT_HEADERS,
+    MAX_BODY_BYTES,
+    NO_CREDENTIALS,
+    Credentials,
+    FetchError,
+    RawResponse,
+    accept_for,
+    one_line,
+)
+from collectors.full_http import FullClient, proxy_for
+from collectors.http_response import NeedsFullClient
+from collectors.origin import Origin
+from enginetop.fleet.observation import FailureKind
+
+USER_AGENT = "enginetop"
+MAX_REDIRECTS = 3
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_URL_PUNCTUATION = "%/:?#[]@!$&'()*+,;=-._~"
+
+
+class HttpFetcher:
+    """A `Fetcher` for any number of targets, each with a client of its own. Belongs to one event loop.
+
+    `credentials` are by base URL. `clock` gives the Unix time that answers carry. `fast_path` False sends
+    everything through httpx.
+    """
+
+    def __init__(
+        self,
+        credentials: Mapping[str, Credentials] = MappingProxyType({}),
+        *,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        clock: Callable[[], float] = time.time,
+        fast_path: bool = True,
+    ) -> None:
+        self._credentials = credentials
+        self._max_body_bytes = max_body_bytes
+        self._clock = clock
+        self._fast_path = fast_path
+        self._clients: dict[str, _TargetClient] = {}
+
+    async def fetch(self, url: str, path: str, *, timeout_seconds: float) -> Answer:
+        """See `Fetcher.fetch`; `timeout_seconds` bounds name lookup, redirects and the body together."""
+        client = self._clients.get(url)
+        if client is None:
+            credentials = self._credentials.get(url, NO_CREDENTIALS)
+            client = _TargetClient(url, credentials, self._max_body_bytes, self._fast_path)
+            self._clients[url] = client
+        asked = path.partition("?")[0]
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                response = await client.get(path)
+        except TimeoutError:
+            fault = FetchError(FailureKind.TIMEOUT, f"no answer within {timeout_seconds:.3g} s")
+        except FetchError as raised:
+            fault = raised
+        else:
+            return Answer(
+                path=asked,
+                at=self._clock(),
+                seconds=time.monotonic() - began,
+                status=response.status,
+                headers={name: text for name, text in response.headers.items() if name in KEPT_HEADERS},
+                body=response.body,
+            )
+        seconds = time.monotonic() - began
+        return Answer(path=asked, at=self._clock(), seconds=seconds, error=fault.kind, detail=fault.detail)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            await client.aclose()
+
+
+class _TargetClient:
+    """One target: its address, its key, its redirects, and the client that its answers need."""
+
+    def __init__(self, url: str, credentials: Credentials, max_body_bytes: int, fast_path: bool) -> None:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        self._base = Origin.of(parts)
+        self._prefix = parts.path.rstrip("/")
+        self._credentials = credentials
+        self._moved: dict[str, str] = {}
+        self._proxy = proxy_for(parts.scheme, host)
+        self._full = FullClient(self._base, credentials, self._proxy, max_body_bytes)
+        self._fast: PlainHttp | None = None
+        if fast_path and parts.scheme == "http" and self._proxy is None:
+            self._fast = PlainHttp(unquote(host), self._base.port, max_body_bytes)
+
+    async def get(self, path: str) -> RawResponse:
+        """The response to a GET of `path` below the base URL, redirects within the origin followed."""
+        asked = self._moved.get(path) or _on_the_wire(self._prefix + path)
+        accept = accept_for(path)
+        response = await self._once(asked, accept)
+        for _ in range(MAX_REDIRECTS):
+            location = response.headers.get("location")
+            if response.status not in _REDIRECTS or location is None:
+                break
+            asked = self._within_origin(asked, location)
+            response = await self._once(asked, accept)
+            self._moved[path] = asked
+        else:
+            if response.status in _REDIRECTS:
+                raise FetchError(FailureKind.PROTOCOL, f"more than {MAX_REDIRECTS} redirects")
+        if response.status != 200:
+            self._moved.pop(path, None)
+        return response
+
+    async def aclose(self) -> None:
+        if self._fast is not None:
+            self._fast.close()
+        await self._full.aclose()
+
+    async def _once(self, asked: str, accept: str) -> RawResponse:
+        headers = {
+            "Host": self._base.authority,
+            "User-Agent": USER_AGENT,
+            "Accept": accept,
+            # a compressed page costs the engine CPU that its scheduler needs, and saves nothing on a LAN
+            "Accept-Encoding": "identity",
+        }
+        key = self._credentials.bearer()
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        if self._fast is not None:
+            lines = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
+            try:
+                return await self._fast.get(f"GET {asked} HTTP/1.1\r\n{lines}\r\n".encode("ascii"))
+            except NeedsFullClient:
+                # for good: asking every page twice would double the target's load
+                self._fast.close()
+                self._fast = None
+        return await self._full.get(asked, headers)
+
+    def _within_origin(self, asked: str, location: str) -> str:
+        try:
+            parts = urlsplit(urljoin(self._base.url + asked, location))
+            origin = Origin.of(parts)
+        except ValueError:
+            raise FetchError(FailureKind.PROTOCOL, "redirected to a malformed address") from None
+        if origin != self._base:
+            where = one_line(origin.url)
+            raise FetchError(FailureKind.PROTOCOL, f"redirected to {where}, not followed: name that target")
+        return _on_the_wire((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+
+
+def _on_the_wire(path: str) -> str:
+    """A path and query as plain ASCII without spaces or control characters, whatever they held."""
+    return quote(path, safe=_URL_PUNCTUATION)

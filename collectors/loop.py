@@ -1,0 +1,251 @@
+"""The live engine: one task a target in a thread of its own, one immutable snapshot a tick."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from collectors.clock import SteadyClock
+from collectors.event_loop import EngineEventLoop
+from collectors.fetch import Fetcher
+from collectors.gpu_thread import GpuThread
+from collectors.listeners import Listeners
+from collectors.pace import Pace
+from collectors.schedule import TargetSchedule
+from collectors.scrape import (
+    DEADLINE_SHARE,
+    Clock,
+    Feed,
+    Intake,
+    Scrape,
+    Scraper,
+    ScrapeSink,
+    Tracker,
+    unchanged,
+)
+from enginetop.fleet.model import Target
+from enginetop.fleet.ports import GpuSource
+from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuReport
+
+_REFRESH_GAP_SECONDS = 0.5
+"""A refresh by hand spares a target that was scraped this recently: a held key must not load engines."""
+
+
+class LiveEngine:
+    """Scrapes a fleet; a `FleetSource`.
+
+    Every target has its own task, at most one scrape in flight and its own deadline, so that a slow or dead
+    one delays nobody. A snapshot is published at once on `start`, as soon as every target has been looked at
+    for the first time (or again after a refresh), and every `interval_seconds`. `finish` adds to each
+    snapshot what the caller wants in it. `tracker` and `new_feed` objects are used from the engine's thread
+    only, once started; `new_fetcher` is called there.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        *,
+        tracker: Tracker,
+        new_feed: Callable[[Target], Feed],
+        new_fetcher: Callable[[], Fetcher],
+        interval_seconds: float = 2.0,
+        timeout_seconds: float | None = None,
+        window_seconds: float = 60.0,
+        finish: Callable[[FleetSnapshot], FleetSnapshot] = unchanged,
+        gpu_source: GpuSource | None = None,
+        recorder: ScrapeSink | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._targets = tuple(targets)
+        self._tracker = tracker
+        self._new_feed = new_feed
+        self._new_fetcher = new_fetcher
+        self._interval = interval_seconds
+        self._timeout = timeout_seconds or interval_seconds * DEADLINE_SHARE
+        self._finish = finish
+        self._clock = clock or SteadyClock()
+        self._intake = Intake(tracker, recorder)
+        self._pace = Pace(window_seconds)
+        self._latest: FleetSnapshot | None = None
+        self._listeners = Listeners()
+        self._gpus: GpuThread | None = None
+        if gpu_source is not None:
+            self._gpus = GpuThread(
+                gpu_source, self._targets, interval_seconds, self._clock.now, self._post_gpus
+            )
+        self._thread: threading.Thread | None = None
+        self._running = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._publish_early: asyncio.Event | None = None
+        self._watches: list[_Watch] = []
+        self._awaited: set[str] = set()
+
+    def start(self) -> None:
+        """Publish the first snapshot, of a fleet that nobody has looked at, and begin to look."""
+        self._latest = self._finish(self._tracker.snapshot(self._clock.now(), CollectorHealth()))
+        self._thread = threading.Thread(target=self._run, name="enginetop-engine", daemon=True)
+        self._thread.start()
+        self._running.wait()
+        if self._gpus is not None:
+            self._gpus.start()
+
+    def stop(self) -> None:
+        """End all scrapes and close all connections; returns when the engine's thread has ended."""
+        if self._thread is None:
+            return
+        if self._gpus is not None:
+            self._gpus.stop()
+        if self._stopping is not None:
+            self._call(self._stopping.set)
+        self._thread.join()
+        self._thread = None
+
+    def latest(self) -> FleetSnapshot | None:
+        """The newest snapshot; None before `start`."""
+        return self._latest
+
+    def subscribe(self, on_snapshot: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_snapshot` from the engine's thread after each snapshot; returns the call that ends it."""
+        return self._listeners.subscribe(on_snapshot)
+
+    def request_refresh(self) -> None:
+        """Scrape every idle target now, and publish when all have been looked at."""
+        self._call(self._refresh)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            try:
+                self._loop.call_soon_threadsafe(function)
+            except RuntimeError:
+                return  # closed in between: there is nothing left to tell it
+
+    def _post_gpus(self, report: GpuReport) -> None:
+        self._call(lambda: self._intake.take_gpus(report))
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=EngineEventLoop) as runner:
+                runner.run(self._watch_fleet())
+        except Exception as error:  # noqa: BLE001 - a dead engine must say so on the screen
+            self._intake.note_fault(error)
+            self._publish()
+        finally:
+            self._running.set()
+
+    async def _watch_fleet(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._on_stray_error)
+        self._stopping = asyncio.Event()
+        self._publish_early = asyncio.Event()
+        self._running.set()
+        self._listeners.notify(self._intake.note_fault)
+        fetcher = self._new_fetcher()
+        started_at = self._clock.monotonic()
+        self._awaited = {target.url for target in self._targets}
+        self._watches = [
+            _Watch(
+                Scraper(target, self._new_feed(target), fetcher, self._clock),
+                TargetSchedule(target.url, self._interval, started_at),
+            )
+            for target in self._targets
+        ]
+        tasks = [asyncio.create_task(self._watch(watch)) for watch in self._watches]
+        tasks.append(asyncio.create_task(self._tick(started_at, self._publish_early)))
+        for task in tasks:
+            task.add_done_callback(self._on_task_end)
+        try:
+            await self._stopping.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await fetcher.aclose()
+            await asyncio.sleep(0)  # lets closed transports release their sockets
+
+    async def _watch(self, watch: _Watch) -> None:
+        turn = watch.schedule.first
+        while True:
+            begun = await self._until(turn.due, watch.wake)
+            watch.in_flight = True
+            scrape = await watch.scraper.scrape(self._timeout)
+            watch.in_flight = False
+            watch.ended = self._clock.monotonic()
+            turn = watch.schedule.next_turn(begun, watch.ended, scrape.unanswered)
+            self._pace.count_turn(turn.dropped)
+            self._take(scrape, self._clock.now() + turn.due - watch.ended)
+
+    def _take(self, scrape: Scrape, next_try_at: float) -> None:
+        self._intake.take(scrape, next_try_at)
+        if self._awaited:
+            self._awaited.discard(scrape.url)
+            if not self._awaited and self._publish_early is not None:
+                self._publish_early.set()
+
+    async def _tick(self, started_at: float, early: asyncio.Event) -> None:
+        due = started_at + self._interval
+        while True:
+            reached = await self._until(due, early) == due
+            self._publish()
+            if reached:
+                due += self._interval
+                behind = int(max(0.0, self._clock.monotonic() - due) // self._interval)
+                self._pace.late_ticks += behind
+                due += behind * self._interval
+
+    async def _until(self, due: float, wake: asyncio.Event) -> float:
+        """Wait until `due` or until woken; `due`, or the time of waking."""
+        delay = due - self._clock.monotonic()
+        if delay > 0:
+            try:
+                async with asyncio.timeout(delay):
+                    await wake.wait()
+            except TimeoutError:
+                return due
+            wake.clear()
+            return self._clock.monotonic()
+        return due
+
+    def _refresh(self) -> None:
+        now = self._clock.monotonic()
+        gap = min(_REFRESH_GAP_SECONDS, self._interval / 2)
+        for watch in self._watches:
+            if not watch.in_flight and now - watch.ended >= gap:
+                watch.wake.set()
+                self._awaited.add(watch.scraper.target.url)
+
+    def _publish(self) -> None:
+        now = self._clock.now()
+        health = self._pace.health(self._clock.monotonic(), self._intake.problem)
+        try:
+            self._latest = self._finish(self._tracker.snapshot(now, health))
+        except Exception as error:  # noqa: BLE001 - the last good picture, with the reason why it is old
+            self._intake.note_fault(error)
+            if self._latest is not None:
+                health = replace(health, problem=self._intake.problem)
+                sequence = self._latest.sequence + 1
+                self._latest = replace(self._latest, sequence=sequence, collector=health)
+        self._listeners.notify(self._intake.note_fault)
+
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self._intake.note_fault(error)
+
+    def _on_stray_error(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        self._intake.note_fault(
+            error if isinstance(error, Exception) else RuntimeError(context.get("message"))
+        )
+
+
+class _Watch:
+    """What the engine keeps for one target."""
+
+    def __init__(self, scraper: Scraper, schedule: TargetSchedule) -> None:
+        self.scraper = scraper
+        self.schedule = schedule
+        self.wake = asyncio.Event()
+        self.in_flight = False
+        self.ended = float("-inf")

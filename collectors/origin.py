@@ -1,0 +1,42 @@
+"""Where a request goes: scheme, host and port, in comparable form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import SplitResult, quote
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One origin. Two are equal when the browser's rule says so; a host's final dot does not count."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, parts: SplitResult) -> Origin:
+        """The origin of a split URL; ValueError when its port is none."""
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+        return cls(parts.scheme, (parts.hostname or "").removesuffix("."), port)
+
+    @property
+    def authority(self) -> str:
+        """What the Host header says."""
+        host = self.host.partition("%")[0]  # the zone of a link-local address is this machine's alone
+        shown = f"[{host}]" if ":" in host else _ascii(host)
+        return shown if self.port == _DEFAULT_PORTS.get(self.scheme) else f"{shown}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """Scheme and authority, never user information."""
+        return f"{self.scheme}://{self.authority}"
+
+
+def _ascii(host: str) -> str:
+    try:
+        return host.encode("idna").decode("ascii")
+    except UnicodeError:
+        return quote(host, safe="")  # no name that anybody could look up; still safe to send and to show

@@ -1,0 +1,260 @@
+"""The lines of a recording: what one scrape or GPU report looks like in a file, and back.
+
+Written and read here alone, so that a replay sees what the wire brought. A recording may be handed to
+strangers: no credential and no free text of a JSON page gets into it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
+from typing import Any
+
+from collectors.answer import Answer
+from collectors.fetch import KEPT_HEADERS, one_line
+from collectors.redact import Keep, public_body, public_url
+from enginetop.fleet.model import Target
+from enginetop.fleet.observation import FailureKind
+from enginetop.fleet.snapshot import GpuDevice, GpuReport
+
+VERSION = 1
+GPU_SCHEME = "gpu://"
+DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType({"content-type": "text/plain; version=0.0.4"})
+
+_ERROR_WORDS = frozenset(
+    {
+        FailureKind.TIMEOUT,
+        FailureKind.REFUSED,
+        FailureKind.TLS,
+        FailureKind.DNS,
+        FailureKind.TRUNCATED,
+        FailureKind.TOO_LARGE,
+        FailureKind.PROTOCOL,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScrapeRecord:
+    """One page of one target. All pages of a scrape have the same `at`."""
+
+    at: float
+    url: str
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuRecord:
+    """The GPUs of one host at one instant."""
+
+    at: float
+    report: GpuReport
+
+
+Record = ScrapeRecord | GpuRecord
+
+
+class RecordError(ValueError):
+    """A line that is no record; the text says why."""
+
+
+def header_line(created: float, targets: Sequence[Target], interval_seconds: float) -> str:
+    """The first line. Targets and interval are there for people and for the order and names in a replay."""
+    known = [{"url": public_url(target.url), "name": target.name} for target in targets]
+    return _line(
+        {
+            "enginetop_recording": VERSION,
+            "created": created,
+            "interval_seconds": interval_seconds,
+            "targets": known,
+        }
+    )
+
+
+def answer_line(url: str, at: float, answer: Answer, keep: Keep) -> str:
+    """The line of one page; `at` is when its scrape was complete."""
+    record: dict[str, Any] = {"t": at, "target": public_url(url), "path": answer.path}
+    if answer.error in _ERROR_WORDS:
+        return _line(
+            {**record, "error": str(answer.error), "seconds": answer.seconds, "detail": answer.detail}
+        )
+    if answer.error is not None:
+        # the only other error is a key that could not be had; a server would have said the same
+        return _line({**record, "status": 401, "seconds": answer.seconds, "body": ""})
+    record["status"] = answer.status
+    record["headers"] = {name: text for name, text in answer.headers.items() if name in KEPT_HEADERS}
+    record["seconds"] = answer.seconds
+    # undecodable bytes survive as lone surrogates, which JSON can escape: a broken page is replayed as broken
+    record["body"] = public_body(answer, keep).decode("utf-8", "surrogateescape")
+    return _line(record)
+
+
+def gpu_line(report: GpuReport) -> str:
+    """The line of one host's GPUs."""
+    gpus = [asdict(device) for device in report.gpus]
+    return _line(
+        {
+            "t": report.at,
+            "target": GPU_SCHEME + report.host,
+            "kind": "gpu",
+            "gpus": gpus,
+            "problem": report.problem,
+        }
+    )
+
+
+def parse_header(line: str) -> tuple[Target, ...] | None:
+    """The targets that a header line names; None when the line is no header."""
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or "enginetop_recording" not in document:
+        return None
+    listed = document.get("targets")
+    return tuple(_header_targets(listed if isinstance(listed, list) else []))
+
+
+def parse_record(line: str) -> Record | None:
+    """The record of one line; None for a header and for kinds that this version does not know.
+
+    Raises RecordError when the line is no record.
+    """
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        raise RecordError("not JSON") from None
+    if not isinstance(document, dict):
+        raise RecordError("not a JSON object")
+    if "enginetop_recording" in document:
+        return None
+    kind = document.get("kind", "page")
+    if kind not in ("page", "gpu"):
+        return None
+    at = _number(document.get("t"))
+    url = document.get("target")
+    if at is None:
+        raise RecordError("no time `t`")
+    if not isinstance(url, str) or not url:
+        raise RecordError("no `target`")
+    if kind == "gpu" or url.startswith(GPU_SCHEME):
+        return GpuRecord(at, _gpu_report(document, url.removeprefix(GPU_SCHEME), at))
+    return ScrapeRecord(at, url.rstrip("/"), _answer(document, at))
+
+
+def _header_targets(listed: Sequence[object]) -> Iterator[Target]:
+    for entry in listed:
+        if isinstance(entry, dict) and isinstance(url := entry.get("url"), str) and url:
+            name = entry.get("name")
+            yield target_of(url, name if isinstance(name, str) else None)
+
+
+def target_of(url: str, name: str | None = None) -> Target:
+    """The target of a base URL, named after its address unless it has a name."""
+    url = url.rstrip("/")
+    return Target(url, one_line(name or url.partition("://")[2] or url))
+
+
+def _answer(document: Mapping[str, Any], at: float) -> Answer:
+    path = document.get("path")
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise RecordError("no `path`")
+    seconds = _number(document.get("seconds")) or 0.0
+    error = document.get("error")
+    if error is not None:
+        if error not in _ERROR_WORDS:
+            raise RecordError("an unknown `error`")
+        detail = document.get("detail")
+        return Answer(
+            path,
+            at,
+            seconds,
+            error=FailureKind(error),
+            detail=one_line(detail if isinstance(detail, str) else ""),
+        )
+    status = document.get("status", 200)
+    if not isinstance(status, int) or isinstance(status, bool):
+        raise RecordError("a `status` that is no number")
+    headers, body = document.get("headers"), document.get("body", "")
+    if not isinstance(body, str):
+        raise RecordError("a `body` that is no text")
+    named = DEFAULT_HEADERS
+    if isinstance(headers, dict):
+        named = {str(name).lower(): str(text) for name, text in headers.items()}
+    return Answer(path, at, seconds, status, named, _encoded(body))
+
+
+def _encoded(body: str) -> bytes:
+    try:
+        return body.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return body.encode("utf-8", "replace")  # surrogates that no page of ours left there
+
+
+def _gpu_report(document: Mapping[str, Any], host: str, at: float) -> GpuReport:
+    listed = document.get("gpus")
+    if not isinstance(listed, list):
+        raise RecordError("no list `gpus`")
+    problem = document.get("problem")
+    return GpuReport(
+        host,
+        at,
+        tuple(_gpu(item) for item in listed if isinstance(item, dict)),
+        one_line(problem) if isinstance(problem, str) else "",
+    )
+
+
+def _gpu(item: Mapping[str, Any]) -> GpuDevice:
+    known: dict[str, Any] = {"index": 0, "uuid": "", "name": ""}
+    for field in fields(GpuDevice):
+        if field.name in item:
+            known[field.name] = _gpu_value(str(field.type), item[field.name])
+    return GpuDevice(**{name: value for name, value in known.items() if value is not _WRONG})
+
+
+_WRONG = object()
+
+
+def _gpu_value(kind: str, value: object) -> object:
+    """`value` as the field of a `GpuDevice` takes it; `_WRONG` leaves the field at its default."""
+    if kind.startswith("float"):
+        return _number(value)
+    if kind.startswith("int"):
+        number = _number(value)
+        return None if number is None and "None" in kind else int(number or 0)
+    if kind == "bool":
+        return value is True
+    if kind.startswith("tuple"):
+        if isinstance(value, list):
+            return tuple(one_line(str(entry)) for entry in value)
+        return None if "None" in kind else _WRONG
+    if value is None:
+        return None if "None" in kind else _WRONG
+    return one_line(str(value))
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value) if math.isfinite(value) else None
+        except OverflowError:
+            return None
+    return None
+
+
+def _line(document: Mapping[str, Any]) -> str:
+    # a NaN would be no JSON; figures that are not finite are not known
+    return json.dumps(_without_nan(document), separators=(", ", ": ")) + "\n"
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {name: _without_nan(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return value

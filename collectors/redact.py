@@ -1,0 +1,69 @@
+"""What of an answer may be written to a recording: pages of numbers whole, of all else as little as possible.
+
+Argument vectors, environment dumps and error texts of a server can hold keys. So of a JSON page only declared
+fields are kept, and of other text only the start that tells what kind of page it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit, urlunsplit
+
+from collectors.answer import Answer
+
+Keep = Mapping[str, Sequence[str]]
+"""Fields of JSON pages that may be written, by path: dotted names, `[]` for each item of a list."""
+
+# What a server says when it refuses to serve a page ("Loading model"): it tells loading from broken.
+_ERROR_FIELDS = ("error.message", "error.type", "error.code", "message", "status")
+_OTHER_TEXT_BYTES = 512
+
+
+def public_body(answer: Answer, keep: Keep) -> bytes:
+    """The part of a body that may be kept."""
+    if answer.status in (401, 403):
+        return b""  # such pages may echo the key
+    kind = answer.headers.get("content-type", "").lower()
+    start = answer.body[:256].lstrip().lower()
+    if "json" in kind or start[:1] in (b"{", b"["):
+        fields_kept = keep.get(answer.path, ()) if answer.status == 200 else _ERROR_FIELDS
+        try:
+            document = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            if "json" in kind:
+                return b""
+        else:
+            return json.dumps(_reduced(document, fields_kept), separators=(",", ":")).encode()
+    if answer.status != 200 or "html" in kind or start.startswith((b"<!doctype", b"<html")):
+        return answer.body[:_OTHER_TEXT_BYTES]
+    return answer.body
+
+
+def _reduced(document: object, kept: Sequence[str]) -> object:
+    """`document` with nothing but the scalars at the dotted paths `kept` (and the lists around them)."""
+    if isinstance(document, list):
+        inner = [path.removeprefix("[]").removeprefix(".") for path in kept if path.startswith("[]")]
+        return [_reduced(item, inner) for item in document]
+    if not isinstance(document, dict):
+        return document if "" in kept and not isinstance(document, list | dict) else None
+    found: dict[str, object] = {}
+    for name in {_head(path) for path in kept}:
+        if name in document:
+            inner = [_tail(path, name) for path in kept if _head(path) == name]
+            found[name] = _reduced(document[name], inner)
+    return found
+
+
+def _head(path: str) -> str:
+    return path.partition(".")[0].partition("[")[0]
+
+
+def _tail(path: str, head: str) -> str:
+    return path[len(head) :].removeprefix(".")
+
+
+def public_url(url: str) -> str:
+    """`url` without user information, query and fragment."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

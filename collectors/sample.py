@@ -1,0 +1,91 @@
+"""A few scrapes of every target and one snapshot: the engine of one-shot commands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from collectors.clock import SteadyClock
+from collectors.event_loop import EngineEventLoop
+from collectors.fetch import Fetcher
+from collectors.gpu_thread import GpuThread
+from collectors.scrape import DEADLINE_SHARE, Clock, Feed, Intake, Scraper, ScrapeSink, Tracker, unchanged
+from enginetop.fleet.model import Target
+from enginetop.fleet.ports import GpuSource
+from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuReport
+
+
+def sample_fleet(
+    targets: Sequence[Target],
+    *,
+    tracker: Tracker,
+    new_feed: Callable[[Target], Feed],
+    new_fetcher: Callable[[], Fetcher],
+    samples: int = 2,
+    interval_seconds: float = 2.0,
+    timeout_seconds: float | None = None,
+    finish: Callable[[FleetSnapshot], FleetSnapshot] = unchanged,
+    gpu_source: GpuSource | None = None,
+    recorder: ScrapeSink | None = None,
+    clock: Clock | None = None,
+) -> FleetSnapshot:
+    """Scrape every target `samples` times, `interval_seconds` apart, and return the snapshot.
+
+    All targets are scraped at the same time, and failed scrapes count like good ones, so that the whole takes
+    (samples - 1) intervals and one timeout, or `samples` timeouts where those are longer. Call it outside of
+    any event loop.
+    """
+    clock = clock or SteadyClock()
+    intake = Intake(tracker, recorder)
+    timeout = timeout_seconds or interval_seconds * DEADLINE_SHARE
+    reports: list[GpuReport] = []
+    gpus: GpuThread | None = None
+    if gpu_source is not None:
+        gpus = GpuThread(gpu_source, targets, interval_seconds, clock.now, reports.append)
+        gpus.start()
+    try:
+        with asyncio.Runner(loop_factory=EngineEventLoop) as runner:
+            rounds = _Rounds(samples, interval_seconds, timeout, clock, intake)
+            runner.run(rounds.scrape(targets, new_feed, new_fetcher))
+        if gpus is not None:
+            gpus.wait_for_first(timeout)
+    finally:
+        if gpus is not None:
+            gpus.stop()
+    for report in tuple(reports):
+        intake.take_gpus(report)
+    return finish(tracker.snapshot(clock.now(), CollectorHealth(problem=intake.problem)))
+
+
+class _Rounds:
+    """The scrapes of all targets, a round every interval."""
+
+    def __init__(self, samples: int, interval: float, timeout: float, clock: Clock, intake: Intake) -> None:
+        self._samples = samples
+        self._interval = interval
+        self._timeout = timeout
+        self._clock = clock
+        self._intake = intake
+
+    async def scrape(
+        self,
+        targets: Sequence[Target],
+        new_feed: Callable[[Target], Feed],
+        new_fetcher: Callable[[], Fetcher],
+    ) -> None:
+        fetcher = new_fetcher()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for target in targets:
+                    group.create_task(self._target(Scraper(target, new_feed(target), fetcher, self._clock)))
+        finally:
+            await fetcher.aclose()
+            await asyncio.sleep(0)  # lets closed transports release their sockets
+
+    async def _target(self, scraper: Scraper) -> None:
+        due = self._clock.monotonic()
+        for sample in range(self._samples):
+            if sample:
+                due = max(due + self._interval, self._clock.monotonic())
+                await asyncio.sleep(due - self._clock.monotonic())
+            self._intake.take(await scraper.scrape(self._timeout), None)

@@ -1,0 +1,154 @@
+"""One look at one target: pages asked in the feed's order, inside one deadline, made into an observation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from collectors.answer import Answer
+from collectors.fetch import Fetcher, one_line
+from enginetop.fleet.model import Target
+from enginetop.fleet.observation import CONNECTION_FAILURES, Failure, FailureKind, Observation
+from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuReport
+
+DEADLINE_SHARE = 0.9
+"""Without a timeout of its own a scrape ends this share of an interval after it began."""
+
+_MAX_PAGES = 32
+
+
+class Feed(Protocol):
+    """What `feed.TargetFeed` offers: which page to ask next, and what the answers mean."""
+
+    def next_path(self, answers: Sequence[Answer]) -> str | None:
+        """The next path with its query, given the answers of this scrape so far; None ends the scrape."""
+
+    def take(self, answers: Sequence[Answer], at: float, seconds: float) -> Observation:
+        """What the answers of one scrape amount to."""
+
+
+class Tracker(Protocol):
+    """What `enginetop.fleet.FleetTracker` offers."""
+
+    def observe(self, url: str, observation: Observation, next_try_at: float | None = None) -> None:
+        """Take in one observation of the target `url`."""
+
+    def observe_gpus(self, report: GpuReport) -> None:
+        """Take in the GPUs of one host."""
+
+    def snapshot(self, now: float, collector: CollectorHealth) -> FleetSnapshot:
+        """The fleet at `now`."""
+
+
+class ScrapeSink(Protocol):
+    """Somewhere that raw pages are kept: a recorder."""
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is kept any more; empty while all is well."""
+
+    def record_scrape(self, url: str, at: float, answers: Sequence[Answer]) -> None:
+        """Keep the answers of one scrape. Never raises and never waits."""
+
+    def record_gpus(self, report: GpuReport) -> None:
+        """Keep one GPU report. Never raises and never waits."""
+
+
+class Clock(Protocol):
+    """Unix time and a steady clock."""
+
+    def now(self) -> float:
+        """Unix seconds, never running backwards."""
+
+    def monotonic(self) -> float:
+        """Seconds of a steady clock."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scrape:
+    """The answers of one scrape and what they amount to."""
+
+    url: str
+    answers: tuple[Answer, ...]
+    observation: Observation
+
+    @property
+    def unanswered(self) -> bool:
+        """Nothing answered at all: the target may be asked less often for a while."""
+        failure = self.observation.failure
+        if failure is None or failure.answered:
+            return False
+        return failure.kind in CONNECTION_FAILURES or failure.kind is FailureKind.COLLECTOR
+
+
+class Scraper:
+    """Scrapes one target, one scrape at a time."""
+
+    def __init__(self, target: Target, feed: Feed, fetcher: Fetcher, clock: Clock) -> None:
+        self.target = target
+        self._feed = feed
+        self._fetcher = fetcher
+        self._clock = clock
+
+    async def scrape(self, timeout_seconds: float) -> Scrape:
+        """One scrape, over after `timeout_seconds` at the latest. A fault of our own is a failure too."""
+        deadline = time.monotonic() + timeout_seconds
+        answers: list[Answer] = []
+        url = self.target.url
+        try:
+            while len(answers) < _MAX_PAGES and (left := deadline - time.monotonic()) > 0:
+                path = self._feed.next_path(answers)
+                if path is None:
+                    break
+                answers.append(await self._fetcher.fetch(url, path, timeout_seconds=left))
+            at = self._clock.now()
+            # the sum of the pages, not the time of the loop: a replay knows the pages alone
+            seconds = sum(answer.seconds for answer in answers)
+            return Scrape(url, tuple(answers), self._feed.take(answers, at, seconds))
+        except Exception as error:  # noqa: BLE001 - one target's trouble is shown as its state
+            at = self._clock.now()
+            failure = Failure(FailureKind.COLLECTOR, at, one_line(f"{type(error).__name__}: {error}"))
+            return Scrape(url, (), Observation(at, 0.0, failure=failure))
+
+
+class Intake:
+    """Where scrapes go: to the recorder, then to the tracker. A fault in there is kept as `problem`."""
+
+    def __init__(self, tracker: Tracker, recorder: ScrapeSink | None) -> None:
+        self._tracker = tracker
+        self._recorder = recorder
+        self._fault = ""
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the collector itself; empty when nothing is."""
+        return self._fault or (self._recorder.problem if self._recorder is not None else "")
+
+    def take(self, scrape: Scrape, next_try_at: float | None) -> None:
+        """Record and observe one scrape. Never raises."""
+        try:
+            if self._recorder is not None and scrape.answers:
+                self._recorder.record_scrape(scrape.url, scrape.observation.at, scrape.answers)
+            self._tracker.observe(scrape.url, scrape.observation, next_try_at)
+        except Exception as error:  # noqa: BLE001 - becomes visible, the loop goes on
+            self.note_fault(error)
+
+    def take_gpus(self, report: GpuReport) -> None:
+        """Record and observe the GPUs of one host. Never raises."""
+        try:
+            if self._recorder is not None:
+                self._recorder.record_gpus(report)
+            self._tracker.observe_gpus(report)
+        except Exception as error:  # noqa: BLE001 - becomes visible, the loop goes on
+            self.note_fault(error)
+
+    def note_fault(self, error: Exception) -> None:
+        """Make a fault of our own visible from the next snapshot on."""
+        self._fault = one_line(f"a fault of the collector: {type(error).__name__}: {error}")
+
+
+def unchanged(snapshot: FleetSnapshot) -> FleetSnapshot:
+    """The `finish` of an engine whose snapshots need nothing added."""
+    return snapshot
