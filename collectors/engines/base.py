@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
-from collectors.page import Page
+from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind
+from enginetop.fleet.observation import Failure
 from enginetop.fleet.reading import Reading
 
 Json = Any
@@ -30,30 +32,53 @@ class SidePage:
     before_metrics: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """What is known of one target at one instant: the newest page, and the side pages.
+
+    `page` is None when the metrics page may not be asked now; `headers` are those it came with. `fresh_sides`
+    names the side pages that are not older than the page: only these may be added to its counters.
+    """
+
+    at: float
+    page: Page | None
+    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    sides: Sides = field(default_factory=lambda: MappingProxyType({}))
+    fresh_sides: frozenset[str] = frozenset()
+
+
 class Reader(Protocol):
-    """Turns the pages of one target into readings. May keep state between calls (live token counts)."""
+    """Turns the looks at one target into readings. May keep state between calls (live token counts)."""
 
-    def may_read_metrics(self, sides: Sides) -> bool:
-        """Whether asking the metrics page now is free of side effects (a sleeping llama.cpp would wake)."""
+    def read(self, look: Look) -> Reading | Failure:
+        """The reading, or why this server has none to give."""
 
-    def read(self, page: Page | None, sides: Sides, at: float) -> Reading:
-        """The reading. `page` is None when `may_read_metrics` said no."""
+
+def always(sides: Sides) -> bool:
+    """For engines whose metrics page has no side effects in any state."""
+    del sides
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class EngineTable:
     """One engine.
 
-    `recognise` tells from a page's sample names; `server_header` is the start of its `Server` header, if it
-    sets one.
-
-    `enable_hint` says in words how to switch metrics on where they can be off.
+    `recognise` tells from the names of a page; `server_header` is the start of its `Server` header, if it
+    sets one of its own. `may_read_metrics` says whether asking the metrics page now is free of side effects
+    (a sleeping llama.cpp would wake), given the side pages asked before it. `liveness_path` is a cheap page
+    that tells a server whose metrics page timed out from a dead one. `enable_hint` says in words how to
+    switch metrics on where they can be off.
     """
 
     kind: EngineKind
     title: str
-    recognise: Callable[[Page], bool]
+    recognise: Callable[[Layout], bool]
     new_reader: Callable[[], Reader]
     side_pages: tuple[SidePage, ...] = ()
+    may_read_metrics: Callable[[Sides], bool] = always
     server_header: str = ""
+    liveness_path: str = ""
     enable_hint: str = ""
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Raw names by measure, newest first: the mapping as data, for documentation."""

@@ -1,0 +1,65 @@
+"""Fields of foreign JSON: the wanted type, or nothing."""
+
+from __future__ import annotations
+
+import math
+
+from collectors.engines.base import Json
+from collectors.sanitise import clean_text
+
+MAX_TEXT_CHARACTERS = 512
+
+_PLACEHOLDER_NAMES = frozenset({"", "none", "null", "undefined", "unknown"})
+
+
+def field_at(body: Json, *path: str | int) -> Json:
+    """The value under keys and list positions, or None where the path ends early."""
+    for step in path:
+        if isinstance(step, str) and isinstance(body, dict):
+            body = body.get(step)
+        elif isinstance(step, int) and isinstance(body, list) and -len(body) <= step < len(body):
+            body = body[step]
+        else:
+            return None
+    return body
+
+
+def items(body: Json, *path: str | int) -> list[Json]:
+    """The list under `path`, empty when there is none."""
+    found = field_at(body, *path)
+    return found if isinstance(found, list) else []
+
+
+def text(body: Json, *path: str | int) -> str | None:
+    """A string, cleaned for the terminal."""
+    found = field_at(body, *path)
+    return clean_text(found, MAX_TEXT_CHARACTERS) if isinstance(found, str) and found else None
+
+
+def number(body: Json, *path: str | int) -> float | None:
+    """A finite number; booleans are none."""
+    found = field_at(body, *path)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    try:
+        as_float = float(found)
+    except OverflowError:
+        return None
+    return as_float if math.isfinite(as_float) else None
+
+
+def integer(body: Json, *path: str | int) -> int | None:
+    """A whole number."""
+    found = number(body, *path)
+    return int(found) if found is not None and found == int(found) else None
+
+
+def flag(body: Json, *path: str | int) -> bool | None:
+    """A boolean."""
+    found = field_at(body, *path)
+    return found if isinstance(found, bool) else None
+
+
+def model_name(name: str | None) -> str | None:
+    """A model's name in full, None for the words that engines put where they have no name."""
+    return None if name is None or name.strip().lower() in _PLACEHOLDER_NAMES else name

@@ -1,0 +1,276 @@
+"""llama.cpp server: no page may be asked that wakes a sleeping model or loads another one.
+
+`/props` is free of side effects in every build and is asked first. While it says `is_sleeping`, neither
+`/metrics` (wakes builds before b11434) nor `/slots` (wakes all) is asked. A router's `/metrics` is never
+asked: with `?model=` it would load that model and may evict the one in service.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
+
+from collectors.engines.base import EngineTable, Json, Look, SidePage, Sides
+from collectors.engines.json_fields import flag, integer, items, model_name, text
+from collectors.engines.llamacpp_tokens import LiveTokens, slots_of
+from collectors.engines.mapping import LayoutMemo, Row, Table
+from collectors.engines.matching import Plan, compile_layout
+from collectors.page import Layout, Page
+from enginetop.fleet.model import EngineKind, Quality
+from enginetop.fleet.observation import Failure, FailureKind
+from enginetop.fleet.reading import Absence, Columns, ConfigValue, EngineFlags, Identity, Reading, Series
+from enginetop.fleet.signals import MEASURES
+
+START_HEADER = "process-start-time-unix"
+"""Microseconds of the monotonic clock in spite of its name: only a token that changes at a restart."""
+
+_PROPS = "/props"
+_SLOTS = "/slots"
+_FINISHED = ("llamacpp:tokens_predicted_total", "llamacpp_tokens_predicted_total")
+_DECODES = ("llamacpp:n_decode_total", "llamacpp_n_decode_total")
+
+_AT_RESPONSE = "llama.cpp tells it in each response only"
+_KV_NOTE = (
+    "tokens in all slots over n_ctx x slots, cached prompts of idle slots included; "
+    "too low with --kv-unified, which the server does not tell"
+)
+_CAPACITY_NOTE = "n_ctx x slots; too high with --kv-unified, which the server does not tell"
+_NO_SLOTS_NOTE = "counted when a request ends: /slots is not readable"
+_NO_CACHED_NOTE = "cached prompt tokens are missing: not exported by this build"
+_ROUTER_NOTE = (
+    "llama.cpp router: it has no metrics of its own, and asking for a model's would load that model; "
+    "name the model servers as targets"
+)
+
+TABLE = Table(
+    title="llama.cpp",
+    prefixes=("llamacpp:", "llamacpp_"),
+    rows=(
+        Row("requests_running", ("requests_processing",)),
+        Row("requests_waiting", ("requests_deferred",)),
+        # prompt_tokens leaves cached ones out.
+        Row("prompt_tokens_processed", ("prompt_tokens",)),
+        Row("prompt_tokens_processed", ("prompt_tokens_cached",)),
+        Row("prefix_queries", ("prompt_tokens",)),
+        Row("prefix_queries", ("prompt_tokens_cached",)),
+        Row("prefix_hits", ("prompt_tokens_cached",)),
+        Row("spec_drafts", ("spec_decode_num_drafts",)),
+        Row("spec_draft_tokens", ("spec_decode_num_draft_tokens",)),
+        Row("spec_accepted_tokens", ("spec_decode_num_accepted_tokens",)),
+        Row(
+            "spec_accepted_at_position",
+            ("spec_decode_num_accepted_tokens_per_pos",),
+            position_label="position",
+            lazy=True,
+            note="appears when the first speculative request has ended",
+        ),
+    ),
+    unsupported={
+        "preemptions": "llama.cpp preempts nothing: requests fail when the KV cache is full",
+        "requests_finished": "llama.cpp counts no requests",
+        "requests_aborted": "llama.cpp counts no requests",
+        "requests_errored": "llama.cpp counts no requests",
+        "ttft_seconds": _AT_RESPONSE,
+        "tpot_seconds": _AT_RESPONSE,
+        "itl_seconds": _AT_RESPONSE,
+        "e2e_seconds": _AT_RESPONSE,
+        "queue_seconds": "llama.cpp does not tell it",
+        "prompt_tokens": _AT_RESPONSE,
+        "output_tokens": _AT_RESPONSE,
+        "iteration_tokens": "llama.cpp does not tell it",
+        "reasoning_tokens": "llama.cpp counts no reasoning tokens",
+        "external_prefix_queries": "llama.cpp has no external KV cache",
+        "external_prefix_hits": "llama.cpp has no external KV cache",
+    },
+)
+
+_GENERATED = Series("generation_tokens", "", "llamacpp live generated tokens")
+_FROM_SLOTS = (
+    Series("kv_usage_ratio", "", "llamacpp slots usage"),
+    Series("kv_capacity_tokens", "", "llamacpp slots capacity"),
+)
+_NO_KV = Absence(Quality.UNKNOWN, "llama.cpp has no KV metric, and /slots is not readable")
+
+
+def _compile(layout: Layout, *, slots_known: bool) -> Plan:
+    estimated = {} if slots_known else {"generation_tokens": _NO_SLOTS_NOTE}
+    if slots_known:
+        estimated |= {"kv_usage_ratio": _KV_NOTE, "kv_capacity_tokens": _CAPACITY_NOTE}
+    if not any(name.endswith("prompt_tokens_cached_total") for name in layout.names):
+        estimated["prompt_tokens_processed"] = _NO_CACHED_NOTE
+    return compile_layout(
+        TABLE,
+        layout,
+        extra=(_GENERATED, *(_FROM_SLOTS if slots_known else ())),
+        estimated=estimated,
+        absent={"kv_usage_ratio": _NO_KV, "kv_capacity_tokens": _NO_KV},
+    )
+
+
+_plan_with_slots = LayoutMemo(partial(_compile, slots_known=True))
+_plan_without_slots = LayoutMemo(partial(_compile, slots_known=False))
+_ASLEEP = Columns((), absent={measure: Absence(Quality.UNKNOWN, "asleep") for measure in MEASURES})
+
+
+def recognise(layout: Layout) -> bool:
+    """Whether the page holds llama.cpp's series."""
+    return any(map(TABLE.owns, layout.names))
+
+
+def may_read_metrics(sides: Sides) -> bool:
+    """Whether neither a sleeping model would wake nor a router be asked."""
+    props = sides.get(_PROPS)
+    return flag(props, "is_sleeping") is not True and not _is_router(props)
+
+
+class LlamaReader:
+    """Readings of one llama.cpp server; keeps the live token count."""
+
+    def __init__(self) -> None:
+        self._tokens = LiveTokens()
+        self._last: Reading | None = None
+
+    def read(self, look: Look) -> Reading | Failure:
+        """The reading; without a page that of a sleeping server, whose numbers are not known."""
+        if _is_router(look.sides.get(_PROPS)):
+            return Failure(FailureKind.NO_ENGINE_METRICS, look.at, _ROUTER_NOTE, answered=True)
+        self._last = self._asleep(look) if look.page is None else self._awake(look, look.page)
+        return self._last
+
+    def _awake(self, look: Look, page: Page) -> Reading:
+        slots = look.sides.get(_SLOTS)
+        slots_known = bool(items(slots))
+        plan = (_plan_with_slots if slots_known else _plan_without_slots)(page.layout)
+        start = _start_token(look.headers)
+        live = slots_of(slots) if slots_known and _SLOTS in look.fresh_sides else None
+        generated = self._tokens.update(_sample(page, _FINISHED), live, start)
+        computed = (generated, *_kv(slots)) if slots_known else (generated,)
+        return Reading(
+            at=look.at,
+            columns=plan.columns,
+            values=plan.values(page, computed),
+            start_token=start,
+            progress_token=plan.progress_token(page, (generated,)),
+            live_progress=slots_known or not math.isnan(_sample(page, _DECODES)),
+            identity=_identity(look.sides, simulated=plan.simulated(page)),
+            flags=_flags(look.sides),
+            config=_config(look.sides),
+            bad_lines=page.bad_lines,
+        )
+
+    def _asleep(self, look: Look) -> Reading:
+        last = self._last
+        columns = last.columns if last else _ASLEEP
+        return Reading(
+            at=look.at,
+            columns=columns,
+            values=array("d", [math.nan] * len(columns.series)),
+            start_token=last.start_token if last else None,
+            progress_token=last.progress_token if last else 0,
+            live_progress=last.live_progress if last else True,
+            identity=_identity(look.sides, simulated=last is not None and last.identity.simulated),
+            flags=_flags(look.sides),
+            config=_config(look.sides),
+        )
+
+
+def _is_router(props: Json) -> bool:
+    return text(props, "role") == "router"
+
+
+def _sample(page: Page, names: tuple[str, ...]) -> float:
+    """The value of the first sample with one of the names, NaN when there is none."""
+    for name in names:
+        if name in page.layout.names:
+            return page.values[page.layout.names.index(name)]
+    return math.nan
+
+
+def _start_token(headers: Mapping[str, str]) -> float | None:
+    try:
+        token = float(headers.get(START_HEADER, ""))
+    except ValueError:
+        return None
+    return token if math.isfinite(token) else None
+
+
+def _kv(slots: Json) -> tuple[float, float]:
+    """Estimated share of the KV cache in use, and its size in tokens."""
+    used = capacity = 0
+    for slot in items(slots):
+        used += integer(slot, "n_prompt_tokens") or 0
+        capacity += integer(slot, "n_ctx") or 0
+    return (used / capacity, float(capacity)) if capacity > 0 else (math.nan, math.nan)
+
+
+def _identity(sides: Sides, *, simulated: bool) -> Identity:
+    props = sides.get(_PROPS)
+    model = model_name(text(props, "model_alias")) or model_name(text(props, "model_path"))
+    return Identity(
+        EngineKind.LLAMACPP,
+        engine_version=text(props, "build_info"),
+        model=model or model_name(text(sides.get("/v1/models"), "data", 0, "id")),
+        simulated=simulated,
+    )
+
+
+def _flags(sides: Sides) -> EngineFlags:
+    return EngineFlags(sleeping=flag(sides.get(_PROPS), "is_sleeping"))
+
+
+def _config(sides: Sides) -> Mapping[str, ConfigValue]:
+    props = sides.get(_PROPS)
+    found = {
+        "max_num_seqs": (integer(props, "total_slots"), "/props total_slots"),
+        "max_model_len": (integer(props, "default_generation_settings", "n_ctx"), "/props n_ctx"),
+    }
+    return MappingProxyType({k: ConfigValue(v, source) for k, (v, source) in found.items() if v is not None})
+
+
+LLAMACPP = EngineTable(
+    kind=EngineKind.LLAMACPP,
+    title="llama.cpp",
+    recognise=recognise,
+    new_reader=LlamaReader,
+    side_pages=(
+        SidePage(
+            _PROPS,
+            keep=(
+                "role",
+                "is_sleeping",
+                "total_slots",
+                "model_alias",
+                "model_path",
+                "build_info",
+                "default_generation_settings.n_ctx",
+            ),
+            every_scrape=True,
+            before_metrics=True,
+        ),
+        SidePage(
+            _SLOTS,
+            keep=(
+                "[].id",
+                "[].n_ctx",
+                "[].is_processing",
+                "[].id_task",
+                "[].n_prompt_tokens",
+                "[].next_token[].n_decoded",
+                "[].next_token.n_decoded",
+            ),
+            every_scrape=True,
+        ),
+    ),
+    may_read_metrics=may_read_metrics,
+    server_header="llama.cpp",
+    enable_hint="start llama-server with --metrics",
+    sources={
+        **TABLE.sources(),
+        "generation_tokens": (_FINISHED[0], "/slots next_token[0].n_decoded"),
+        "kv_usage_ratio": ("/slots n_prompt_tokens / n_ctx",),
+        "kv_capacity_tokens": ("/slots n_ctx",),
+    },
+)

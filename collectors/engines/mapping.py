@@ -1,0 +1,99 @@
+"""What is declared about an engine: which raw series mean which measure.
+
+A table is matched against the lines of a page once per layout (`matching.py`); after that a page is read by
+picking numbers. What is never summed: two spellings of one series (`vllm:x` and `vllm_x`, `x` and `x_total`),
+an old and a new name, a total and its breakdown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from collectors.page import Layout
+from enginetop.fleet.signals import MEASURES, MeasureKind
+
+T = TypeVar("T")
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Raw series that mean a measure; several rows of one measure are added.
+
+    `names` are the names it has had, newest first, without prefix and without `_total`. `where` keeps only
+    children whose label has one of the values. `scale` turns the raw unit into ours. `position_label` holds
+    the draft position. `lazy`: the engine creates the series at its first event, so that a page without it
+    says nothing yet. `note` tells why a page may not have it.
+    """
+
+    measure: str
+    names: tuple[str, ...]
+    where: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    scale: float = 1.0
+    position_label: str = ""
+    lazy: bool = False
+    note: str = ""
+
+    @property
+    def kind(self) -> MeasureKind:
+        """How the raw series is exposed; the measure decides."""
+        return MEASURES[self.measure]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of one engine.
+
+    `prefixes` are in order of preference. `rank_labels`: of each group the first label that a series carries
+    is part of its data-parallel rank. `unsupported` gives the reason for measures that no version exports.
+    """
+
+    title: str
+    prefixes: tuple[str, ...]
+    rows: tuple[Row, ...]
+    rank_labels: tuple[tuple[str, ...], ...] = ()
+    unsupported: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def sources(self) -> Mapping[str, tuple[str, ...]]:
+        """Raw names by measure, in the preferred spelling, newest first; for documentation."""
+        found: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
+        for row in self.rows:
+            suffix = "_total" if row.kind is MeasureKind.COUNTER else ""
+            found[row.measure] += tuple(f"{self.prefixes[0]}{name}{suffix}" for name in row.names)
+        return dict(found)
+
+    def rank_of(self, labels: Labels) -> dict[str, str]:
+        """The labels that name the data-parallel rank of a series; empty when none does."""
+        found = (next((x for x in group if labels.get(x)), None) for group in self.rank_labels)
+        return {label: labels[label] for label in found if label is not None}
+
+    def owns(self, name: str) -> bool:
+        """Whether the engine itself exposes this sample."""
+        return name.startswith(self.prefixes)
+
+
+def rank_key(rank: Mapping[str, str]) -> str:
+    """The key of a rank in `Columns.ranks` and `Series.rank`."""
+    return ",".join(rank.values())
+
+
+class LayoutMemo(Generic[T]):
+    """A function of a layout, computed once for each layout that is alive."""
+
+    __slots__ = ("_compute", "_known")
+
+    def __init__(self, compute: Callable[[Layout], T]) -> None:
+        self._compute = compute
+        self._known: WeakKeyDictionary[Layout, T] = WeakKeyDictionary()
+
+    def __call__(self, layout: Layout) -> T:
+        try:
+            return self._known[layout]
+        except KeyError:
+            made = self._known[layout] = self._compute(layout)
+            return made

@@ -1,0 +1,242 @@
+"""vLLM 0.6 to 0.33: Python and Rust frontends, one or several API servers, Ray, and Dynamo workers.
+
+Names by version: the table in the notes on each row. The metrics page is open even where the API has a key,
+so the side pages may answer 401 while the metrics page is good.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeGuard
+
+from collectors.engines.base import EngineTable, Look, SidePage, Sides
+from collectors.engines.json_fields import integer, items, model_name, text
+from collectors.engines.mapping import LayoutMemo, Row, Table, rank_key
+from collectors.engines.matching import ROUTER_LABELS, Plan, compile_layout
+from collectors.page import Layout, Page
+from enginetop.fleet.model import EngineKind, Quality
+from enginetop.fleet.reading import Absence, ConfigValue, EngineFlags, Identity, Reading, Series
+
+_SPEC_NOTE = "no speculative decoding configured, or vLLM before 0.8.5"
+_HIT_NOTE = "vLLM before 0.8 has a lifetime hit rate only"
+_TPOT_NOTE = (
+    "vLLM before 0.11 has no time per output token of a request; "
+    "its time_per_output_token_seconds is the time between output events (ITL)"
+)
+_STEP_NOTE = "set at the first engine step"
+
+
+def _reasons(*reasons: str) -> Mapping[str, frozenset[str]]:
+    return MappingProxyType({"finished_reason": frozenset(reasons)})
+
+
+TABLE = Table(
+    title="vLLM",
+    prefixes=("vllm:", "vllm_", "ray_vllm:", "ray_vllm_"),
+    # Ray collects the series of many replicas on one page.
+    rank_labels=(("engine", "dp_rank"), ("ReplicaId", "WorkerId")),
+    rows=(
+        Row("requests_running", ("num_requests_running",), lazy=True, note=_STEP_NOTE),
+        Row("requests_waiting", ("num_requests_waiting",), lazy=True, note=_STEP_NOTE),
+        Row("kv_usage_ratio", ("kv_cache_usage_perc", "gpu_cache_usage_perc"), lazy=True, note=_STEP_NOTE),
+        Row("preemptions", ("num_preemptions",)),
+        Row("prompt_tokens_processed", ("prompt_tokens",)),
+        Row("generation_tokens", ("generation_tokens",)),
+        # The name lies: aborted and failed requests are in it.
+        Row("requests_finished", ("request_success",)),
+        Row("requests_aborted", ("request_success",), where=_reasons("abort")),
+        Row("requests_errored", ("request_success",), where=_reasons("error")),
+        # Blocks in 0.7.3 to 0.8.5, tokens since 0.9.2; the ratio is the same.
+        Row("prefix_queries", ("prefix_cache_queries", "gpu_prefix_cache_queries"), note=_HIT_NOTE),
+        Row("prefix_hits", ("prefix_cache_hits", "gpu_prefix_cache_hits"), note=_HIT_NOTE),
+        Row("external_prefix_queries", ("external_prefix_cache_queries",), note="vLLM before 0.11.1"),
+        Row("external_prefix_hits", ("external_prefix_cache_hits",), note="vLLM before 0.11.1"),
+        Row("spec_drafts", ("spec_decode_num_drafts",), note=_SPEC_NOTE),
+        Row("spec_draft_tokens", ("spec_decode_num_draft_tokens",), note=_SPEC_NOTE),
+        Row("spec_accepted_tokens", ("spec_decode_num_accepted_tokens",), note=_SPEC_NOTE),
+        Row(
+            "spec_accepted_at_position",
+            ("spec_decode_num_accepted_tokens_per_pos",),
+            position_label="position",
+            note=_SPEC_NOTE,
+        ),
+        Row("ttft_seconds", ("time_to_first_token_seconds",)),
+        Row("tpot_seconds", ("request_time_per_output_token_seconds",), note=_TPOT_NOTE),
+        Row("itl_seconds", ("inter_token_latency_seconds", "time_per_output_token_seconds")),
+        Row("e2e_seconds", ("e2e_request_latency_seconds",)),
+        Row("queue_seconds", ("request_queue_time_seconds",), note="vLLM before 0.6.6"),
+        Row("prompt_tokens", ("request_prompt_tokens",)),
+        Row("output_tokens", ("request_generation_tokens",)),
+        # A histogram in spite of its suffix.
+        Row("iteration_tokens", ("iteration_tokens_total",), note="vLLM before 0.6.6"),
+    ),
+    unsupported={"reasoning_tokens": "vLLM counts no reasoning tokens"},
+)
+
+CACHE_CONFIG = "cache_config_info"
+_CACHE_CONFIG_NAMES = frozenset(prefix + CACHE_CONFIG for prefix in TABLE.prefixes)
+_SLEEP_STATE_NAMES = frozenset(prefix + "engine_sleep_state" for prefix in TABLE.prefixes)
+_CONFIG_LABELS = {
+    "block_size": "block_size",
+    "num_gpu_blocks": "num_gpu_blocks",
+    "kv_cache_dtype": "cache_dtype",
+    "gpu_memory_utilization": "gpu_memory_utilization",
+    "enable_prefix_caching": "enable_prefix_caching",
+}
+_NO_CAPACITY = "cache_config_info names no number of blocks"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Facts:
+    """What the lines of a page tell apart from its numbers."""
+
+    plan: Plan
+    model: str | None
+    config: Mapping[str, ConfigValue]
+    capacity: tuple[float, ...]
+    awake_picks: tuple[int, ...]
+    stack: str | None
+
+
+def _describe(layout: Layout) -> _Facts:
+    config: dict[str, ConfigValue] = {}
+    capacity: dict[str, float] = {}
+    awake: list[int] = []
+    model: str | None = None
+    for index, (name, labels) in enumerate(zip(layout.names, layout.labels, strict=True)):
+        if not TABLE.owns(name) or not ROUTER_LABELS.isdisjoint(labels):
+            continue
+        model = model or model_name(labels.get("model_name"))
+        if name in _CACHE_CONFIG_NAMES:
+            for key, label in _CONFIG_LABELS.items():
+                if (value := _typed(labels.get(label))) is not None:
+                    config.setdefault(key, ConfigValue(value, CACHE_CONFIG))
+            if (tokens := _capacity(labels)) is not None:
+                capacity[rank_key(TABLE.rank_of(labels))] = tokens
+        elif name in _SLEEP_STATE_NAMES and labels.get("sleep_state") == "awake":
+            awake.append(index)
+    plan = compile_layout(
+        TABLE,
+        layout,
+        extra=[Series("kv_capacity_tokens", rank, f"{CACHE_CONFIG} tokens {rank}") for rank in capacity],
+        absent={"kv_capacity_tokens": Absence(Quality.UNSUPPORTED, _NO_CAPACITY)},
+    )
+    if (drafts := _draft_positions(plan)) is not None:
+        config["num_speculative_tokens"] = drafts
+    return _Facts(
+        plan=plan,
+        model=model,
+        config=MappingProxyType(config),
+        capacity=tuple(capacity.values()),
+        awake_picks=tuple(awake),
+        stack="dynamo" if any(name.startswith("dynamo_") for name in layout.names) else None,
+    )
+
+
+facts_of = LayoutMemo(_describe)
+
+
+def recognise(layout: Layout) -> bool:
+    """Whether the page holds series of a vLLM engine; a router's copies of them do not count."""
+    return any(map(TABLE.owns, layout.names)) and bool(facts_of(layout).plan.columns.series)
+
+
+class VllmReader:
+    """Readings of one vLLM server."""
+
+    def read(self, look: Look) -> Reading:
+        """The reading of a page; vLLM's page may always be asked."""
+        page = look.page
+        if page is None:
+            raise ValueError("vLLM is read from its metrics page")
+        facts = facts_of(page.layout)
+        plan = facts.plan
+        return Reading(
+            at=look.at,
+            columns=plan.columns,
+            values=plan.values(page, facts.capacity),
+            births=plan.births(page),
+            start_token=plan.start_token(page),
+            progress_token=plan.progress_token(page),
+            identity=Identity(
+                EngineKind.VLLM,
+                engine_version=text(look.sides.get("/version"), "version"),
+                model=facts.model or _served_model(look.sides),
+                stack=facts.stack,
+                simulated=plan.simulated(page),
+            ),
+            flags=EngineFlags(sleeping=_sleeping(facts, page)),
+            config=_with_model_length(facts.config, look.sides),
+            bad_lines=page.bad_lines,
+        )
+
+
+def _sleeping(facts: _Facts, page: Page) -> bool | None:
+    """Asleep when no rank is awake; a level 0 sleep sets no state but `awake` to 0."""
+    awake = [page.values[i] for i in facts.awake_picks if not math.isnan(page.values[i])]
+    return not any(awake) if awake else None
+
+
+def _capacity(labels: Mapping[str, str]) -> float | None:
+    """Tokens that the KV cache of one rank holds."""
+    if _is_count(tokens := _typed(labels.get("kv_cache_size_tokens"))):
+        return float(tokens)
+    blocks, size = _typed(labels.get("num_gpu_blocks")), _typed(labels.get("block_size"))
+    return float(blocks * size) if _is_count(blocks) and _is_count(size) else None
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**53
+
+
+def _typed(label: str | None) -> int | float | str | bool | None:
+    """A field of the cache config as it was before it became a label; "None" is no value."""
+    if label is None or label in ("", "None"):
+        return None
+    if label in ("True", "False"):
+        return label == "True"
+    try:
+        return int(label)
+    except ValueError:
+        try:
+            value = float(label)
+        except ValueError:
+            return label
+        return value if math.isfinite(value) else None
+
+
+def _draft_positions(plan: Plan) -> ConfigValue | None:
+    """The configured number of drafts: the server has one series for each draft position."""
+    series = plan.columns.series
+    positions = {one.position for one in series if one.measure == "spec_accepted_at_position"}
+    if not positions:
+        return None
+    return ConfigValue(max(positions) + 1, "positions of spec_decode_num_accepted_tokens_per_pos")
+
+
+def _served_model(sides: Sides) -> str | None:
+    return model_name(text(sides.get("/v1/models"), "data", 0, "id"))
+
+
+def _with_model_length(config: Mapping[str, ConfigValue], sides: Sides) -> Mapping[str, ConfigValue]:
+    cards = items(sides.get("/v1/models"), "data")
+    length = next((n for card in cards if (n := integer(card, "max_model_len")) is not None), None)
+    return config if length is None else {**config, "max_model_len": ConfigValue(length, "/v1/models")}
+
+
+VLLM = EngineTable(
+    kind=EngineKind.VLLM,
+    title="vLLM",
+    recognise=recognise,
+    new_reader=VllmReader,
+    side_pages=(
+        SidePage("/version", keep=("version",)),
+        SidePage("/v1/models", keep=("data[].id", "data[].max_model_len")),
+    ),
+    liveness_path="/health",
+    enable_hint="vLLM serves it on its API port; --disable-log-stats takes the engine's series away",
+    sources=TABLE.sources(),
+)

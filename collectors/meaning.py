@@ -1,0 +1,134 @@
+"""What an answer means that is no good metrics page: a kind of failure, and one clean line for people."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from collectors.answer import Answer
+from collectors.engines.base import EngineTable, Json
+from collectors.engines.json_fields import field_at
+from collectors.page import Page
+from collectors.sanitise import clean_text
+from enginetop.fleet.observation import FailureKind
+
+_QUOTE_CHARACTERS = 120
+_HEAD_BYTES = 4096
+_TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
+_LOADING = re.compile(r"loading|starting|initiali[sz]ing|warming up|not ready yet", re.IGNORECASE)
+_PROCESS_PREFIXES = ("python_", "process_", "http_", "go_", "promhttp_", "scrape_")
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Why an answer is no good page. `absent`: nothing is at that path, so that another may be tried."""
+
+    kind: FailureKind
+    detail: str
+    absent: bool = False
+
+
+def miss_of(answer: Answer, table: EngineTable | None = None) -> Miss | None:
+    """What the answer means before its body is parsed; None when the body may be a metrics page."""
+    at = f"at {answer.path}"
+    if answer.error is not None:
+        return Miss(answer.error, quoted(answer.detail) or f"{answer.error} {at}")
+    status = answer.status
+    if status in (401, 403):
+        return Miss(FailureKind.UNAUTHORIZED, f"HTTP {status} {at}: needs an API key, or another one")
+    if status == 501:
+        return Miss(FailureKind.DISABLED, f"HTTP 501 {at}: switched off{_hint(table)}", absent=True)
+    if status >= 500:
+        loading = status == 503 and _LOADING.search(_head(answer)) is not None
+        kind = FailureKind.LOADING if loading else FailureKind.SERVER_ERROR
+        return Miss(kind, f"HTTP {status} {at}{_said(answer)}")
+    if 300 <= status < 400:
+        return _no_metrics(f"HTTP {status} {at}: a redirect{_redirected_to(answer)}, not followed")
+    if status in (404, 410):
+        return Miss(FailureKind.NO_ENGINE_METRICS, f"HTTP {status} {at}{_hint(table)}", absent=True)
+    if not 200 <= status < 300:
+        return _no_metrics(f"HTTP {status} {at}{_said(answer)}")
+    return _miss_of_body(answer)
+
+
+def miss_of_page(answer: Answer, page: Page, table: EngineTable | None = None) -> Miss:
+    """Why a page that was parsed is no engine's."""
+    at = f"at {answer.path}"
+    if page.problem:
+        return Miss(FailureKind.TOO_LARGE, f"no engine's series {at}: {quoted(page.problem)}")
+    if "html" in answer.headers.get("content-type", "").lower():
+        return _no_metrics(f"a web page {at}")
+    names = page.layout.names
+    if not names:
+        return _no_metrics(f"not a metrics page {at}")
+    foreign = next((name for name in names if not name.startswith(_PROCESS_PREFIXES)), None)
+    if foreign is not None:
+        return _no_metrics(f"no engine's series {at}; it begins with {quoted(foreign)}")
+    cause = _hint(table) or "; the port of another process, or an engine started without statistics"
+    return _no_metrics(f"only process metrics {at}{cause}")
+
+
+def decode_json(body: bytes) -> Json | None:
+    """The JSON value of a body, None when it is none."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def quoted(text: str) -> str:
+    """Foreign text as part of one line."""
+    return clean_text(" ".join(text.split()), _QUOTE_CHARACTERS)
+
+
+def _miss_of_body(answer: Answer) -> Miss | None:
+    at = f"at {answer.path}"
+    start = answer.body[:_HEAD_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not start:
+        return _no_metrics(f"an empty page {at}")
+    if start.startswith(b"<"):
+        title = _TITLE.search(_head(answer))
+        shown = quoted(html.unescape(title[1])) if title else ""
+        return _no_metrics(f'a web page {at}: "{shown}"' if shown else f"a web page {at}")
+    # A Prometheus line may begin with a brace too, so only what decodes is JSON.
+    if start[:1] in b"[{" and (body := decode_json(answer.body)) is not None:
+        if isinstance(body, list):
+            return _no_metrics(
+                f"a JSON array {at}, as TensorRT-LLM's queue of iterations: "
+                "its Prometheus page is /prometheus/metrics (return_perf_metrics)"
+            )
+        return _no_metrics(f"JSON {at}{_said(answer)}")
+    return None
+
+
+def _no_metrics(detail: str) -> Miss:
+    return Miss(FailureKind.NO_ENGINE_METRICS, detail)
+
+
+def _hint(table: EngineTable | None) -> str:
+    return f"; {table.enable_hint}" if table and table.enable_hint else ""
+
+
+def _head(answer: Answer) -> str:
+    return answer.body[:_HEAD_BYTES].decode("utf-8", "replace")
+
+
+def _said(answer: Answer) -> str:
+    """The message of an error body, where engines put it."""
+    body = decode_json(answer.body[: 16 * _HEAD_BYTES])
+    for path in (("error", "message"), ("error",), ("message",), ("detail",)):
+        if isinstance(said := field_at(body, *path), str) and said.strip():
+            return f": {quoted(said)}"
+    return ""
+
+
+def _redirected_to(answer: Answer) -> str:
+    """Where to, without what a query or credentials in the URL might tell."""
+    try:
+        parts = urlsplit(answer.headers.get("location", ""))
+        return f" to {quoted((parts.hostname or '') + parts.path)}" if parts.path or parts.hostname else ""
+    except ValueError:
+        return ""
