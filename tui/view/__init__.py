@@ -1,0 +1,1 @@
+"""Snapshots to lines of text: pure functions, no widget, no colour."""

@@ -1,0 +1,231 @@
+"""The Textual app: wiring between the source of snapshots and the screens, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypedDict, Unpack
+
+from tui.terminal import prepare, wants_ascii
+
+prepare(os.environ)
+
+from textual.app import App  # noqa: E402 - after `prepare`: Textual reads its settings at import
+from textual.binding import BindingType  # noqa: E402
+from textual.message import Message  # noqa: E402
+from textual.timer import Timer  # noqa: E402
+
+from enginetop.fleet.errors import EnginetopError  # noqa: E402
+from enginetop.fleet.model import Target  # noqa: E402
+from enginetop.fleet.ports import FleetSource  # noqa: E402
+from enginetop.fleet.snapshot import FleetSnapshot  # noqa: E402
+from themes.loader import choose_theme, load_theme  # noqa: E402
+from tui.actions import Place  # noqa: E402
+from tui.screens.base import PictureScreen, bindings_for  # noqa: E402
+from tui.screens.fleet import FleetScreen  # noqa: E402
+from tui.screens.help import HelpScreen  # noqa: E402
+from tui.view.picture import Picture  # noqa: E402
+from tui.widgets.ink import Inks, textual_theme  # noqa: E402
+
+PAINT_SPACING_SECONDS = 0.5
+"""Pictures are painted at most this often, however fast snapshots come."""
+
+_TICK_SECONDS = 1.0
+
+
+class Options(TypedDict, total=False):
+    """The keyword arguments of `FleetApp`, for `run_app`."""
+
+    title: str
+    read_only: bool
+    simulated: bool
+    theme: str | None
+    ascii_only: bool
+    mouse: bool
+    targets: Sequence[Target]
+    clock: Callable[[], float]
+
+
+class FleetApp(App[None]):
+    """Shows what `source` publishes.
+
+    The source is started after the first paint. It calls back from its own thread; the callback only posts a
+    token, and only if none is on its way, so a stalled terminal cannot pile up work. `clock` measures how
+    long the picture has been frozen or without news: monotonic seconds, not the time of the snapshots.
+    `targets` are shown while nothing has been scraped yet. Unknown `theme`: ConfigError.
+    """
+
+    TITLE = "enginetop"
+    ENABLE_COMMAND_PALETTE = False
+    CSS_PATH = ["screens/fleet.tcss", "screens/reading.tcss"]  # noqa: RUF012 - Textual's
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.ANYWHERE)]
+
+    class Ready(Message):
+        """The source has a new snapshot."""
+
+    def __init__(
+        self,
+        source: FleetSource,
+        *,
+        title: str = "",
+        read_only: bool = True,
+        simulated: bool = False,
+        theme: str | None = None,
+        ascii_only: bool = False,
+        mouse: bool = True,
+        targets: Sequence[Target] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        palette = load_theme(choose_theme(theme, os.environ))
+        # Textual chooses its colour filters in its constructor, so it must know of an ansi theme by then.
+        super().__init__(ansi_color=True if palette.ansi else None)
+        self.animation_level = "none"
+        self.register_theme(textual_theme(palette))
+        self.theme = f"enginetop-{palette.name}"
+        self.mouse = mouse
+        self.failures: list[str] = []
+        """What went wrong in the program itself, one line each; not empty: the exit code is not 0."""
+        self._source = source
+        self._inks = Inks(palette, ascii_only=ascii_only or wants_ascii(os.environ))
+        self._fleet_title, self._targets = title, tuple(targets)
+        self._read_only, self._simulated = read_only, simulated
+        self._clock = clock
+        self._notice = ""
+        self._ready_pending = False
+        self._unsubscribe: Callable[[], None] | None = None
+        self._snapshot: FleetSnapshot | None = None
+        self._arrived_at = clock()
+        self._paused_at: float | None = None
+        self._painted_at: float | None = None
+        self._paint_timer: Timer | None = None
+
+    def get_default_screen(self) -> FleetScreen:
+        """The fleet is the first screen."""
+        screen = FleetScreen(self._inks, self.note_failure)
+        screen.picture = self._picture()
+        return screen
+
+    def on_mount(self) -> None:
+        """Start the source only when something is on the screen."""
+        self.call_after_refresh(self._start_source)
+        self.set_interval(_TICK_SECONDS, self._tick)
+
+    def on_unmount(self) -> None:
+        """No more callbacks; whoever made the source stops it."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+
+    def _start_source(self) -> None:
+        try:
+            self._unsubscribe = self._source.subscribe(self._announce)
+            self._source.start()
+        except EnginetopError as error:
+            self._notice = str(error)
+            self.failures.append(str(error))
+        except Exception as error:  # noqa: BLE001 - shown on the screen instead of ending it
+            self._notice = f"collection could not start: {type(error).__name__}: {error}"
+            self.failures.append(self._notice)
+        self._paint()
+
+    def _announce(self) -> None:
+        """Called from the source's thread: leave a token unless one is on its way."""
+        if not self._ready_pending:
+            self._ready_pending = True
+            self.post_message(self.Ready())
+
+    def on_fleet_app_ready(self) -> None:
+        """Take the newest snapshot, and paint it when the last paint is long enough ago."""
+        self._ready_pending = False
+        self._arrived_at = self._clock()
+        if self._paused_at is not None or self._paint_timer is not None:
+            return
+        wait = 0.0
+        if self._painted_at is not None:
+            wait = self._painted_at + PAINT_SPACING_SECONDS - self._clock()
+        if wait <= 0:
+            self._take_and_paint()
+        else:
+            self._paint_timer = self.set_timer(wait, self._take_and_paint)
+
+    def _take_and_paint(self) -> None:
+        self._paint_timer = None
+        self._painted_at = self._clock()
+        if self._paused_at is None:
+            self._snapshot = self._source.latest()
+        self._paint()
+
+    def _tick(self) -> None:
+        """Once a second: how long the picture is frozen or without news."""
+        if self._paused_at is not None or self._snapshot is not None:
+            self._paint()
+
+    def _picture(self) -> Picture:
+        now = self._clock()
+        return Picture(
+            snapshot=self._snapshot,
+            targets=self._targets,
+            title=self._fleet_title,
+            read_only=self._read_only,
+            simulated=self._simulated,
+            paused_seconds=None if self._paused_at is None else now - self._paused_at,
+            silent_seconds=max(now - self._arrived_at, 0.0),
+            notice=self._notice,
+        )
+
+    def _paint(self) -> None:
+        screen = self.screen_stack[-1] if self.screen_stack else None
+        if isinstance(screen, PictureScreen):
+            screen.show(self._picture())
+
+    def note_failure(self, where: str, error: Exception) -> None:
+        """Remember a fault of a view: it is shown in its place, and told in the exit code."""
+        line = f"{where}: {type(error).__name__}: {error}"
+        if line not in self.failures:
+            self.failures.append(line)
+
+    def action_pause(self) -> None:
+        """Freeze the picture, or let it run again. The source goes on in either case."""
+        if self._paused_at is None:
+            self._paused_at = self._clock()
+            self._paint()
+        else:
+            self._paused_at = None
+            self._take_and_paint()
+
+    def action_refresh_now(self) -> None:
+        """Ask every target now."""
+        self._source.request_refresh()
+
+    def action_help(self) -> None:
+        """Open the help page."""
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self._inks, self.note_failure))
+
+    def action_leave(self) -> None:
+        """End the program."""
+        self.exit()
+
+    def _fatal_error(self) -> None:
+        """Textual would print a traceback; a user gets one line."""
+        error = sys.exc_info()[1]
+        self.failures.append(f"the screen stopped: {type(error).__name__}: {error}")
+        self._close_messages_no_wait()
+
+
+def run_app(source: FleetSource, **options: Unpack[Options]) -> int:
+    """Run the terminal UI until the user leaves it; the options are those of `FleetApp`.
+
+    Stops the source afterwards, when the terminal is already restored. Returns 0, or 1 when the program
+    itself failed (each failure is a line on stderr). ConfigError: the theme is not known.
+    """
+    app = FleetApp(source, **options)
+    try:
+        app.run(mouse=app.mouse)
+    finally:
+        source.stop()
+    for failure in app.failures:
+        print(f"enginetop: {failure}", file=sys.stderr)  # noqa: T201 - the terminal is ours again
+    return 1 if app.failures else app.return_code or 0

@@ -1,0 +1,76 @@
+"""What all screens share: they show pictures, and a part that fails does not take the others with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from textual.binding import Binding
+from textual.screen import Screen
+
+from tui.actions import Place, actions_at
+from tui.view.cells import Line, plain
+from tui.view.picture import Picture
+from tui.widgets.ink import Inks
+from tui.widgets.line_view import Complain, LineView
+
+Built = TypeVar("Built")
+
+
+def bindings_for(place: Place) -> list[Binding]:
+    """Textual bindings from the action table. Their ids are the actions' names, for later remapping."""
+    return [
+        Binding(
+            ",".join(action.keys),
+            action.name,
+            action.label,
+            show=False,
+            key_display=action.key_text,
+            tooltip=action.meaning,
+            id=f"{place}.{action.name}",
+        )
+        for action in actions_at(place)
+        if place in action.places
+    ]
+
+
+class PictureScreen(Screen[None]):
+    """A screen that shows pictures. `picture` is the one shown last."""
+
+    ESCAPE_TO_MINIMIZE = False
+    AUTO_FOCUS = ""
+
+    def __init__(self, inks: Inks, complain: Complain) -> None:
+        super().__init__()
+        self.inks = inks
+        self.complain = complain
+        self.picture = Picture()
+
+    def show(self, picture: Picture) -> None:
+        """Show this picture now."""
+        self.picture = picture
+        self.paint()
+
+    def paint(self) -> None:
+        """Bring every part of the screen up to date with `picture`."""
+        raise NotImplementedError
+
+    def on_resize(self) -> None:
+        """Lines are built for one width, so a new size wants new ones once the widgets have theirs."""
+        self.call_after_refresh(self.paint)
+
+    def on_screen_resume(self) -> None:
+        """A screen that comes back shows the newest picture."""
+        self.call_after_refresh(self.paint)
+
+    def build_lines(self, where: str, build: Callable[[], list[Line]]) -> list[Line]:
+        """The lines of one part; if building fails, a line that says so."""
+        try:
+            return build()
+        except Exception as error:  # noqa: BLE001 - the rest of the screen must go on
+            self.complain(where, error)
+            return [plain(f" {where} failed: {type(error).__name__}: {error}", "crit")]
+
+    def part(self, selector: str) -> LineView:
+        """One line view of this screen."""
+        return self.query_one(selector, LineView)

@@ -1,0 +1,197 @@
+"""The first screen: verdict, totals and the grid of replicas."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.widgets import Input
+
+from tui.actions import Place
+from tui.screens.base import PictureScreen, bindings_for
+from tui.screens.detail import DetailScreen
+from tui.view.cells import Line, Span, clip, plain, spread
+from tui.view.heading import (
+    events_line,
+    footer_line,
+    title_line,
+    totals_line,
+    verdict_line,
+    waiting_lines,
+)
+from tui.view.help import footer_hints
+from tui.view.query import Query, QueryError, parse_query
+from tui.view.table import FleetTable, Sort
+from tui.widgets.fleet_grid import FleetGrid
+from tui.widgets.line_view import FixedLines, LineView
+
+
+class FleetScreen(PictureScreen):
+    """The fleet. Sorting, filter and cursor live here and outlast every picture."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.FLEET)]
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (8, "-short"), (14, "-normal"), (30, "-tall")]  # noqa: RUF012 - Textual's
+
+    sort = Sort()
+    filter_query = Query()
+    filter_error = ""
+
+    def compose(self) -> ComposeResult:
+        """Title, verdict, totals; column titles; grid; events; filter; footer."""
+        for part in ("title", "verdict", "totals", "columns"):
+            yield LineView(self.inks, self.complain, id=part)
+        yield FleetGrid(self.inks, self.complain, id="grid")
+        yield LineView(self.inks, self.complain, id="events")
+        yield LineView(self.inks, self.complain, id="filtered")
+        yield Input(
+            placeholder="text  state:down  model:llama  kv>0.9  ttft>500ms", id="filter", compact=True
+        )
+        yield LineView(self.inks, self.complain, id="footer")
+
+    @property
+    def grid(self) -> FleetGrid:
+        """The grid of replicas."""
+        return self.query_one("#grid", FleetGrid)
+
+    def paint(self) -> None:
+        """Bring every part up to date; each fails alone."""
+        picture, width = self.picture, self.size.width
+        if not self.is_mounted or width <= 0:
+            return
+        with self.app.batch_update():
+            for part, build in (("title", title_line), ("verdict", verdict_line), ("totals", totals_line)):
+                self.part(f"#{part}").show_lines(
+                    self.build_lines(part, lambda build=build: [build(picture, width)])  # type: ignore[misc]
+                )
+            self._paint_grid(width)
+            if self.part("#events").display:
+                self.part("#events").show_lines(
+                    self.build_lines("events", lambda: [events_line(picture, width)])
+                )
+            self.part("#filtered").show_lines(self.build_lines("filter", lambda: [self._filter_line(width)]))
+            self._paint_footer(width)
+
+    def _paint_grid(self, width: int) -> None:
+        snapshot = self.picture.snapshot
+        if snapshot is None:
+            self.part("#columns").show_lines([])
+            self.grid.show(FixedLines(waiting_lines(self.picture, width)))
+            return
+        try:
+            table = FleetTable(
+                snapshot, self.picture.conditions, width=width, sort=self.sort, query=self.filter_query
+            )
+            header = table.header()
+        except Exception as error:  # noqa: BLE001 - the heading still tells what is wrong with the fleet
+            self.complain("grid", error)
+            message = plain(f" the grid failed: {type(error).__name__}: {error}", "crit")
+            self.grid.show(FixedLines([clip(message, width)]))
+            return
+        self.table = table
+        self.part("#columns").show_lines([header])
+        if len(table):
+            self.grid.show_table(table)
+        else:
+            nothing = (
+                " no replica matches the filter; esc clears it" if self.filter_query.terms else " no replicas"
+            )
+            self.grid.show(FixedLines([clip(plain(nothing, "dim"), width)]))
+
+    def _paint_footer(self, width: int) -> None:
+        in_sight = self.grid.in_sight()
+        total = self.grid.line_count
+        where = "" if len(in_sight) >= total else f"lines {in_sight.start + 1}–{in_sight.stop} of {total}"
+        self.part("#footer").show_lines([footer_line(footer_hints(Place.FLEET), where, width)])
+
+    def _filter_line(self, width: int) -> Line:
+        if self.filter_error:
+            return clip(plain(f" / {self.filter_error}", "warn"), width)
+        snapshot = self.picture.snapshot
+        total = len(snapshot.replicas) if snapshot is not None else 0
+        shown = self.table.shown if self.table is not None else 0
+        return spread(
+            (Span(" / ", "key"), Span(self.filter_query.text)),
+            plain(f"{shown} of {total} · esc clears ", "dim"),
+            width,
+        )
+
+    table: FleetTable | None = None
+
+    def action_cursor(self, rows: int) -> None:
+        """Move the cursor by rows."""
+        self.grid.move(rows)
+        self._paint_footer(self.size.width)
+
+    def action_cursor_page(self, pages: int) -> None:
+        """Move the cursor by pages."""
+        self.grid.move_page(pages)
+        self._paint_footer(self.size.width)
+
+    def action_cursor_end(self, direction: int) -> None:
+        """Move the cursor to an end."""
+        self.grid.move_to_end(direction)
+        self._paint_footer(self.size.width)
+
+    def action_sort_next(self) -> None:
+        """Sort by the next column on screen; after the last one, trouble first again."""
+        keys: tuple[str | None, ...] = (None, *(self.table.sortable() if self.table else ()))
+        position = keys.index(self.sort.column) if self.sort.column in keys else 0
+        self.sort = Sort(keys[(position + 1) % len(keys)])
+        self.paint()
+
+    def action_sort_turn(self) -> None:
+        """Turn the order around."""
+        self.sort = Sort(self.sort.column, not self.sort.reverse)
+        self.paint()
+
+    def action_filter(self) -> None:
+        """Open the filter line."""
+        entry = self.query_one(Input)
+        self.add_class("-typing")
+        entry.value = self.filter_query.text
+        entry.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while typing; what cannot be read yet leaves the rows as they are."""
+        try:
+            self.filter_query = parse_query(event.value)
+            self.filter_error = ""
+        except QueryError as error:
+            self.filter_error = str(error)
+        self.set_class(bool(self.filter_query.text or self.filter_error), "-filtered")
+        self.paint()
+
+    def on_input_submitted(self) -> None:
+        """Keep the filter and go back to the grid."""
+        self._leave_entry()
+
+    def _leave_entry(self) -> None:
+        self.set_focus(None)
+        self.remove_class("-typing")
+        self.call_after_refresh(self.paint)
+
+    def action_back(self) -> None:
+        """Clear the filter; with none, go back to trouble first."""
+        if self.has_class("-typing") or self.filter_query.text or self.filter_error:
+            self.query_one(Input).value = ""
+            self.filter_query, self.filter_error = Query(), ""
+            self.remove_class("-filtered")
+            self._leave_entry()
+        else:
+            self.sort = Sort()
+        self.paint()
+
+    def action_open(self) -> None:
+        """Show all about the replica under the cursor."""
+        if self.picture.snapshot is not None and self.grid.cursor is not None:
+            self._open(self.grid.cursor)
+
+    def on_fleet_grid_opened(self, message: FleetGrid.Opened) -> None:
+        """A row was clicked twice."""
+        self._open(message.url)
+
+    def _open(self, url: str) -> None:
+        screen = DetailScreen(self.inks, self.complain, url, neighbour=self.grid.neighbour)
+        screen.picture = self.picture
+        self.app.push_screen(screen)

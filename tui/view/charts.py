@@ -1,0 +1,72 @@
+"""Bars and plots in eighth blocks. Gaps stay gaps: an unknown value draws nothing, not zero."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+_LEFT_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_LOWER_EIGHTHS = " ▁▂▃▄▅▆▇█"
+
+Values = Sequence[float | None]
+
+
+def bar(ratio: float | None, width: int) -> str:
+    """A horizontal bar of `width` cells for a ratio of 0 to 1."""
+    if ratio is None:
+        return " " * width
+    eighths = round(min(max(ratio, 0.0), 1.0) * width * 8)
+    if ratio > 0:
+        eighths = max(eighths, 1)
+    full, part = divmod(eighths, 8)
+    return ("█" * full + (_LEFT_EIGHTHS[part] if part else "")).ljust(width)
+
+
+def scale_of(values: Values, floor: float = 0.0) -> float:
+    """The largest known value, at least `floor`: the top of a plot that starts at zero."""
+    return max(filter(None, values), default=floor)
+
+
+def resample(
+    values: Values, times: Sequence[float], at: float, step: float, width: int
+) -> list[float | None]:
+    """Means of the known values in each of the `width` steps of `step` seconds up to the one that holds `at`.
+
+    Steps start at multiples of `step`, so a plot only moves once a step and not with every sample.
+    """
+    last = math.floor(at / step)
+    sums = [0.0] * width
+    counts = [0] * width
+    for value, time in zip(reversed(values), reversed(times), strict=False):
+        column = width - 1 - (last - math.floor(time / step))
+        if column < 0:
+            break
+        if value is not None and column < width:
+            sums[column] += value
+            counts[column] += 1
+    return [total / number if number else None for total, number in zip(sums, counts, strict=True)]
+
+
+def spark(values: Values, width: int, top: float) -> str:
+    """The newest `width` values as one row of eighth blocks from 0 to `top`, newest at the right edge."""
+    return area(values, width, 1, top)[0]
+
+
+def area(values: Values, width: int, height: int, top: float) -> list[str]:
+    """An area plot of `height` rows, top row first; one column a value, newest at the right edge."""
+    recent = list(values)[-width:] if width > 0 else []
+    levels = [_level(value, height * 8, top) for value in recent]
+    rows = []
+    for row in range(height):
+        base = (height - 1 - row) * 8
+        rows.append("".join(_LOWER_EIGHTHS[min(max(level - base, 0), 8)] for level in levels).rjust(width))
+    return rows
+
+
+def _level(value: float | None, steps: int, top: float) -> int:
+    if value is None:
+        return 0
+    if top <= 0:
+        return 1
+    # A known zero still leaves a line at the foot, so that it differs from "unknown".
+    return max(round(min(max(value / top, 0.0), 1.0) * steps), 1)

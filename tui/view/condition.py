@@ -1,0 +1,225 @@
+"""What is to be said about a replica: one word, one severity, one reason.
+
+The contract's state is the base; a firing alert or a breach that the snapshot itself shows may lead instead.
+These are readings of one picture without hold times; alert rules with holds live elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from enginetop.fleet.model import ReplicaState
+from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
+from enginetop.fleet.state import duration_text
+from themes.loader import Ink
+from tui.view.numbers import (
+    CENSORED,
+    percent,
+    quantile_number,
+    quantile_of,
+    rate,
+    scalar_number,
+    seconds_text,
+)
+
+RESTART_SECONDS = 120.0
+"""How long a restart leads the words of a replica."""
+
+KV_PRESSURE_RATIO = 0.95
+"""KV use above which preemptions or a queue mean pressure (contract, rule `KvPressure`)."""
+
+SLO_MIN_REQUESTS = 20
+"""Fewer requests in the window say nothing about a 95th percentile."""
+
+
+class Severity(IntEnum):
+    """How loud a condition is; `WARN` and above "need you"."""
+
+    OK = 0
+    QUIET = 1
+    INFO = 2
+    WARN = 3
+    CRIT = 4
+
+
+INK_OF: Mapping[Severity, Ink] = {
+    Severity.OK: "ok",
+    Severity.QUIET: "dim",
+    Severity.INFO: "info",
+    Severity.WARN: "warn",
+    Severity.CRIT: "crit",
+}
+
+GLYPH_OF: Mapping[Severity, str] = {
+    Severity.OK: "●",
+    Severity.QUIET: "○",
+    Severity.INFO: "◌",
+    Severity.WARN: "▲",
+    Severity.CRIT: "✖",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What leads: `word` for the state column, `short` for the verdict, `because` for a line of its own."""
+
+    severity: Severity
+    word: str
+    short: str
+    because: str = ""
+
+    @property
+    def needs_you(self) -> bool:
+        """Whether somebody should look."""
+        return self.severity >= Severity.WARN
+
+
+STATES: Mapping[ReplicaState, tuple[Severity, str]] = {
+    ReplicaState.DOWN: (Severity.CRIT, "down"),
+    ReplicaState.UNAUTHORIZED: (Severity.WARN, "no access"),
+    ReplicaState.LOADING: (Severity.INFO, "loading"),
+    ReplicaState.NO_ENGINE_METRICS: (Severity.WARN, "no metric"),
+    ReplicaState.STALE: (Severity.WARN, "stale"),
+    ReplicaState.DRAINING: (Severity.INFO, "draining"),
+    ReplicaState.PAUSED: (Severity.INFO, "paused"),
+    ReplicaState.SLEEPING: (Severity.QUIET, "sleeping"),
+    ReplicaState.NO_PROGRESS: (Severity.CRIT, "stalled"),
+    ReplicaState.IDLE: (Severity.QUIET, "idle"),
+    ReplicaState.OK: (Severity.OK, "ok"),
+    ReplicaState.UNKNOWN: (Severity.QUIET, "unknown"),
+}
+
+ALERT_WORDS: Mapping[str, str] = {
+    "Preempting": "preempt",
+    "KvPressure": "pressure",
+    "QueueGrowing": "queue",
+    "TtftSlo": "ttft slo",
+    "TpotSlo": "tpot slo",
+    "BudgetBurn": "burn",
+    "SpeculationUseless": "spec",
+    "PrefixCacheDrop": "prefix",
+    "ReplicaImbalance": "uneven",
+    "RankImbalance": "hot rank",
+    "ThinkingBudgetNotEnforced": "thinking",
+    "GpuXid": "gpu xid",
+    "GpuThrottled": "throttled",
+    "GpuHot": "gpu hot",
+    "GpuLost": "gpu lost",
+    "CanaryFailed": "canary",
+    "RollbackFailed": "rollback",
+}
+
+_ALERT_SEVERITY = {"critical": Severity.CRIT, "warning": Severity.WARN, "info": Severity.INFO}
+
+Conditions = Mapping[str, Condition]
+
+
+def conditions_of(snapshot: FleetSnapshot) -> dict[str, Condition]:
+    """The leading condition of every replica, by target URL."""
+    alerts: defaultdict[str, list[Alert]] = defaultdict(list)
+    for alert in snapshot.alerts:
+        if alert.state == "firing":
+            alerts[alert.target].append(alert)
+    return {
+        replica.target.url: condition_of(replica, snapshot.at, alerts.get(replica.target.url, ()))
+        for replica in snapshot.replicas
+    }
+
+
+def condition_of(
+    replica: ReplicaSnapshot, at: float, alerts: tuple[Alert, ...] | list[Alert] = ()
+) -> Condition:
+    """The leading condition of one replica at time `at`.
+
+    A state that is itself trouble leads; else the gravest of its alerts, then what its own numbers say.
+    """
+    severity, word = STATES[replica.state]
+    if severity >= Severity.WARN:
+        return _state_condition(replica, severity, word, at)
+    leading = max(alerts, key=_alert_severity, default=None)
+    if leading is not None and _alert_severity(leading) >= Severity.WARN:
+        return _alert_condition(leading, at)
+    for breach in _BREACHES:
+        for found in breach(replica):
+            return found
+    if severity <= Severity.QUIET and _restarted_within(replica, at, RESTART_SECONDS):
+        return Condition(Severity.INFO, "restarted", "restarted")
+    if severity is Severity.OK and leading is not None:
+        return _alert_condition(leading, at)
+    reason = "; ".join(replica.reasons)
+    if replica.state is ReplicaState.UNKNOWN and replica.scraped_at is None and not replica.last_failure:
+        return Condition(severity, "waiting", "waiting", reason)
+    return Condition(severity, word, word, reason)
+
+
+def _state_condition(replica: ReplicaSnapshot, severity: Severity, word: str, at: float) -> Condition:
+    span = duration_text(at - replica.since)
+    said = {"stalled": "no progress", "no metric": "no engine metrics"}.get(word, word)
+    because = "; ".join(replica.reasons) or f"{said} for {span}"
+    if replica.next_try_at is not None and replica.next_try_at > at:
+        because += f", next try in {duration_text(replica.next_try_at - at)}"
+    return Condition(severity, word, f"{said} {span}", because)
+
+
+def _alert_severity(alert: Alert) -> Severity:
+    return _ALERT_SEVERITY.get(alert.severity, Severity.WARN)
+
+
+def _alert_condition(alert: Alert, at: float) -> Condition:
+    word = ALERT_WORDS.get(alert.rule, alert.rule)
+    return Condition(
+        _alert_severity(alert), word, f"{word} {duration_text(at - alert.since)}", alert.summary or alert.rule
+    )
+
+
+def _restarted_within(replica: ReplicaSnapshot, at: float, seconds: float) -> bool:
+    return any(event.kind == "restarted" and at - event.at <= seconds for event in replica.events)
+
+
+def _kv_breach(replica: ReplicaSnapshot) -> Iterator[Condition]:
+    kv = scalar_number(replica.signals.get("kv_usage_ratio"))
+    preemptions = scalar_number(replica.signals.get("preemptions_per_second")) or 0.0
+    waiting = scalar_number(replica.signals.get("requests_waiting")) or 0.0
+    full = kv is not None and kv >= KV_PRESSURE_RATIO
+    at_kv = f" at KV {percent(kv)} %" if kv is not None else ""
+    if preemptions > 0:
+        word = "pressure" if full else "preempt"
+        yield Condition(
+            Severity.WARN, word, f"preempting{at_kv}", f"{rate(preemptions)} preemptions/s{at_kv}"
+        )
+    elif full and waiting > 0:
+        yield Condition(
+            Severity.WARN, "pressure", f"KV {percent(kv)} %", f"{waiting:.0f} requests wait{at_kv}"
+        )
+
+
+def _latency_breach(signal: str, word: str, limit: Callable[[ReplicaSnapshot], float]) -> _Breach:
+    def breach(replica: ReplicaSnapshot) -> Iterator[Condition]:
+        value = replica.signals.get(signal)
+        quantile = quantile_of(value, "p95")
+        number, allowed = quantile_number(quantile), limit(replica)
+        requests = getattr(value, "count", None) or 0
+        if number is not None and number > allowed and requests >= SLO_MIN_REQUESTS:
+            title = word.split()[0].upper()
+            shown = f"{CENSORED if quantile.censored else ''}{seconds_text(number)}"
+            yield Condition(
+                Severity.WARN,
+                word,
+                f"{title} p95 {shown}",
+                f"{title} p95 {shown}, the SLO allows {seconds_text(allowed)}",
+            )
+
+    return breach
+
+
+_Breach = Callable[[ReplicaSnapshot], Iterator[Condition]]
+
+_BREACHES: tuple[_Breach, ...] = (
+    _kv_breach,
+    _latency_breach("ttft_seconds", "ttft slo", lambda replica: replica.slo.ttft_seconds),
+    _latency_breach("tpot_seconds", "tpot slo", lambda replica: replica.slo.tpot_seconds),
+)
+"""What a replica's own numbers may say, gravest first."""

@@ -1,0 +1,59 @@
+"""The help page, written from the tables of actions, columns and conditions."""
+
+from __future__ import annotations
+
+from tui.actions import ACTIONS, Place, actions_at
+from tui.view.cells import EMPTY_LINE, Line, Span, clip, pad, plain
+from tui.view.columns import COLUMNS
+from tui.view.condition import GLYPH_OF, INK_OF, Severity
+from tui.view.heading import KeyHint
+from tui.view.query import FILTER_HELP
+
+_SEVERITY_WORDS = {
+    Severity.OK: "serving",
+    Severity.QUIET: "nothing to do, or nothing known yet",
+    Severity.INFO: "in transition: loading, draining, restarted",
+    Severity.WARN: "needs you: look at it",
+    Severity.CRIT: "needs you: does not serve",
+}
+
+_MARKS = (
+    ("–", "not known or not exported; never 0"),
+    ("12?", "an estimate, or a suspect value"),
+    ("≥12", "beyond the last bucket of the engine's histogram: at least that"),
+    ("dim", "an old value; its age stands in the last column"),
+)
+
+
+def help_lines(width: int) -> list[Line]:
+    """The lines of the help page."""
+    lines: list[Line] = [plain(" Keys", "title")]
+    for place in (Place.FLEET, Place.REPLICA, Place.ANYWHERE):
+        lines.append(plain(f"   {place}", "group"))
+        lines += (
+            (Span(f"     {pad(action.key_text, 13)}", "key"), Span(action.meaning))
+            for action in ACTIONS
+            if place in action.places
+        )
+    lines += (EMPTY_LINE, plain(" Filter", "title"), *(plain(f"     {text}") for text in FILTER_HELP))
+    lines += (EMPTY_LINE, plain(" States", "title"))
+    for severity in reversed(Severity):
+        lines.append(
+            (Span(f"     {GLYPH_OF[severity]}    ", INK_OF[severity]), Span(_SEVERITY_WORDS[severity]))
+        )
+    lines += (EMPTY_LINE, plain(" Marks", "title"))
+    lines += (
+        (Span(f"     {mark:<5}", "dim" if mark == "dim" else "text"), Span(text)) for mark, text in _MARKS
+    )
+    lines += (EMPTY_LINE, plain(" Columns (the wider the terminal, the more of them)", "title"))
+    lines += ((Span(f"     {column.title:<12}", "head"), Span(column.meaning)) for column in COLUMNS)
+    return [clip(line, width) for line in lines]
+
+
+def footer_hints(place: Place) -> list[KeyHint]:
+    """The footer's hints for one screen, most useful first."""
+    ranked = sorted(
+        (action for action in actions_at(place) if action.footer is not None),
+        key=lambda action: (action.footer or 0, action.name),
+    )
+    return [KeyHint(action.key_text, action.label) for action in ranked]

@@ -1,0 +1,46 @@
+"""Names that can be told apart in few cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tui.view.cells import ELLIPSIS, cut_middle, width_of
+
+_SEPARATORS = ".-_:/"
+
+
+def shown_names(names: Sequence[str], width: int) -> list[str]:
+    """Names for a column of `width` cells, in the same order.
+
+    When one does not fit, what all names share is left out first (a port at the end, a network or a pool at
+    the front, up to a separator), so that the cut does not take the part that differs.
+    """
+    if len(names) < 2 or all(width_of(name) <= width for name in names):
+        return [cut_middle(name, width) for name in names]
+    shared_end = _shared_end(names)
+    stems = [name[: len(name) - shared_end] for name in names]
+    if any(width_of(stem) > width for stem in stems):
+        start = _shared_start(stems)
+        if start > 1:
+            stems = [ELLIPSIS + stem[start:] for stem in stems]
+    return [cut_middle(stem, width) for stem in stems]
+
+
+def _shared_start(names: Sequence[str]) -> int:
+    common = _common_start(names)
+    at = max((common.rfind(separator) for separator in _SEPARATORS), default=-1)
+    return at + 1 if all(len(name) > at + 1 for name in names) else 0
+
+
+def _shared_end(names: Sequence[str]) -> int:
+    common = _common_start([name[::-1] for name in names])[::-1]
+    at = common.find(":")
+    return len(common) - at if at >= 0 and all(len(name) > len(common) - at for name in names) else 0
+
+
+def _common_start(names: Sequence[str]) -> str:
+    first, last = min(names), max(names)
+    for position, (one, other) in enumerate(zip(first, last, strict=False)):
+        if one != other:
+            return first[:position]
+    return first[: len(last)]

@@ -1,0 +1,133 @@
+"""Numbers in few cells. A missing number is `–`, never 0; a small one is never rounded to 0."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from enginetop.fleet.model import Quality
+from enginetop.fleet.snapshot import Distribution, Quantile, Scalar
+from enginetop.fleet.state import duration_text
+from tui.view.cells import UNKNOWN
+
+CENSORED = "≥"
+ESTIMATED = "?"
+
+_THOUSANDS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def count(value: float | None) -> str:
+    """A whole number: `9999`, then `12.3k`, `104k`, `1.2M`."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    if abs(value) < 9999.5:
+        return f"{value:.0f}" if value else "0"
+    for scale, letter in _THOUSANDS:
+        if abs(value) >= scale * 0.9995:
+            scaled = value / scale
+            return f"{scaled:.0f}{letter}" if abs(scaled) >= 99.95 else f"{scaled:.1f}{letter}"
+    return f"{value:.0f}"
+
+
+def rate(value: float | None) -> str:
+    """A rate, three digits: `0`, `<.01`, `0.25`, `12.3`, `1812`."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    if value == 0:
+        return "0"
+    if 0 < value < 0.005:
+        return "<.01"
+    if abs(value) < 9.995:
+        return f"{value:.2f}"
+    return f"{value:.1f}" if abs(value) < 99.95 else count(value)
+
+
+def one_decimal(value: float | None) -> str:
+    """A number of a few units: `3.1`."""
+    return UNKNOWN if value is None or not math.isfinite(value) else f"{value:.1f}"
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as a whole percentage without its sign; 0 and 100 only when it is exactly that."""
+    if ratio is None or not math.isfinite(ratio):
+        return UNKNOWN
+    if 0 < ratio < 0.005:
+        return "<1"
+    if 0.995 <= ratio < 1:
+        return "99"
+    return f"{ratio * 100:.0f}"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Seconds as milliseconds, one decimal below 10."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    value = seconds * 1000
+    if value == 0:
+        return "0"
+    return f"{value:.1f}" if value < 9.95 else count(value) if value >= 99999.5 else f"{value:.0f}"
+
+
+def seconds_text(seconds: float | None) -> str:
+    """A duration in words of measure for running text: `61 ms`, `1.4 s`, `72 s`, `12 min`, `3 h`."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    seconds = max(seconds, 0.0)
+    if seconds == 0:
+        return "0 s"
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.00995 else f"{seconds * 1000:.1f} ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    return duration_text(seconds)
+
+
+def age(seconds: float | None) -> str:
+    """An age in at most four cells: `4s`, `72s`, `12m`, `3h`, `21d`."""
+    if seconds is None:
+        return UNKNOWN
+    whole = max(int(seconds), 0)
+    for limit, unit, letter in ((120, 1, "s"), (7200, 60, "m"), (172800, 3600, "h")):
+        if whole < limit:
+            return f"{whole // unit}{letter}"
+    return f"{min(whole // 86400, 999)}d"
+
+
+def byte_count(value: float | None) -> str:
+    """Bytes in GiB, as memory of a GPU is named."""
+    return UNKNOWN if value is None or not math.isfinite(value) else f"{value / 2**30:.1f}"
+
+
+def time_of_day(at: float) -> str:
+    """Wall-clock time in the local zone."""
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(at))
+    except (OverflowError, ValueError, OSError):
+        return UNKNOWN
+
+
+def marked(text: str, quality: Quality) -> str:
+    """`text` with the mark of its quality: `?` after an estimate or a suspect value."""
+    doubtful = quality in (Quality.ESTIMATED, Quality.SUSPECT)
+    return text + ESTIMATED if doubtful and text != UNKNOWN else text
+
+
+def scalar_number(signal: object) -> float | None:
+    """The finite number of a scalar signal, None for anything else."""
+    number = signal.number if isinstance(signal, Scalar) else None
+    return number if number is not None and math.isfinite(number) else None
+
+
+def quantile_of(signal: object, name: str) -> Quantile:
+    """The quantile `name` (`p95`, or `mean`) of a distribution; an empty one for anything else."""
+    if not isinstance(signal, Distribution):
+        return Quantile()
+    return signal.mean if name == "mean" else signal.quantiles.get(name, Quantile())
+
+
+def quantile_number(quantile: Quantile) -> float | None:
+    """The number to judge and sort by: the value, or the bound that it is known to exceed."""
+    number = quantile.low if quantile.censored else quantile.value
+    return number if number is not None and math.isfinite(number) else None

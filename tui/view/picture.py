@@ -1,0 +1,43 @@
+"""What the screens show at one moment: a snapshot and the circumstances of showing it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from enginetop.fleet.model import Target
+from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
+from tui.view.condition import Conditions, conditions_of
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One snapshot (None before the first) with what does not come from it.
+
+    `paused_seconds` is how long the picture has been frozen by the user, None when it runs. `silent_seconds`
+    is how long no new snapshot has come. Both are by the screen's own clock: a replay has another one.
+    `notice` is one line about the program itself, such as a source that could not start.
+    """
+
+    snapshot: FleetSnapshot | None = None
+    targets: tuple[Target, ...] = ()
+    title: str = ""
+    read_only: bool = True
+    simulated: bool = False
+    paused_seconds: float | None = None
+    silent_seconds: float = 0.0
+    notice: str = ""
+    _by_url: dict[str, ReplicaSnapshot] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.snapshot is not None:
+            self._by_url.update({replica.target.url: replica for replica in self.snapshot.replicas})
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """The leading condition of each replica, by target URL."""
+        return {} if self.snapshot is None else conditions_of(self.snapshot)
+
+    def replica(self, url: str) -> ReplicaSnapshot | None:
+        """The replica with this target URL, None if the snapshot has none."""
+        return self._by_url.get(url)

@@ -1,0 +1,244 @@
+"""The fleet grid as lines: order, groups, rows, reasons. A line is built when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from enginetop.fleet.model import ReplicaState, Role
+from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
+from themes.loader import Ink
+from tui.view.cells import Line, Span, clip, cut_end, cut_middle, line_width, merge, pad, plain, width_of
+from tui.view.columns import BY_KEY, MARKER_WIDTH, Column, Placed, Row, place_columns, trend_tops
+from tui.view.condition import Condition, Conditions, Severity
+from tui.view.names import shown_names
+from tui.view.query import Query
+
+_REASON_STATES = frozenset(
+    {
+        ReplicaState.DOWN,
+        ReplicaState.UNAUTHORIZED,
+        ReplicaState.NO_ENGINE_METRICS,
+        ReplicaState.STALE,
+        ReplicaState.NO_PROGRESS,
+    }
+)
+"""Failing states: their rows say why on a second line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """The order of rows. `column` None: trouble first, in groups by model and role; else one flat list."""
+
+    column: str | None = None
+    reverse: bool = False
+
+    @property
+    def flat(self) -> bool:
+        """Whether the rows are one list without group headers."""
+        return self.column is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The header of a group."""
+
+    model: str | None
+    role: Role
+    count: int
+    trouble: int
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One line of the grid: a group's header, a replica, or (`reason`) why that replica fails."""
+
+    replica: ReplicaSnapshot | None = None
+    group: Group | None = None
+    reason: bool = False
+
+
+def arrange(replicas: Sequence[ReplicaSnapshot], conditions: Conditions, sort: Sort) -> list[Item]:
+    """The lines in order.
+
+    Trouble first: groups by their gravest member, members by gravity, else in the order of the configuration.
+    Only what needs somebody moves a row, so a quiet grid stands still.
+    """
+    items: list[Item] = []
+    if sort.column is not None:
+        for replica in _sorted(replicas, BY_KEY[sort.column], reverse=sort.reverse):
+            items += _replica_items(replica)
+        return items
+    groups: dict[tuple[str | None, Role], list[ReplicaSnapshot]] = {}
+    for replica in replicas:
+        groups.setdefault((replica.model, replica.role), []).append(replica)
+
+    def gravity(replica: ReplicaSnapshot) -> int:
+        severity = conditions[replica.target.url].severity
+        return -severity if severity >= Severity.WARN else 0
+
+    sign = -1 if sort.reverse else 1
+    for (model, role), members in sorted(
+        groups.items(), key=lambda entry: sign * min(gravity(member) for member in entry[1])
+    ):
+        trouble = sum(conditions[member.target.url].needs_you for member in members)
+        items.append(Item(group=Group(model, role, len(members), trouble)))
+        for replica in sorted(members, key=lambda member: sign * gravity(member)):
+            items += _replica_items(replica)
+    return items
+
+
+def _replica_items(replica: ReplicaSnapshot) -> list[Item]:
+    items = [Item(replica)]
+    if replica.state in _REASON_STATES:
+        items.append(Item(replica, reason=True))
+    return items
+
+
+def _sorted(replicas: Sequence[ReplicaSnapshot], column: Column, *, reverse: bool) -> list[ReplicaSnapshot]:
+    known: list[tuple[float, str, ReplicaSnapshot]] = []
+    unknown: list[ReplicaSnapshot] = []
+    for replica in replicas:
+        value = column.read(replica)
+        if value is None:
+            unknown.append(replica)
+        elif isinstance(value, str):
+            known.append((0.0, value.casefold(), replica))
+        else:
+            known.append((value, "", replica))
+    descending = column.descending != reverse
+    known.sort(key=lambda entry: entry[:2], reverse=descending)
+    return [entry[2] for entry in known] + unknown
+
+
+class FleetTable:
+    """The grid of one picture for one width. `line` draws one line; nothing is drawn in advance."""
+
+    def __init__(
+        self, snapshot: FleetSnapshot, conditions: Conditions, *, width: int, sort: Sort, query: Query
+    ) -> None:
+        replicas = snapshot.replicas
+        if query.terms:
+            replicas = tuple(
+                replica for replica in replicas if query.matches(replica, conditions[replica.target.url])
+            )
+        self.shown = len(replicas)
+        self._snapshot = snapshot
+        self._conditions = conditions
+        self._width = width
+        self._sort = sort
+        self._items = arrange(replicas, conditions, sort)
+        names = [replica.target.name for replica in snapshot.replicas]
+        longest = max(map(width_of, names), default=0)
+        self._placed = place_columns(width, snapshot.replicas, longest, flat=sort.flat, keep=sort.column)
+        name_width = next((placed.width for placed in self._placed if placed.column.key == "name"), 0)
+        self._names = {
+            replica.target.url: name
+            for replica, name in zip(snapshot.replicas, shown_names(names, name_width), strict=True)
+        }
+        has_trends = any(placed.column.key == "tok_trend" for placed in self._placed)
+        self._tops = trend_tops(snapshot.replicas) if has_trends else {}
+        self._positions = {
+            item.replica.target.url: position
+            for position, item in reversed(list(enumerate(self._items)))
+            if item.replica is not None
+        }
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def key(self, index: int) -> str | None:
+        """Target URL of the replica that the line belongs to; None for a group's header."""
+        replica = self._items[index].replica
+        return None if replica is None else replica.target.url
+
+    def position(self, key: str) -> int | None:
+        """Line of the replica with this target URL."""
+        return self._positions.get(key)
+
+    def is_row(self, index: int) -> bool:
+        """Whether the cursor may stand on the line."""
+        item = self._items[index]
+        return item.replica is not None and not item.reason
+
+    def sortable(self) -> tuple[str, ...]:
+        """Keys of the columns on screen that rows can be sorted by."""
+        return tuple(placed.column.key for placed in self._placed if placed.column.sortable)
+
+    def header(self) -> Line:
+        """The line of column titles, with an arrow at the sorted column."""
+        spans: list[Span] = [Span(" " * MARKER_WIDTH, "head")]
+        for number, placed in enumerate(self._placed):
+            column = placed.column
+            ink: Ink = "head"
+            title = column.title
+            if column.key == self._sort.column:
+                ink = "title"
+                arrow = "↓" if column.descending != self._sort.reverse else "↑"
+                title = cut_end(title, placed.width - 1) + arrow
+            if number:
+                spans.append(Span(" ", "head"))
+            spans.append(Span(pad(cut_end(title, placed.width), placed.width, right=column.right), ink))
+        return clip(merge(spans), self._width)
+
+    def line(self, index: int, *, selected: bool = False) -> Line:
+        """The line at `index`, at most as wide as the table."""
+        item = self._items[index]
+        if item.group is not None:
+            return self._group_line(item.group)
+        assert item.replica is not None
+        condition = self._conditions[item.replica.target.url]
+        if item.reason:
+            return clip(plain(f"    {condition.because}", _reason_ink(condition)), self._width)
+        return self._row_line(item.replica, condition, selected=selected)
+
+    def _row_line(self, replica: ReplicaSnapshot, condition: Condition, *, selected: bool) -> Line:
+        row = Row(
+            replica,
+            condition,
+            self._names[replica.target.url],
+            self._snapshot.at,
+            self._snapshot.interval_seconds,
+            self._tops,
+        )
+        spans: list[Span] = [Span("▸" if selected else " ", "title")]
+        for number, placed in enumerate(self._placed):
+            if number:
+                spans.append(Span(" "))
+            spans += _cell(placed, row)
+        return clip(merge(_attach_spaces(spans)), self._width)
+
+    def _group_line(self, group: Group) -> Line:
+        count = f" · {group.role} ×{group.count}"
+        trouble = f" · {group.trouble} need you" if group.trouble else ""
+        room = self._width - width_of(count) - width_of(trouble) - 2
+        name = cut_middle(group.model or "model not known", max(room, 8))
+        line = [Span(f" {name}{count}", "group"), Span(trouble, "warn"), Span(" ")]
+        rule = self._width - line_width(line)
+        return clip(merge([*line, Span("─" * max(rule, 0), "dim")]), self._width)
+
+
+def _cell(placed: Placed, row: Row) -> Line:
+    drawn = clip(placed.column.draw(row, placed.width), placed.width)
+    space = placed.width - line_width(drawn)
+    if space <= 0:
+        return drawn
+    gap = Span(" " * space)
+    return (gap, *drawn) if placed.column.right else (*drawn, gap)
+
+
+def _attach_spaces(spans: Sequence[Span]) -> list[Span]:
+    """Give spaces the ink of what precedes them: fewer changes of colour on the wire, the same picture."""
+    attached: list[Span] = []
+    for span in spans:
+        if attached and span.text.isspace() and span.ink == "text":
+            span = Span(span.text, attached[-1].ink)
+        attached.append(span)
+    return attached
+
+
+def _reason_ink(condition: Condition) -> Ink:
+    return "crit" if condition.severity is Severity.CRIT else "warn"
+
+
+Draw = Callable[[int], Line]

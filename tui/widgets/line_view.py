@@ -1,0 +1,128 @@
+"""A scrolling view of lines that sends only the lines that changed.
+
+Textual compares no frames: what a widget declares dirty goes to the terminal. So each new set of lines is
+compared with the lines last shown, and only those that differ become regions to repaint. With none there is
+no refresh at all: `refresh()` without regions would repaint the whole widget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tui.view.cells import EMPTY_LINE, Line, clip, plain
+from tui.widgets.ink import Inks
+
+
+class LineSource(Protocol):
+    """Lines that are drawn one at a time, when they come into sight."""
+
+    def __len__(self) -> int: ...
+
+    def line(self, index: int, *, selected: bool = False) -> Line:
+        """The line at `index`."""
+
+
+class FixedLines:
+    """Lines that are all there already."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._lines = lines
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def line(self, index: int, *, selected: bool = False) -> Line:  # noqa: ARG002 - of the protocol
+        """The line at `index`; a fixed line looks the same when selected."""
+        return self._lines[index]
+
+
+Complain = Callable[[str, Exception], None]
+"""Told of an exception while a line was drawn: where, and what."""
+
+
+class LineView(ScrollView, can_focus=False):
+    """Shows a `LineSource`. Keys belong to the screen; this widget only scrolls and paints."""
+
+    def __init__(self, inks: Inks, complain: Complain, *, id: str | None = None) -> None:  # noqa: A002 - Textual's
+        super().__init__(id=id)
+        self._inks = inks
+        self._complain = complain
+        self._source: LineSource = FixedLines(())
+        self._selected: int | None = None
+        self._shown: dict[int, tuple[Line, bool]] = {}
+
+    def show(self, source: LineSource, selected: int | None = None) -> None:
+        """Show these lines; the one at `selected` is highlighted. Repaints what differs from before."""
+        self._source = source
+        self._selected = selected
+        height = len(source)
+        if height != self.virtual_size.height:
+            self.virtual_size = Size(self.size.width, height)
+        self._repaint_changes()
+
+    def show_lines(self, lines: Sequence[Line]) -> None:
+        """Show lines that are all there."""
+        self.show(FixedLines(lines))
+
+    def reveal(self, index: int) -> None:
+        """Scroll just so far that the line is in sight."""
+        top, height = self.scroll_offset.y, self.size.height
+        if height <= 0:
+            return
+        if index < top:
+            self.scroll_lines_to(index)
+        elif index >= top + height:
+            self.scroll_lines_to(index - height + 1)
+
+    def scroll_lines_to(self, top: int) -> None:
+        """Make `top` the first line in sight, as far as there are lines."""
+        top = max(0, min(top, len(self._source) - self.size.height))
+        if top != self.scroll_offset.y:
+            self.scroll_to(y=top, animate=False, force=True)
+
+    @property
+    def line_count(self) -> int:
+        """How many lines there are, in sight or not."""
+        return len(self._source)
+
+    def in_sight(self) -> range:
+        """The lines in sight."""
+        top = self.scroll_offset.y
+        return range(top, min(top + self.size.height, len(self._source)))
+
+    def render_line(self, y: int) -> Strip:
+        """Textual asks for the line at row `y` of the widget."""
+        index = y + self.scroll_offset.y
+        line, selected = self._draw(index)
+        self._shown[index] = (line, selected)
+        return self._inks.strip(line, self.size.width, selected=selected)
+
+    def _repaint_changes(self) -> None:
+        top, height = self.scroll_offset.y, self.size.height
+        if not self.is_attached or height <= 0:
+            return
+        regions = []
+        for y in range(height):
+            drawn = self._draw(top + y)
+            if self._shown.get(top + y) != drawn:
+                self._shown[top + y] = drawn
+                regions.append(Region(0, y, self.size.width, 1))
+        self._shown = {index: self._shown[index] for index in range(top, top + height)}
+        if regions:
+            self.refresh(*regions)
+
+    def _draw(self, index: int) -> tuple[Line, bool]:
+        if not 0 <= index < len(self._source):
+            return EMPTY_LINE, False
+        selected = index == self._selected
+        try:
+            line = self._source.line(index, selected=selected)
+        except Exception as error:  # noqa: BLE001 - one broken row must not take the screen with it
+            self._complain("row", error)
+            line = plain(f" this row failed: {type(error).__name__}: {error}", "crit")
+        return clip(line, self.size.width), selected
