@@ -9,16 +9,16 @@ a template gives exactly what parsing would have given.
 from __future__ import annotations
 
 from array import array
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import OrderedDict, deque
+from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress, count
-from operator import ne
-from typing import Final
+from itertools import compress, count, repeat
+from operator import eq, itemgetter, ne, setitem
+from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 from collectors.page import Layout
-from collectors.sample_line import tail_value
+from collectors.sample_line import NUMBER_CHARACTERS, tail_value
 
 MAX_TEMPLATES: Final = 64
 """Templates that the cache keeps. One engine version needs a handful: lines appear with first events."""
@@ -32,7 +32,9 @@ NO_SAMPLE: Final = b"\n"
 SCRATCH: Final = -1
 """Slot of a line that a later line with the same name and labels overrides."""
 
-_PLAIN_NUMBER: Final = b"0123456789.eE+-"
+_NUMBER_BYTES: Final = NUMBER_CHARACTERS.encode()
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,8 +42,8 @@ class Template:
     """One page, line by line.
 
     `prefixes[i]` is line i up to its value (`NO_SAMPLE` if it holds none), `slots[i]` the index of that value
-    or `SCRATCH`. `bad_lines` counts lines without a sample that are neither blank nor comments, and overridden
-    ones; `problem` names the limit that some lines broke.
+    or `SCRATCH`. `bad_lines` counts lines without a sample that are neither blank nor comments, and
+    overridden ones; `problem` names the limit that some lines broke.
     """
 
     layout: Layout
@@ -75,33 +77,31 @@ class Follower:
         template = self.template
         if len(lines) != len(self._lines):
             return None
-        places = list(compress(count(), map(ne, lines, self._lines)))
+        places = tuple(compress(count(), map(ne, lines, self._lines)))
         if not places:
             return ()
-        new_lines = [lines[place] for place in places]
-        prefixes = [template.prefixes[place] for place in places]
-        numbers = _numbers_behind(prefixes, new_lines)
+        new_lines = _pick(places, lines)
+        numbers = _numbers_behind(_pick(places, template.prefixes), new_lines)
         if numbers is None:
             return None
-        changed = [template.slots[place] for place in places]
+        changed = _pick(places, template.slots)
         values = self.values[:]
         values.append(0.0)  # the scratch slot
-        for slot, number in zip(changed, numbers, strict=True):
-            values[slot] = number
+        _put(values, changed, numbers)
         values.pop()
         self.values = values
-        for place, line in zip(places, new_lines, strict=True):
-            self._lines[place] = line
-        return [slot for slot in changed if slot != SCRATCH] if SCRATCH in changed else changed
+        _put(self._lines, places, new_lines)
+        if template.bad_lines and SCRATCH in changed:
+            return [slot for slot in changed if slot != SCRATCH]
+        return changed
 
 
 def _numbers_behind(prefixes: Sequence[bytes], lines: Sequence[bytes]) -> Sequence[float] | None:
     """The value of each line behind its prefix, or None when a line has another prefix or no value."""
     tails = list(map(bytes.removeprefix, lines, prefixes))
-    joined = b"".join(tails)
-    if sum(map(len, lines)) - len(joined) != sum(map(len, prefixes)):
+    if True in map(eq, tails, lines):
         return None  # a prefix that does not fit is not removed
-    if not joined.translate(None, _PLAIN_NUMBER):
+    if not b"".join(tails).translate(None, _NUMBER_BYTES):
         try:
             return list(map(float, tails))
         except ValueError:
@@ -109,6 +109,19 @@ def _numbers_behind(prefixes: Sequence[bytes], lines: Sequence[bytes]) -> Sequen
     values = [tail_value(tail.decode("utf-8", "surrogateescape")) for tail in tails]
     known = [value for value in values if value is not None]
     return known if len(known) == len(values) else None
+
+
+def _pick(places: tuple[int, ...], items: Sequence[T]) -> Sequence[T]:
+    """`items` at `places` (at least one place)."""
+    if len(places) == 1:
+        return (items[places[0]],)
+    picked: Sequence[T] = itemgetter(*places)(items)
+    return picked
+
+
+def _put(items: MutableSequence[T], places: Sequence[int], new: Sequence[T]) -> None:
+    """Set `items` at `places`; the loop runs in C."""
+    deque(map(setitem, repeat(items), places, new), maxlen=0)
 
 
 class LayoutCache:

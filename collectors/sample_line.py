@@ -1,4 +1,4 @@
-"""The grammar of one sample line: text format 0.0.4, OpenMetrics 1.0 and quoted UTF-8 names.
+"""The grammar of sample lines: text format 0.0.4, OpenMetrics 1.0 and quoted UTF-8 names.
 
 One tolerant grammar serves both formats, because engines answer with the other one than they declare. What no
 format allows (an unescaped quote, `1_000`, a hex float, a name that starts with a digit) makes the line bad.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from collectors.sanitise import clean_text
@@ -19,34 +20,59 @@ _QUOTED: Final = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
 _NUMBER: Final = (
     r"[+-]?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|[iI][nN][fF]|[nN][aA][nN])"
 )
+_METRIC_NAME: Final = r"[a-zA-Z_:][a-zA-Z0-9_:]*+"
+_LABEL_NAME: Final = r"[a-zA-Z_][a-zA-Z0-9_]*+"
 
-_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*+")
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*+")
-_LABEL = re.compile(rf"[ \t]*+(?:([a-zA-Z_][a-zA-Z0-9_]*+)|{_QUOTED})[ \t]*+=[ \t]*+{_QUOTED}[ \t]*+([,}}])")
+_NAME = re.compile(_METRIC_NAME)
+_PLAIN_LABEL = re.compile(_LABEL_NAME)
+_LABEL = re.compile(rf"[ \t]*+(?:({_LABEL_NAME})|{_QUOTED})[ \t]*+=[ \t]*+{_QUOTED}[ \t]*+([,}}])")
 _QUOTED_NAME = re.compile(rf"[ \t]*+{_QUOTED}[ \t]*+([,}}])")
 _CLOSING = re.compile(r"[ \t]*+\}")
-_BLANK_RUN = re.compile(r"[ \t]*+")
+_BLANKS = re.compile(r"[ \t]*+")
 _TAIL = re.compile(rf"[ \t]*+({_NUMBER})(?:[ \t]++{_NUMBER})?[ \t\r]*+(?:(?<=[ \t])#.*+)?", re.DOTALL)
+_FIRST_PART = re.compile(rf"{_LABEL_NAME}=")
+_NEXT_PART = re.compile(rf",{_LABEL_NAME}=")
+_TYPE = re.compile(rf"#[ \t]*+TYPE[ \t]++(?:({_METRIC_NAME})|{_QUOTED})[ \t]++([a-zA-Z]++)[ \t\r]*+")
+
 _ESCAPE = re.compile(r'\\([\\"n])')
 _ESCAPED: Final = {"\\": "\\", '"': '"', "n": "\n"}
-_FIRST_PART = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*+=")
-_NEXT_PART = re.compile(r",[a-zA-Z_][a-zA-Z0-9_]*+=")
-_TYPE = re.compile(
-    rf"#[ \t]*+TYPE[ \t]++(?:([a-zA-Z_:][a-zA-Z0-9_:]*+)|{_QUOTED})[ \t]++([a-zA-Z]++)[ \t\r]*+"
-)
 _TYPE_WORDS: Final = frozenset(
     ("counter", "gauge", "histogram", "summary", "untyped", "unknown", "info", "stateset", "gaugehistogram")
 )
 
+NUMBER_CHARACTERS: Final = "0123456789.eE+-nNaAiIfF"
+"""Of texts made of these alone, `float` takes exactly the numbers that the formats allow."""
+
+_NUMBERS_REMOVED: Final = str.maketrans("", "", NUMBER_CHARACTERS)
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
 
 class Sample(NamedTuple):
-    """One sample. `line[start:]` is its value and what follows."""
+    """One sample. `prefix` is its line, as bytes, up to the value."""
 
     name: str
     labels: Mapping[str, str]
     key: str
     value: float
-    start: int
+    prefix: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The samples of several lines as columns; a row whose name, labels or value is None is not one."""
+
+    names: list[str | None]
+    labels: list[Mapping[str, str] | None]
+    keys: list[str]
+    values: list[float | None]
+    prefixes: list[bytes]
+
+    def row(self, row: int) -> Sample | None:
+        """One row."""
+        name, labels, value = self.names[row], self.labels[row], self.values[row]
+        if name is None or labels is None or value is None:
+            return None
+        return Sample(name, labels, self.keys[row], value, self.prefixes[row])
 
 
 class OverLimitError(ValueError):
@@ -56,8 +82,8 @@ class OverLimitError(ValueError):
 def tail_value(tail: str) -> float | None:
     """The value in what follows the labels (`1.5`, `-nan`, `2 1700000000000`, `3 # {id="x"} 0.7`), else None.
 
-    Timestamps and exemplars are checked for form and dropped. Infinity is what printf and the formats write
-    (`Inf`, `+Inf`, `inf`), not `infinity`.
+    A timestamp is checked for form, an exemplar is not looked at; both are dropped. Infinity is what printf
+    and the formats write (`Inf`, `+Inf`, `inf`), not `infinity`.
     """
     match = _TAIL.fullmatch(tail)
     return None if match is None else float(match[1])
@@ -76,155 +102,169 @@ def family_type(line: str) -> tuple[str, str] | None:
 
 
 class SampleGrammar:
-    """Parses the sample lines of one page; remembers its names and label sets, since pages repeat them."""
+    """Parses the sample lines of one page.
 
-    def __init__(self, max_labels: int, max_label_characters: int) -> None:
+    Nearly all lines are plain: `name{label="value",...} number` without an escape. Their parts repeat, so
+    each part is looked at once. A line that is not plain goes through the full grammar; both agree on a line.
+    """
+
+    def __init__(self, max_labels: int, max_characters: int) -> None:
+        """At most `max_labels` labels a sample and `max_characters` in a name or a label value."""
         self._max_labels = max_labels
-        self._max_label_characters = max_label_characters
+        self._max_characters = max_characters
         self._names: dict[str, str] = {}
-        self._numbers: dict[str, float] = {}
-        self._sets: dict[str, tuple[Mapping[str, str], str | None]] = {}
+        self._label_sets: dict[str, Mapping[str, str]] = {"": _NO_LABELS}
+        self._key_ends: dict[str, str] = {}
         self._shapes: dict[tuple[str, ...], tuple[tuple[str, ...], bool] | None] = {}
 
-    def parse(self, line: str) -> Sample | None:
-        """The sample of a line that is neither blank nor a comment; None when the line is bad.
+    def plain(self, lines: Sequence[str]) -> Samples:
+        """The plain ones of `lines` (at least one line); the others, good or bad, are left open."""
+        splits = [line.rpartition(" ") for line in lines]
+        heads = [head for head, _, _ in splits]
+        tokens = [token for _, _, token in splits]
+        pieces = [head.partition("{") for head in heads]
+        names = [name for name, _, _ in pieces]
+        # behind `name` stands "", behind `name{` only "{", which is no label text
+        inners = [inner or brace for _, brace, inner in pieces]
+        values = _values(set(tokens))
+        self._learn_names(set(names))
+        self._learn_label_sets(set(inners))
+        return Samples(
+            list(map(self._names.get, names)),
+            list(map(self._label_sets.get, inners)),
+            self._keys(heads, names, inners),
+            list(map(values.get, tokens)),
+            (" \n".join(heads) + " ").encode("utf-8", "surrogateescape").split(b"\n"),
+        )
+
+    def _keys(self, heads: Sequence[str], names: Sequence[str], inners: Sequence[str]) -> list[str]:
+        ends = self._key_ends
+        if not ends:
+            return list(heads)
+        return [
+            name + ends[inner] if inner in ends else head
+            for head, name, inner in zip(heads, names, inners, strict=True)
+        ]
+
+    def _learn_names(self, names: set[str]) -> None:
+        for name in names.difference(self._names):
+            if len(name) <= self._max_characters and _NAME.fullmatch(name):
+                self._names[name] = sys.intern(name)
+
+    def _learn_label_sets(self, inners: set[str]) -> None:
+        """`inners` are what stands behind the opening brace: `a="x",b="y"}`."""
+        for inner in inners.difference(self._label_sets):
+            parts = inner.split('"')
+            shape = tuple(parts[0::2])
+            if shape not in self._shapes:
+                self._shapes[shape] = self._names_of_shape(shape)
+            known = self._shapes[shape]
+            if known is None or "\\" in inner:
+                continue
+            names, in_order = known
+            values = parts[1::2]
+            if len(inner) > self._max_characters and max(map(len, values)) > self._max_characters:
+                continue
+            labels = dict(zip(names, values, strict=True))
+            printable = inner.isprintable()
+            if not (in_order and printable):
+                self._key_ends[inner] = _key_end(labels)
+            if not (printable and inner.isascii()):
+                labels = _cleaned(labels)
+            self._label_sets[inner] = labels
+
+    def _names_of_shape(self, shape: Sequence[str]) -> tuple[tuple[str, ...], bool] | None:
+        """The label names in what stands outside the quotes, and whether they are sorted; None: not plain."""
+        *parts, end = shape
+        if end != "}" or not 0 < len(parts) <= self._max_labels:
+            return None
+        if not _FIRST_PART.fullmatch(parts[0]) or not all(map(_NEXT_PART.fullmatch, parts[1:])):
+            return None
+        names = tuple(sys.intern(part.strip(",=")) for part in parts)
+        if len(set(names)) != len(names) or max(map(len, names)) > self._max_characters:
+            return None
+        return names, list(names) == sorted(names)
+
+    def full(self, line: str) -> Sample | None:
+        """The sample of a line that is neither blank nor a comment, by the full grammar; None when it is bad.
 
         Raises OverLimitError when a limit is broken.
         """
-        return self._parse_plain(line) or self._parse_any(line)
-
-    def _parse_plain(self, line: str) -> Sample | None:
-        """`name{label="value",...} number` with one blank and no escape; None for everything else."""
-        head, _, number = line.rpartition(" ")
-        value = self._numbers.get(number)
-        if value is None:
-            found = tail_value(number)
-            if found is None:
-                return None
-            value = self._numbers[number] = found
-        name_text, brace, inner = head.partition("{")
-        name = self._names.get(name_text)
-        if name is None:
-            if not _NAME.fullmatch(name_text):
-                return None
-            self._check_limits((name_text,))
-            name = self._names[name_text] = sys.intern(name_text)
-        if not brace:
-            return Sample(name, _NO_LABELS, name, value, len(head) + 1)
-        known = self._sets.get(inner)
-        if known is None:
-            known = self._plain_labels(inner)
-            if known is None:
-                return None
-            self._sets[inner] = known
-        labels, suffix = known
-        return Sample(name, labels, head if suffix is None else name + suffix, value, len(head) + 1)
-
-    def _plain_labels(self, inner: str) -> tuple[Mapping[str, str], str | None] | None:
-        """Labels of `a="x",b="y"}` and the end of their key (None: as written), or None if not that plain."""
-        if "\\" in inner:
-            return None
-        parts = inner.split('"')
-        shape = tuple(parts[0::2])
-        if shape not in self._shapes:
-            self._check_limits(shape)
-            self._shapes[shape] = _names_of_shape(shape)
-        known = self._shapes[shape]
-        if known is None:
-            return None
-        names, in_order = known
-        values = parts[1::2]
-        self._check_limits(values)
-        labels = dict(zip(names, values, strict=True))
-        suffix = None if in_order and inner.isprintable() else _key_suffix(labels)
-        if inner.isascii() and inner.isprintable():
-            return labels, suffix
-        return {name: clean_text(text, len(text)) for name, text in labels.items()}, suffix
-
-    def _parse_any(self, line: str) -> Sample | None:
-        start = _BLANK_RUN.match(line)
-        at = start.end() if start else 0
-        name_match = _NAME.match(line, at)
-        name = name_match[0] if name_match else ""
-        if name_match:
-            at = name_match.end()
-        blank = _BLANK_RUN.match(line, at)
-        at = blank.end() if blank else at
+        at = _blanks_end(line, 0)
+        match = _NAME.match(line, at)
+        name = match[0] if match else ""
+        name_end = at + len(name)
+        at = _blanks_end(line, name_end)
         labels: dict[str, str] = {}
-        if line[at : at + 1] == "{":
-            found = self._scan_labels(line, at + 1, name)
+        if line.startswith("{", at):
+            found = _scan_labels(line, at + 1, name)
             if found is None:
                 return None
             name, labels, at = found
-        elif blank is None or not blank[0]:
-            return None
-        if not name:
+        elif at == name_end:
             return None
         value = tail_value(line[at:])
-        if value is None:
+        if value is None or not name:
             return None
-        gap = _BLANK_RUN.match(line, at)
-        self._check_limits((name,))
-        self._check_limits(tuple(labels))
-        self._check_limits(tuple(labels.values()))
+        self._check_limits(name, labels)
         return Sample(
             clean_text(name, len(name)),
-            {clean_text(label, len(label)): clean_text(text, len(text)) for label, text in labels.items()},
-            _quoted_unless(name, _NAME) + _key_suffix(labels),
+            _cleaned(labels),
+            _quoted_unless(_NAME, name) + _key_end(labels),
             value,
-            gap.end() if gap else at,
+            line[: _blanks_end(line, at)].encode("utf-8", "surrogateescape"),
         )
 
-    def _scan_labels(self, line: str, at: int, name: str) -> tuple[str, dict[str, str], int] | None:
-        """Name, decoded labels and the place after `}`; None when it is no label set."""
-        labels: dict[str, str] = {}
-        closing = _CLOSING.match(line, at)
+    def _check_limits(self, name: str, labels: Mapping[str, str]) -> None:
+        if len(labels) > self._max_labels:
+            raise OverLimitError(f"a sample has more than {self._max_labels} labels")
+        if max(map(len, (name, *labels, *labels.values()))) > self._max_characters:
+            raise OverLimitError(f"a name or a label is longer than {self._max_characters} characters")
+
+
+def _values(tokens: set[str]) -> dict[str, float]:
+    """The value of each token that is a number."""
+    if not "".join(tokens).translate(_NUMBERS_REMOVED):
+        try:
+            return dict(zip(tokens, map(float, tokens), strict=True))
+        except ValueError:
+            pass  # one of them is no number, such as "1-2"
+    values = ((token, tail_value(token)) for token in tokens)
+    return {token: value for token, value in values if value is not None}
+
+
+def _scan_labels(line: str, at: int, name: str) -> tuple[str, dict[str, str], int] | None:
+    """Name, decoded labels and the place behind the closing brace; None when it is no label set.
+
+    A quoted name may stand first within the braces, if none stands before them.
+    """
+    labels: dict[str, str] = {}
+    if not name:
+        quoted = _QUOTED_NAME.match(line, at)
+        if quoted is None:
+            return None
+        name, at = _decode(quoted[1]), quoted.end()
+        if quoted[2] == "}":
+            return name, labels, at
+    while True:
+        closing = _CLOSING.match(line, at)  # empty braces, or a trailing comma
         if closing:
             return name, labels, closing.end()
-        if not name:
-            quoted = _QUOTED_NAME.match(line, at)
-            if quoted is None:
-                return None
-            name, at = _decode(quoted[1]), quoted.end()
-            if quoted[2] == "}":
-                return name, labels, at
-        while True:
-            closing = _CLOSING.match(line, at)  # after a trailing comma
-            if closing:
-                return name, labels, closing.end()
-            pair = _LABEL.match(line, at)
-            if pair is None:
-                return None
-            label = pair[1] if pair[1] is not None else _decode(pair[2])
-            if label in labels:
-                return None
-            labels[label] = _decode(pair[3])
-            at = pair.end()
-            if pair[4] == "}":
-                return name, labels, at
-
-    def _check_limits(self, texts: Sequence[str]) -> None:
-        """`texts` are the values of a label set, its names, or the name of a metric."""
-        if len(texts) > self._max_labels:
-            raise OverLimitError(f"a sample has more than {self._max_labels} labels")
-        if texts and max(map(len, texts)) > self._max_label_characters:
-            raise OverLimitError(f"a name or a label is longer than {self._max_label_characters} characters")
+        pair = _LABEL.match(line, at)
+        if pair is None:
+            return None
+        label = pair[1] or _decode(pair[2])
+        if label in labels:
+            return None
+        labels[label] = _decode(pair[3])
+        at = pair.end()
+        if pair[4] == "}":
+            return name, labels, at
 
 
-_NO_LABELS: Final[Mapping[str, str]] = {}
-
-
-def _names_of_shape(shape: Sequence[str]) -> tuple[tuple[str, ...], bool] | None:
-    """Label names of what stands outside the quotes, and whether they are sorted; None if it is not plain."""
-    *parts, end = shape
-    if end != "}" or not parts:
-        return None
-    if not _FIRST_PART.fullmatch(parts[0]) or not all(map(_NEXT_PART.fullmatch, parts[1:])):
-        return None
-    names = tuple(sys.intern(part.strip(",=")) for part in parts)
-    if len(set(names)) != len(names):
-        return None
-    return names, list(names) == sorted(names)
+def _blanks_end(line: str, at: int) -> int:
+    match = _BLANKS.match(line, at)
+    return match.end() if match else at
 
 
 def _decode(text: str) -> str:
@@ -232,15 +272,19 @@ def _decode(text: str) -> str:
     return _ESCAPE.sub(lambda match: _ESCAPED[match[1]], text) if "\\" in text else text
 
 
-def _key_suffix(labels: Mapping[str, str]) -> str:
+def _cleaned(labels: Mapping[str, str]) -> dict[str, str]:
+    return {clean_text(label, len(label)): clean_text(text, len(text)) for label, text in labels.items()}
+
+
+def _key_end(labels: Mapping[str, str]) -> str:
     """The label part of a key: sorted, escaped, printable, and different for different decoded labels."""
     if not labels:
         return ""
-    pairs = (f'{_quoted_unless(name, _LABEL_NAME)}="{_escape(labels[name])}"' for name in sorted(labels))
+    pairs = (f'{_quoted_unless(_PLAIN_LABEL, label)}="{_escape(labels[label])}"' for label in sorted(labels))
     return "{" + ",".join(pairs) + "}"
 
 
-def _quoted_unless(name: str, plain: re.Pattern[str]) -> str:
+def _quoted_unless(plain: re.Pattern[str], name: str) -> str:
     return name if plain.fullmatch(name) else f'"{_escape(name)}"'
 
 

@@ -15,11 +15,12 @@ ELLIPSIS = "…"
 
 _SPACING_CONTROLS = frozenset("\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029")
 
-# Controls, format characters (direction, joiners, zero-width space, tags), lone surrogates, separators of lines
-# and paragraphs; private and unassigned characters have no width that terminals agree on.
+# Controls, format characters (direction, joiners, zero-width space, tags), lone surrogates, separators of
+# lines and paragraphs; private and unassigned characters have no width that terminals agree on.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
-# Letters and marks that draw nothing: grapheme joiner, Hangul fillers, Khmer inherent vowels, variation selectors.
+# Letters and marks that draw nothing: grapheme joiner, Hangul fillers, Khmer inherent vowels, variation
+# selectors.
 _INVISIBLE_RANGES = (
     (0x034F, 0x034F),
     (0x115F, 0x1160),

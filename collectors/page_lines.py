@@ -1,0 +1,165 @@
+"""Parsing a page from nothing: every line by itself, within limits."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from types import MappingProxyType
+from typing import Final, cast
+
+from collectors.layout import NO_SAMPLE, SCRATCH, Template
+from collectors.page import Layout
+from collectors.sample_line import OverLimitError, Sample, SampleGrammar, Samples, family_type
+
+_CHUNK_LINES: Final = 4096
+_TYPE_WITHIN: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ParseLimits:
+    """Bounds of one page; what lies beyond is dropped and named in `Page.problem`.
+
+    A body that is too long is cut at its last whole line. Lines, samples: the rest is not read. A line, a
+    name or a label that is too long, or a sample with too many labels: that line is skipped and counted as
+    bad. The defaults fit a router's page over a hundred engines.
+    """
+
+    body_bytes: int = 16 * 1024 * 1024
+    lines: int = 400_000
+    samples: int = 100_000
+    line_bytes: int = 64 * 1024
+    labels: int = 64
+    label_characters: int = 4096
+
+
+def parse_lines(lines: Sequence[bytes], limits: ParseLimits) -> Template:
+    """The page whose lines these are, without their ends."""
+    return _LineParser(lines, limits).template()
+
+
+class _LineParser:
+    """Collects the samples of a page as columns, one row a sample line."""
+
+    def __init__(self, lines: Sequence[bytes], limits: ParseLimits) -> None:
+        self._lines = lines
+        self._limits = limits
+        self._grammar = SampleGrammar(limits.labels, limits.label_characters)
+        self._bad_lines = 0
+        self._problem = ""
+        self._places: list[int] = []
+        self._names: list[str] = []
+        self._labels: list[Mapping[str, str]] = []
+        self._keys: list[str] = []
+        self._values = array("d")
+        self._prefixes: list[bytes] = []
+
+    def template(self) -> Template:
+        """Parse all lines."""
+        places = self._sample_places()
+        for start in range(0, len(places), _CHUNK_LINES):
+            self._read(places[start : start + _CHUNK_LINES])
+            if len(self._keys) > self._limits.samples:
+                self._note(f"more than {self._limits.samples} samples: the rest was not read")
+                self._cut(self._limits.samples)
+                break
+        slots = self._merge_repeated()
+        line_prefixes = [NO_SAMPLE] * len(self._lines)
+        line_slots = [SCRATCH] * len(self._lines)
+        for place, prefix, slot in zip(self._places, self._prefixes, slots, strict=True):
+            line_prefixes[place] = prefix
+            line_slots[place] = slot
+        return Template(
+            Layout(tuple(self._names), tuple(self._labels), tuple(self._keys), self._types()),
+            tuple(self._lines),
+            tuple(line_prefixes),
+            tuple(line_slots),
+            self._values,
+            self._bad_lines,
+            self._problem,
+        )
+
+    def _sample_places(self) -> list[int]:
+        places = [place for place, raw in enumerate(self._lines) if raw and raw[:1] != b"#"]
+        limit = self._limits.line_bytes
+        if max(map(len, self._lines)) <= limit:
+            return places
+        fitting = [place for place in places if len(self._lines[place]) <= limit]
+        if len(fitting) < len(places):
+            self._note(f"a line is longer than {limit} bytes")
+            self._bad_lines += len(places) - len(fitting)
+        return fitting
+
+    def _read(self, places: list[int]) -> None:
+        joined = b"\n".join([self._lines[place] for place in places])
+        texts = joined.decode("utf-8", "surrogateescape").split("\n")
+        plain = self._grammar.plain(texts)
+        if None in plain.names or None in plain.labels or None in plain.values:
+            self._read_each(places, texts, plain)
+            return
+        self._places += places
+        self._names += cast("list[str]", plain.names)
+        self._labels += cast("list[Mapping[str, str]]", plain.labels)
+        self._keys += plain.keys
+        self._values.extend(cast("list[float]", plain.values))
+        self._prefixes += plain.prefixes
+
+    def _read_each(self, places: Sequence[int], texts: Sequence[str], plain: Samples) -> None:
+        for row, (place, text) in enumerate(zip(places, texts, strict=True)):
+            sample = plain.row(row) or self._read_fully(text)
+            if sample is None:
+                continue
+            self._places.append(place)
+            self._names.append(sample.name)
+            self._labels.append(sample.labels)
+            self._keys.append(sample.key)
+            self._values.append(sample.value)
+            self._prefixes.append(sample.prefix)
+
+    def _read_fully(self, text: str) -> Sample | None:
+        begin = text.lstrip(" \t\r")[:1]
+        if not begin or begin == "#":
+            return None
+        try:
+            sample = self._grammar.full(text)
+        except OverLimitError as error:
+            self._note(str(error))
+            sample = None
+        self._bad_lines += sample is None
+        return sample
+
+    def _merge_repeated(self) -> Sequence[int]:
+        """The slot of each row's value; of repeated samples the last wins, in the place of the first."""
+        row_of_key = dict(zip(self._keys, count()))
+        if len(row_of_key) == len(self._keys):
+            return range(len(self._keys))
+        self._bad_lines += len(self._keys) - len(row_of_key)
+        slot_of_key = {key: slot for slot, key in enumerate(row_of_key)}
+        slots = [
+            slot_of_key[key] if row_of_key[key] == row else SCRATCH for row, key in enumerate(self._keys)
+        ]
+        last_rows = list(row_of_key.values())
+        self._names = [self._names[row] for row in last_rows]
+        self._labels = [self._labels[row] for row in last_rows]
+        self._values = array("d", [self._values[row] for row in last_rows])
+        self._keys = list(row_of_key)
+        return slots
+
+    def _types(self) -> Mapping[str, str]:
+        """The type of each family; the last TYPE line of a family wins."""
+        texts = [
+            raw.decode("utf-8", "surrogateescape")
+            for raw in self._lines
+            if raw[:1] == b"#" and b"TYPE" in raw[:_TYPE_WITHIN]
+        ]
+        return MappingProxyType(dict(filter(None, map(family_type, texts))))
+
+    def _cut(self, rows: int) -> None:
+        columns = self._places, self._names, self._labels, self._keys, self._values, self._prefixes
+        for column in columns:
+            del column[rows:]
+
+    def _note(self, problem: str) -> None:
+        """The first limit that is broken is the one that is told."""
+        self._problem = self._problem or problem
