@@ -170,7 +170,7 @@ class ReplicaSnapshot:
 
     `since` is when the present state began. `scraped_at` is the time of the last good page. `trends` holds
     recent values of a few signals, oldest first, None where nothing was known, at the times of `trend_times`.
-    `next_try_at` is when a failing target is asked again, if known.
+    `next_try_at` is when a failing target is asked again, if known. `live_progress`: as in `Reading`.
     """
 
     target: Target
@@ -196,6 +196,7 @@ class ReplicaSnapshot:
     last_failure: Failure | None = None
     next_try_at: float | None = None
     spacing_seconds: float | None = None
+    live_progress: bool = True
     trends: Mapping[str, tuple[float | None, ...]] = field(default_factory=lambda: MappingProxyType({}))
     trend_times: tuple[float, ...] = ()
 
