@@ -1,0 +1,184 @@
+"""What a simulated fleet is made of: engines, traffic, outages, as plain data. Built-in ones: `builtin`.
+
+Field names are those of the scenario file, so that a file is one more way to build the same values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.snapshot import Slo
+
+DEFAULT_SLO = Slo()
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Time of one engine step, linear in what the step does."""
+
+    base_ms: float
+    per_token_us: float
+    per_kv_token_ns: float
+    per_draft_ms: float = 0.0
+
+    def seconds(self, scheduled_tokens: int, kv_tokens: int, draft_tokens: int) -> float:
+        """Step time in seconds: `scheduled_tokens` in the step (k+1 for a decoding request), `kv_tokens` of
+        all running requests, `draft_tokens` k drafted for each decoding request.
+        """
+        return (
+            self.base_ms
+            + self.per_token_us * scheduled_tokens / 1e3
+            + self.per_kv_token_ns * kv_tokens / 1e6
+            + self.per_draft_ms * draft_tokens
+        ) / 1e3
+
+    def slowed(self, factor: float) -> StepTime:
+        """The same step on hardware that is `factor` times slower."""
+        return StepTime(
+            self.base_ms * factor,
+            self.per_token_us * factor,
+            self.per_kv_token_ns * factor,
+            self.per_draft_ms * factor,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """One engine. `acceptance[i]` is the unconditional probability that draft position i is accepted.
+
+    `gpu_throttled` is what its GPUs report; how slow that makes it is in `step`.
+    """
+
+    model: str
+    max_model_len: int
+    gpus: int
+    kv_blocks: int
+    step: StepTime
+    max_num_batched_tokens: int = 2048
+    max_num_seqs: int = 256
+    num_speculative_tokens: int = 0
+    acceptance: tuple[float, ...] = ()
+    block_size: int = 16
+    gpu_throttled: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.acceptance) != self.num_speculative_tokens:
+            raise ConfigError(
+                f"{self.model}: acceptance has {len(self.acceptance)} numbers for "
+                f"num_speculative_tokens = {self.num_speculative_tokens}; give one a position"
+            )
+        if any(
+            later > earlier
+            for earlier, later in zip((1.0, *self.acceptance), (*self.acceptance, 0.0), strict=True)
+        ):
+            raise ConfigError(f"{self.model}: acceptance must lie between 0 and 1 and never rise by position")
+        if self.max_num_batched_tokens < self.max_num_seqs * (1 + self.num_speculative_tokens):
+            raise ConfigError(
+                f"{self.model}: max_num_batched_tokens = {self.max_num_batched_tokens} is below "
+                f"max_num_seqs x (1 + num_speculative_tokens); raise it"
+            )
+        if self.kv_capacity_tokens < self.max_model_len + self.block_size * (1 + self.num_speculative_tokens):
+            raise ConfigError(
+                f"{self.model}: kv_blocks cannot hold one request of max_model_len; raise kv_blocks"
+            )
+
+    @property
+    def kv_capacity_tokens(self) -> int:
+        """Tokens that the KV cache can hold."""
+        return self.kv_blocks * self.block_size
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """A log-normal length in tokens; a median of 0 means none at all."""
+
+    median: float
+    sigma: float
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What one replica is asked for: Poisson arrivals whose rate swings by `wave_ratio` around its mean.
+
+    A request belongs to the shared prefix with probability `shared_prefix_ratio`: its prompt then starts with
+    `shared_prefix_tokens` that the cache already holds. `abort_ratio` of the clients hang up while they are
+    being answered.
+    """
+
+    requests_per_second: float
+    prompt_tokens: Lengths
+    answer_tokens: Lengths
+    reasoning_tokens: Lengths = Lengths(0.0, 0.0)
+    shared_prefix_tokens: int = 0
+    shared_prefix_ratio: float = 0.0
+    max_tokens: int = 2048
+    abort_ratio: float = 0.0
+    wave_ratio: float = 0.0
+    wave_period_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """The process dies and comes back with empty counters, again and again.
+
+    Seconds are counted from the start of the fleet; `every_seconds` from one death to the next.
+    """
+
+    first_at_seconds: float
+    every_seconds: float
+    for_seconds: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.for_seconds < self.every_seconds:
+            raise ConfigError("an outage must be shorter than the time from one to the next")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPlan:
+    """One replica of a scenario."""
+
+    engine: EngineSettings
+    traffic: Traffic
+    outage: Outage | None = None
+
+    def with_traffic(self, **changes: float | Lengths) -> ReplicaPlan:
+        """The same replica under other traffic; `changes` are fields of `Traffic`."""
+        return replace(self, traffic=replace(self.traffic, **changes))  # type: ignore[arg-type]
+
+    def with_engine(self, **changes: object) -> ReplicaPlan:
+        """The same replica with another engine; `changes` are fields of `EngineSettings`."""
+        return replace(self, engine=replace(self.engine, **changes))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Replicas named `<name>1`, `<name>2`, ...; more of them than `members` repeat the members in turn."""
+
+    name: str
+    members: tuple[ReplicaPlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A fleet that can be simulated. `summary` is its line in the list of scenarios."""
+
+    name: str
+    summary: str
+    pools: tuple[Pool, ...]
+    slo: Slo = DEFAULT_SLO
+
+    def plans(self, replicas: int) -> list[tuple[str, ReplicaPlan]]:
+        """Name and plan of each of `replicas` replicas, shared out evenly over the pools.
+
+        Raises:
+            ConfigError: `replicas` is below 1.
+        """
+        if replicas < 1:
+            raise ConfigError(f"a simulated fleet needs at least 1 replica, not {replicas}")
+        whole, rest = divmod(replicas, len(self.pools))
+        return [
+            (f"{pool.name}{index + 1}", pool.members[index % len(pool.members)])
+            for number, pool in enumerate(self.pools)
+            for index in range(whole + (number < rest))
+        ]

@@ -1,0 +1,240 @@
+"""The simulated fleet: replicas that are served over real HTTP on loopback, and their GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import Target
+from enginetop.simulator.gpus import SimulatedGpus
+from enginetop.simulator.http_server import LOOPBACK, HttpServer, Port, Reply, Routes
+from enginetop.simulator.pages import CONTENT_TYPE
+from enginetop.simulator.replica import Load, SimulatedReplica
+from enginetop.simulator.scenario import Scenario
+
+ENGINE_VERSION = "0.32.0"
+"""The vLLM version whose pages are imitated."""
+
+WARM_UP_SECONDS = 60.0
+_TICK_SECONDS = 0.5
+_HIGHEST_PORT = 65535
+
+
+class FleetModel:
+    """The replicas of `scenario` without any socket: pure, driven by `advance` alone.
+
+    Second 0 is the Unix time `epoch`. The engines have been running for `warm_up_seconds` by then, so that
+    their first pages already hold numbers. Equal seeds give equal fleets.
+    """
+
+    def __init__(
+        self, scenario: Scenario, replicas: int, seed: int, epoch: float, warm_up_seconds: float
+    ) -> None:
+        self.replicas = tuple(
+            SimulatedReplica(name, plan, scenario.slo, seed, epoch, -warm_up_seconds)
+            for name, plan in scenario.plans(replicas)
+        )
+        self.loads: tuple[Load, ...] = ()
+        self.advance(0.0)
+
+    def advance(self, to: float) -> None:
+        """Let every replica live until second `to`, and take their loads since the last call."""
+        for replica in self.replicas:
+            replica.advance(to)
+        self.loads = tuple(replica.load() for replica in self.replicas)
+
+
+class SimulatedFleet:
+    """`replicas` engines of `scenario` on loopback ports, until `stop`.
+
+    `start_time` is the Unix time that the fleet takes for now when it is made (None: the real one). From
+    `start` on its time follows `clock`, a monotonic clock in seconds. `start` and `stop` belong to one
+    thread; what `gpus` offers may be used from any.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        replicas: int = 12,
+        seed: int = 1,
+        start_time: float | None = None,
+        *,
+        warm_up_seconds: float = WARM_UP_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        epoch = time.time() if start_time is None else start_time
+        self.scenario = scenario
+        self.model = FleetModel(scenario, replicas, seed, epoch, warm_up_seconds)
+        self._clock = clock
+        self._started_at = 0.0
+        self._ports: list[Port] = []
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        self._gpus: SimulatedGpus | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def urls(self) -> list[str]:
+        """The base URL of each replica; empty unless started."""
+        return [f"http://{LOOPBACK}:{port.number}" for port in self._ports]
+
+    @property
+    def gpus(self) -> SimulatedGpus:
+        """The GPUs that the replicas run on. Only of a started fleet (RuntimeError)."""
+        if self._gpus is None:
+            raise RuntimeError("the simulated fleet is not started")
+        return self._gpus
+
+    def targets(self) -> list[Target]:
+        """What to scrape, with the replicas' names; empty unless started."""
+        return [
+            Target(url, replica.name) for url, replica in zip(self.urls, self.model.replicas, strict=False)
+        ]
+
+    def start(self, port: int = 0) -> list[str]:
+        """Serve on `port` and those after it (0: any free ones); returns the base URLs once all listen.
+
+        Raises:
+            ConfigError: a port cannot be had.
+        """
+        if self._thread is not None:
+            raise RuntimeError("the simulated fleet is already started")
+        self._ports = _take_ports(port, len(self.model.replicas))
+        self._gpus = SimulatedGpus(
+            LOOPBACK,
+            self.urls,
+            [replica.plan.engine for replica in self.model.replicas],
+            lambda: self.model.loads,
+        )
+        self._started_at = self._clock()
+        listening = threading.Event()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(listening)), name="simulated-fleet", daemon=True
+        )
+        self._thread.start()
+        listening.wait()
+        return self.urls
+
+    def stop(self) -> None:
+        """Cut all connections and let the ports go; nothing happens if the fleet is not started."""
+        if self._thread is None:
+            return
+        if self._loop is not None and self._stopping is not None:
+            # The loop is gone already if its thread died of an error.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+        for port in self._ports:
+            port.close()
+        self._ports = []
+        self._thread = self._loop = self._stopping = self._gpus = None
+
+    async def _serve(self, listening: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = stopping = asyncio.Event()
+        servers = [
+            HttpServer(port, self._routes(replica))
+            for port, replica in zip(self._ports, self.model.replicas, strict=True)
+        ]
+        try:
+            while not stopping.is_set():
+                self.model.advance(self._now())
+                for server, replica in zip(servers, self.model.replicas, strict=True):
+                    if replica.engine is None:
+                        server.close()
+                    elif not server.is_open:
+                        await server.open()
+                listening.set()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), _TICK_SECONDS)
+        finally:
+            for server in servers:
+                server.close()
+            listening.set()
+
+    def _now(self) -> float:
+        return self._clock() - self._started_at
+
+    def _routes(self, replica: SimulatedReplica) -> Routes:
+        settings = replica.plan.engine
+        version = _json({"version": ENGINE_VERSION})
+        models = _json(
+            {
+                "object": "list",
+                "data": [
+                    {
+                        "id": settings.model,
+                        "object": "model",
+                        "owned_by": "enginetop-simulator",
+                        "max_model_len": settings.max_model_len,
+                    }
+                ],
+            }
+        )
+
+        def metrics() -> Reply | None:
+            replica.advance(self._now())
+            page = replica.page()
+            return None if page is None else Reply(page, CONTENT_TYPE)
+
+        return {
+            "/metrics": metrics,
+            "/health": lambda: Reply(b""),
+            "/version": lambda: version,
+            "/v1/models": lambda: models,
+        }
+
+
+def serve_until(
+    stopped: threading.Event, fleet: SimulatedFleet, announce: Callable[[str], None], port: int = 0
+) -> None:
+    """Run `fleet` until `stopped` is set (or the wait is interrupted), telling each base URL to `announce`.
+
+    Raises:
+        ConfigError: a port cannot be had.
+    """
+    try:
+        for url in fleet.start(port):
+            announce(url)
+        stopped.wait()
+    finally:
+        fleet.stop()
+
+
+def _take_ports(first: int, number: int) -> list[Port]:
+    if first and not 1 <= first <= _HIGHEST_PORT - number + 1:
+        raise ConfigError(
+            f"--port {first}: {number} replicas need ports up to {first + number - 1}; take a lower one"
+        )
+    ports: list[Port] = []
+    try:
+        for index in range(number):
+            ports.append(Port(first + index if first else 0))  # noqa: PERF401 - those taken are closed below
+    except OSError as error:
+        for port in ports:
+            port.close()
+        wanted = f"port {first + len(ports)}" if first else "a free port"
+        raise ConfigError(
+            f"cannot listen on {LOOPBACK}, {wanted}: {error.strerror}; try another --port"
+        ) from error
+    return ports
+
+
+def _json(value: object) -> Reply:
+    return Reply(json.dumps(value, separators=(",", ":")).encode())
