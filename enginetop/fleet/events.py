@@ -29,10 +29,11 @@ class EventLog:
         """The target answered for the first time."""
         self._events.append(Event(at, "appeared"))
 
-    def restarted(self, at: float, old_version: str | None, new_version: str | None) -> None:
-        """The process began anew; the detail names a change of version."""
+    def restarted(self, at: float, why: str, old_version: str | None, new_version: str | None) -> None:
+        """The process began anew: how that was seen, and a change of version if there is one."""
         changed = old_version is not None and new_version is not None and old_version != new_version
-        self._events.append(Event(at, "restarted", f"{old_version} -> {new_version}" if changed else ""))
+        version = f", {old_version} -> {new_version}" if changed else ""
+        self._events.append(Event(at, "restarted", f"{why}{version}"))
 
     def state_changed(
         self, at: float, old: ReplicaState, new: ReplicaState, reasons: tuple[str, ...]

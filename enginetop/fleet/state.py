@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.observation import Failure, FailureKind
 from enginetop.fleet.reading import EngineFlags
+from enginetop.fleet.work import NO_WORK, Work
 
 FAILURES_UNTIL_DOWN = 2
 """Connection failures in a row that make a replica `down`."""
@@ -127,8 +128,8 @@ class Evidence:
 
     `page_at` is the time of the newest good page, None if there never was one; after `fresh_until` that page
     is too old. `unreachable` is the run of connection failures that the newest look belongs to, and
-    `answer_failure` the run of answers without a good page since the last one. `running` and `waiting` are
-    requests on the newest page, None if unknown; `busy` whether there is any, None if that cannot be told.
+    `answer_failure` the run of answers without a good page since the last one. `work` is what the
+    newest page shows at hand.
     `hold_seconds` is how long a standstill must last before it counts, 0 where the engine has a series that
     moves during a request.
     """
@@ -139,9 +140,7 @@ class Evidence:
     unreachable: FailureRun | None = None
     answer_failure: FailureRun | None = None
     flags: EngineFlags = NO_FLAGS
-    running: float | None = None
-    waiting: float | None = None
-    busy: bool | None = None
+    work: Work = NO_WORK
     standstill_pages: int = 0
     standstill_since: float | None = None
     hold_seconds: float = 0.0
@@ -162,7 +161,7 @@ def judge(evidence: Evidence) -> Judgement:
     One connection failure is no evidence: everything else is judged as if it had not happened.
     """
     unreachable = evidence.unreachable
-    if unreachable is not None and unreachable.count >= FAILURES_UNTIL_DOWN:
+    if unreachable is not None and _is_down(unreachable):
         return Judgement(ReplicaState.DOWN, (_failure_reason(unreachable, evidence.now),), unreachable.since)
     if evidence.answer_failure is not None:
         return _judge_answer(evidence, evidence.answer_failure)
@@ -172,6 +171,16 @@ def judge(evidence: Evidence) -> Judgement:
         reason = f"no good page for {duration_text(evidence.now - evidence.page_at)}"
         return Judgement(ReplicaState.STALE, (reason,), evidence.page_at)
     return _judge_page(evidence, evidence.page_at)
+
+
+def rests_on_page(evidence: Evidence) -> bool:
+    """Whether the judgement follows from a good page, so that it holds until `fresh_until`."""
+    reachable = evidence.unreachable is None or not _is_down(evidence.unreachable)
+    return reachable and evidence.answer_failure is None and evidence.page_at is not None
+
+
+def _is_down(run: FailureRun) -> bool:
+    return run.count >= FAILURES_UNTIL_DOWN
 
 
 def _judge_answer(evidence: Evidence, run: FailureRun) -> Judgement:
@@ -198,7 +207,7 @@ def _judge_page(evidence: Evidence, page_at: float) -> Judgement:
     if flags.sleeping:
         return Judgement(ReplicaState.SLEEPING, ("the engine sleeps",))
     if (
-        evidence.busy
+        evidence.work.busy
         and evidence.standstill_since is not None
         and evidence.standstill_pages >= STANDSTILL_PAGES
         and page_at - evidence.standstill_since >= evidence.hold_seconds
@@ -208,13 +217,13 @@ def _judge_page(evidence: Evidence, page_at: float) -> Judgement:
             f"{evidence.standstill_pages} pages{_work_text(evidence)}"
         )
         return Judgement(ReplicaState.NO_PROGRESS, (reason,), evidence.standstill_since)
-    if evidence.busy is False:
+    if evidence.work.busy is False:
         return Judgement(ReplicaState.IDLE)
     return Judgement(ReplicaState.OK)
 
 
 def _work_text(evidence: Evidence) -> str:
-    counts = ((evidence.running, "running"), (evidence.waiting, "waiting"))
+    counts = ((evidence.work.running, "running"), (evidence.work.waiting, "waiting"))
     return "".join(f", {count:.0f} {word}" for count, word in counts if count is not None)
 
 

@@ -30,10 +30,14 @@ def test_a_state_change_names_both_states_and_the_first_reason() -> None:
 
 def test_a_restart_names_a_new_version_only() -> None:
     log = EventLog()
-    log.restarted(1.0, "0.32.0", "0.33.0")
-    log.restarted(2.0, "0.33.0", "0.33.0")
-    log.restarted(3.0, None, "0.33.0")
-    assert [detail for _, _, detail in told(log)] == ["0.32.0 -> 0.33.0", "", ""]
+    log.restarted(1.0, "new start time", "0.32.0", "0.33.0")
+    log.restarted(2.0, "counters fell", "0.33.0", "0.33.0")
+    log.restarted(3.0, "counters fell", None, "0.33.0")
+    assert [detail for _, _, detail in told(log)] == [
+        "new start time, 0.32.0 -> 0.33.0",
+        "counters fell",
+        "counters fell",
+    ]
 
 
 def test_only_a_different_known_value_is_a_config_change() -> None:

@@ -18,9 +18,10 @@ from enginetop.fleet.state import (
     is_connection_failure,
     judge,
 )
+from enginetop.fleet.work import Work
 
 NOW = 1000.0
-FRESH = Evidence(now=NOW, page_at=999.0, fresh_until=1005.0, running=3.0, waiting=5.0, busy=True)
+FRESH = Evidence(now=NOW, page_at=999.0, fresh_until=1005.0, work=Work(3.0, 5.0, True))
 NEVER_ANSWERED = Evidence(now=NOW)
 
 
@@ -54,7 +55,7 @@ def test_one_connection_failure_keeps_the_old_state(kind: FailureKind) -> None:
     once = failed(kind)
     assert judge(replace(NEVER_ANSWERED, unreachable=once)).state is ReplicaState.UNKNOWN
     assert judge(replace(FRESH, unreachable=once)).state is ReplicaState.OK
-    assert judge(replace(FRESH, unreachable=once, busy=False)).state is ReplicaState.IDLE
+    assert judge(replace(FRESH, unreachable=once, work=Work(0.0, 0.0, False))).state is ReplicaState.IDLE
     locked = replace(FRESH, unreachable=once, answer_failure=failed(FailureKind.UNAUTHORIZED))
     assert judge(locked).state is ReplicaState.UNAUTHORIZED
 
@@ -143,8 +144,8 @@ def test_the_order_of_states_is_the_contracts() -> None:
         {"flags": EngineFlags(sleeping=True, paused=True)},
         {"flags": EngineFlags(sleeping=True)},
         {"flags": EngineFlags()},
-        {"busy": False},
-        {"busy": True, "standstill_pages": 2},
+        {"work": Work(0.0, 0.0, False)},
+        {"work": Work(1.0, 0.0, True), "standstill_pages": 2},
         {"page_at": None},
     ):
         evidence = replace(evidence, **change)
@@ -158,7 +159,7 @@ def test_unknown_flags_mean_nothing() -> None:
 
 
 def test_work_that_cannot_be_told_is_not_idle() -> None:
-    assert judge(replace(FRESH, running=None, waiting=None, busy=None)).state is ReplicaState.OK
+    assert judge(replace(FRESH, work=Work(None, None, None))).state is ReplicaState.OK
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,7 @@ def test_no_progress_says_since_when_and_with_what() -> None:
     judgement = judge(replace(FRESH, standstill_pages=23, standstill_since=954.0))
     assert judgement.reasons == ("no progress for 45 s on 23 pages, 3 running, 5 waiting",)
     assert judgement.began == 954.0
-    half = judge(replace(FRESH, waiting=None, standstill_pages=23, standstill_since=954.0))
+    half = judge(replace(FRESH, work=Work(3.0, None, True), standstill_pages=23, standstill_since=954.0))
     assert half.reasons == ("no progress for 45 s on 23 pages, 3 running",)
 
 

@@ -1,0 +1,143 @@
+"""The tracker of a whole fleet: observations in, one immutable snapshot a tick out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import count
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from enginetop.fleet.derive import no_signals, signals
+from enginetop.fleet.facts import WindowFacts, merge_facts
+from enginetop.fleet.gpus import NO_GPUS, GpuBoard, GpuShare, total_power
+from enginetop.fleet.model import UP_STATES, Quality, Target
+from enginetop.fleet.observation import Observation
+from enginetop.fleet.replica import ReplicaTracker, SloFor
+from enginetop.fleet.snapshot import (
+    CollectorHealth,
+    FleetSnapshot,
+    FleetSummary,
+    GpuReport,
+    ReplicaSnapshot,
+    Signals,
+)
+
+_NO_HEALTH = CollectorHealth()
+
+
+class FleetTracker:
+    """Feed it observations and GPU reports in time order; ask for a snapshot once a tick.
+
+    Not for use from several threads at once. Nothing here reads a clock: `now` is Unix time, and in a replay
+    the recording's.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        *,
+        interval_seconds: float,
+        window_seconds: float,
+        slo_for: SloFor,
+        fixed_spacing_seconds: float | None,
+    ) -> None:
+        """`fixed_spacing_seconds` is the asked interval, or None in a replay, where it is not known."""
+        self._interval_seconds = interval_seconds
+        self._window_seconds = window_seconds
+        self._slo_for = slo_for
+        self._fixed_spacing_seconds = fixed_spacing_seconds
+        self._trackers: dict[str, ReplicaTracker] = {}
+        self._board = GpuBoard(fixed_spacing_seconds)
+        self._sequence = 0
+        self._merged_windows: tuple[WindowFacts, ...] | None = None
+        self._merged_signals: Signals = {}
+        for target in targets:
+            self._track(target)
+
+    def observe(self, url: str, observation: Observation, next_try_at: float | None = None) -> None:
+        """Take one observation; a URL that no target has joins the fleet at its end."""
+        tracker = self._trackers.get(url)
+        if tracker is None:
+            tracker = self._track(Target(url, self._free_name(url)))
+        tracker.observe(observation, next_try_at)
+
+    def observe_gpus(self, report: GpuReport) -> None:
+        """Take the newest GPU figures of one host."""
+        self._board.observe(report)
+
+    def snapshot(self, now: float, collector: CollectorHealth = _NO_HEALTH) -> FleetSnapshot:
+        """The fleet at Unix time `now`. Replicas on which nothing changed are the same objects as before."""
+        trackers = tuple(self._trackers.values())
+        engines = frozenset(tracker.target.url for tracker in trackers if not tracker.is_router)
+        shares = self._board.shares([tracker.target for tracker in trackers], engines, now)
+        replicas = tuple(
+            tracker.snapshot(now, shares.get(tracker.target.url, NO_GPUS)) for tracker in trackers
+        )
+        self._sequence += 1
+        return FleetSnapshot(
+            at=now,
+            sequence=self._sequence,
+            interval_seconds=self._interval_seconds,
+            window_seconds=self._window_seconds,
+            fleet=self._summary(trackers, replicas, shares),
+            replicas=replicas,
+            collector=collector,
+            gpu_problem=self._board.problem(now),
+        )
+
+    def _track(self, target: Target) -> ReplicaTracker:
+        tracker = self._trackers[target.url] = ReplicaTracker(
+            target,
+            window_seconds=self._window_seconds,
+            slo_for=self._slo_for,
+            fixed_spacing_seconds=self._fixed_spacing_seconds,
+        )
+        return tracker
+
+    def _free_name(self, url: str) -> str:
+        taken = {tracker.target.name for tracker in self._trackers.values()}
+        name = default_name(url)
+        numbered = (f"{name} ({number})" for number in count(2))
+        return name if name not in taken else next(other for other in numbered if other not in taken)
+
+    def _summary(
+        self,
+        trackers: Sequence[ReplicaTracker],
+        replicas: Sequence[ReplicaSnapshot],
+        shares: Mapping[str, GpuShare],
+    ) -> FleetSummary:
+        engines_told = any(tracker.facts is not None and not tracker.is_router for tracker in trackers)
+        counted = [
+            (tracker.target, tracker.facts)
+            for tracker, replica in zip(trackers, replicas, strict=True)
+            if tracker.facts is not None
+            and replica.state in UP_STATES
+            and not (engines_told and tracker.is_router)
+        ]
+        power = total_power(shares[target.url] for target, _ in counted if target.url in shares)
+        return FleetSummary(
+            replicas=len(replicas),
+            states=MappingProxyType(Counter(replica.state for replica in replicas)),
+            signals={**self._merged(counted), "power_watts": power},
+            slo=self._slo_for(None),
+        )
+
+    def _merged(self, counted: Sequence[tuple[Target, WindowFacts]]) -> Signals:
+        windows = tuple(facts for _, facts in counted)
+        if not windows:
+            return no_signals(Quality.UNKNOWN, "no replica is up")
+        if windows != self._merged_windows:
+            self._merged_windows = windows
+            self._merged_signals = signals(merge_facts(windows, [target.name for target, _ in counted]))
+        return self._merged_signals
+
+
+def default_name(url: str) -> str:
+    """What a target without a name is called: host and port, and the path if it has one."""
+    printable = "".join(character for character in url if character.isprintable())
+    try:
+        parts = urlsplit(printable)
+    except ValueError:
+        return printable
+    return parts.netloc.rpartition("@")[2] + parts.path.rstrip("/") or printable

@@ -1,0 +1,264 @@
+"""All that is remembered of one replica, and its picture at any instant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+
+from enginetop.fleet.derive import no_signals
+from enginetop.fleet.events import EventLog
+from enginetop.fleet.facts import WindowFacts
+from enginetop.fleet.gpus import NO_GPUS, GpuShare
+from enginetop.fleet.history import TargetHistory
+from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target
+from enginetop.fleet.observation import Failure, FailureKind, Observation
+from enginetop.fleet.reading import Identity, Reading
+from enginetop.fleet.snapshot import Distribution, RankSnapshot, ReplicaSnapshot, Scalar, Signals, Slo
+from enginetop.fleet.spacing import Spacing
+from enginetop.fleet.state import (
+    Evidence,
+    FailureRun,
+    Judgement,
+    Standstill,
+    duration_text,
+    is_connection_failure,
+    judge,
+    rests_on_page,
+)
+from enginetop.fleet.window_values import Values, WindowValues, aged
+from enginetop.fleet.work import NO_WORK, work_of
+
+SloFor = Callable[[str | None], Slo]
+"""The objective of a model; None: of a target without a known model, and of the whole fleet."""
+
+_PLACEHOLDER_MODELS = frozenset({"", "undefined", "none", "null"})
+
+_VALUES_MEAN_NOTHING = frozenset(
+    {
+        ReplicaState.DOWN,
+        ReplicaState.UNAUTHORIZED,
+        ReplicaState.LOADING,
+        ReplicaState.NO_ENGINE_METRICS,
+        ReplicaState.UNKNOWN,
+    }
+)
+"""In these states the last good page says nothing about now; in `stale` it is shown as old."""
+
+_SHORTEST_HOLD_SECONDS = 30.0
+_E2E_KEPT_SECONDS = 900.0
+_NOBODY = Identity(EngineKind.UNKNOWN, role=Role.UNKNOWN)
+
+
+class ReplicaTracker:
+    """Feed it every observation of one target, in time order; ask for pictures whenever one is wanted.
+
+    An observation costs a step of the history; windows are worked out for a picture, and only if it differs
+    from the one before.
+    """
+
+    def __init__(
+        self, target: Target, *, window_seconds: float, slo_for: SloFor, fixed_spacing_seconds: float | None
+    ) -> None:
+        """`fixed_spacing_seconds`: the asked interval; None (a replay): judge age by the target's own."""
+        self.target = target
+        self._slo_for = slo_for
+        self._history = TargetHistory(window_seconds)
+        self._window = WindowValues(self._history, window_seconds)
+        self._spacing = Spacing(fixed_spacing_seconds)
+        self._standstill = Standstill()
+        self._log = EventLog()
+        self._reading: Reading | None = None
+        self._work = NO_WORK
+        self._page_at: float | None = None
+        self._scrape_seconds: float | None = None
+        self._values: Values | None = None
+        self._e2e_p99: tuple[float, float] | None = None  # time of the newest window with one, and seconds
+        self._unreachable: FailureRun | None = None
+        self._answer_failure: FailureRun | None = None
+        self._answered = False
+        self._next_try_at: float | None = None
+        self._judgement = Judgement(ReplicaState.UNKNOWN)
+        self._judged_until = -math.inf
+        self._since: float | None = None
+        self._picture: ReplicaSnapshot | None = None
+        self._pictured: tuple[Judgement, GpuShare, Values | None] | None = None
+
+    @property
+    def facts(self) -> WindowFacts | None:
+        """What the window of the last picture says, None before the first good page."""
+        return self._values.facts if self._values is not None else None
+
+    @property
+    def is_router(self) -> bool:
+        """Whether the newest page is a router's or gateway's view of engines rather than an engine's own."""
+        identity = self._identity
+        return identity.engine is EngineKind.ROUTER or identity.role in (Role.ROUTER, Role.GATEWAY)
+
+    @property
+    def _identity(self) -> Identity:
+        return self._reading.identity if self._reading is not None else _NOBODY
+
+    def observe(self, observation: Observation, next_try_at: float | None = None) -> None:
+        """Take the result of one look. `next_try_at`: when a failing target is asked again, if known."""
+        first_answer = not self._answered
+        if observation.reading is not None:
+            self._take_reading(observation.reading, observation)
+        elif observation.failure is not None:
+            self._take_failure(observation.failure)
+        else:
+            self._take_answer()
+        self._next_try_at = next_try_at
+        self._judged_until = -math.inf
+        self._picture = None
+        appeared = first_answer and self._answered
+        if appeared:
+            self._log.appeared(observation.at)
+        self._settle(observation.at, appeared=appeared)
+
+    def _take_answer(self) -> None:
+        """The target can be reached, whatever it said."""
+        self._answered = True
+        self._unreachable = None
+
+    def _take_failure(self, failure: Failure) -> None:
+        if is_connection_failure(failure):
+            self._unreachable = FailureRun.extended(self._unreachable, failure)
+            return
+        if failure.kind is not FailureKind.COLLECTOR:
+            self._answered = True
+        self._unreachable = None
+        run = self._answer_failure
+        same = run if run is not None and run.newest.kind is failure.kind else None
+        self._answer_failure = FailureRun.extended(same, failure)
+
+    def _take_reading(self, reading: Reading, observation: Observation) -> None:
+        self._take_answer()
+        old, self._reading = self._reading, reading
+        self._work = work_of(reading)
+        appended = self._history.append(reading)
+        self._window.page_came(reading.at)
+        if appended.restarted:
+            old_version = old.identity.engine_version if old is not None else None
+            self._log.restarted(reading.at, appended.restarted, old_version, reading.identity.engine_version)
+        self._log.configured(reading.at, reading.config)
+        moved = appended.moved or bool(appended.restarted)
+        self._standstill.observe(reading.at, self._work.busy, moved, observation.metrics_page)
+        if observation.metrics_page:
+            self._spacing.observe(reading.at)
+        # A sleeping engine is not asked for its page (asking would wake it): its side pages are all there is.
+        if observation.metrics_page or reading.flags.sleeping:
+            self._page_at = reading.at
+            self._scrape_seconds = observation.seconds
+            self._answer_failure = None
+
+    def _settle(self, now: float, *, appeared: bool = False) -> None:
+        """Judge the state anew if `now` or an observation may have changed it."""
+        if now <= self._judged_until:
+            return
+        evidence = self._evidence(now)
+        old, judgement = self._judgement, judge(evidence)
+        if self._since is None or judgement.state is not old.state:
+            self._since = now if judgement.began is None else judgement.began
+        if judgement.state is not old.state and not (appeared and old.state is ReplicaState.UNKNOWN):
+            self._log.state_changed(now, old.state, judgement.state, judgement.reasons)
+        self._judgement = judgement
+        # What rests on a page holds until the page is too old; the reasons of other states name durations.
+        self._judged_until = evidence.fresh_until if rests_on_page(evidence) else -math.inf
+
+    def _evidence(self, now: float) -> Evidence:
+        page_at, reading = self._page_at, self._reading
+        evidence = Evidence(now, page_at, unreachable=self._unreachable, answer_failure=self._answer_failure)
+        if page_at is None or reading is None:
+            return evidence
+        return replace(
+            evidence,
+            fresh_until=page_at + self._spacing.fresh_seconds,
+            flags=reading.flags,
+            work=self._work,
+            standstill_pages=self._standstill.pages,
+            standstill_since=self._standstill.since,
+            hold_seconds=0.0 if reading.live_progress else self._hold_seconds(reading.at),
+        )
+
+    def _hold_seconds(self, at: float) -> float:
+        """How long an engine that counts only finished requests may stand still before it means anything."""
+        if self._e2e_p99 is None or at - self._e2e_p99[0] > _E2E_KEPT_SECONDS:
+            return _SHORTEST_HOLD_SECONDS
+        return max(_SHORTEST_HOLD_SECONDS, 2 * self._e2e_p99[1])
+
+    def snapshot(self, now: float, share: GpuShare = NO_GPUS) -> ReplicaSnapshot:
+        """The replica at Unix time `now`; the same object as before while nothing has changed."""
+        values = self._window.at(now)
+        if values is not None and values is not self._values:
+            self._learn(values)
+        self._values = values
+        self._settle(now)
+        pictured = (self._judgement, share, values)
+        if self._picture is None or pictured != self._pictured:
+            self._picture = self._draw(now, share)
+            self._pictured = pictured
+        return self._picture
+
+    def _learn(self, values: Values) -> None:
+        preemptions, e2e = values.signals["preemptions"], values.signals["e2e_seconds"]
+        if isinstance(preemptions, Scalar):
+            self._log.preemptions(values.facts.at, preemptions.number)
+        if isinstance(e2e, Distribution) and e2e.count:
+            p99 = e2e.quantiles["p99"]
+            longest = p99.low if p99.censored else p99.value
+            if longest is not None:
+                self._e2e_p99 = (values.facts.at, longest)
+
+    def _draw(self, now: float, share: GpuShare) -> ReplicaSnapshot:
+        reading, identity, judgement = self._reading, self._identity, self._judgement
+        model = _model_name(identity.model)
+        signals, ranks = self._shown(now, share)
+        self._history.add_trend_point(now, signals)
+        failure = self._unreachable or self._answer_failure
+        return ReplicaSnapshot(
+            target=self.target,
+            engine=identity.engine,
+            engine_version=identity.engine_version,
+            stack=identity.stack,
+            model=model,
+            role=identity.role,
+            state=judgement.state,
+            since=now if self._since is None else self._since,
+            reasons=judgement.reasons,
+            scraped_at=self._page_at,
+            scrape_seconds=self._scrape_seconds,
+            bad_lines=reading.bad_lines if reading is not None else 0,
+            signals=signals,
+            ranks=ranks,
+            config=reading.config if reading is not None else MappingProxyType({}),
+            events=self._log.events(),
+            gpus=share.gpus,
+            advice=(),
+            slo=self._slo_for(model),
+            simulated=identity.simulated,
+            last_failure=failure.newest if failure is not None else None,
+            next_try_at=self._next_try_at,
+            spacing_seconds=self._spacing.seconds,
+            live_progress=reading.live_progress if reading is not None else True,
+            trends=self._history.trends.values,
+            trend_times=self._history.trends.times,
+        )
+
+    def _shown(self, now: float, share: GpuShare) -> tuple[Signals, tuple[RankSnapshot, ...]]:
+        """Signals and ranks as the state allows: as derived, old, or nothing."""
+        values, state = self._values, self._judgement.state
+        if values is None or self._page_at is None or state in _VALUES_MEAN_NOTHING:
+            note = "no good page yet" if self._page_at is None else state.value
+            return no_signals(Quality.UNKNOWN, note), ()
+        signals: Signals = {**values.signals, "power_watts": share.power}
+        if state is not ReplicaState.STALE:
+            return signals, values.ranks
+        note = f"{duration_text(now - self._page_at)} old"
+        ranks = tuple(RankSnapshot(rank.labels, aged(rank.signals, note)) for rank in values.ranks)
+        return aged(signals, note), ranks
+
+
+def _model_name(name: str | None) -> str | None:
+    return None if name is None or name.strip().lower() in _PLACEHOLDER_MODELS else name

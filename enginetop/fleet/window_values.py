@@ -1,0 +1,77 @@
+"""Signals of one replica's window, worked out when they are asked for and kept while they stay true."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+from enginetop.fleet.derive import rank_signals, signals
+from enginetop.fleet.facts import WindowFacts
+from enginetop.fleet.history import TargetHistory
+from enginetop.fleet.model import Quality
+from enginetop.fleet.snapshot import Distribution, RankSnapshot, Scalar, Signals, SignalValue
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Values:
+    """What the pages of a window say."""
+
+    facts: WindowFacts
+    signals: Signals
+    ranks: tuple[RankSnapshot, ...]
+
+
+class WindowValues:
+    """The values of `history` over the last `window_seconds` before any instant.
+
+    They change when a page comes, and when the clock moves the baseline on to a later page.
+    """
+
+    def __init__(self, history: TargetHistory, window_seconds: float) -> None:
+        self._history = history
+        self._window_seconds = window_seconds
+        self._later_pages: deque[float] = deque()  # times of the pages after the baseline
+        self._values: Values | None = None
+        self._true_until = -math.inf
+
+    def page_came(self, at: float) -> None:
+        """The history has a new page, of Unix time `at`."""
+        self._later_pages.append(at)
+        self._true_until = -math.inf
+
+    def at(self, now: float) -> Values | None:
+        """The values at Unix time `now`, the same object while they are the same; None before a page."""
+        if now >= self._true_until:
+            facts = self._history.window(self._window_seconds, now)
+            if facts is None:
+                return None
+            derived = signals(facts)
+            self._values = Values(facts, derived, rank_signals(facts, derived))
+            self._true_until = self._next_move(max(facts.since, now - self._window_seconds))
+        return self._values
+
+    def _next_move(self, baseline: float) -> float:
+        """When the next page becomes the baseline; the newest page never does."""
+        pages = self._later_pages
+        while len(pages) > 1 and pages[0] <= baseline:
+            pages.popleft()
+        return pages[0] + self._window_seconds if len(pages) > 1 else math.inf
+
+
+def aged(values: Signals, note: str) -> Signals:
+    """The same values, said to be old; what has no value keeps its own reason."""
+    return {name: _aged(value, note) for name, value in values.items()}
+
+
+def _aged(signal: SignalValue, note: str) -> SignalValue:
+    # Built by hand: `dataclasses.replace` costs three times as much, and a whole fleet may grow old at once.
+    if isinstance(signal, Scalar):
+        if signal.value is None:
+            return signal
+        return Scalar(signal.value, signal.unit, Quality.STALE, note, signal.mean, signal.worst)
+    if signal.count is None:
+        return signal
+    return Distribution(
+        signal.count, signal.sum, signal.mean, signal.quantiles, signal.unit, Quality.STALE, note
+    )

@@ -1,0 +1,67 @@
+"""Requests at hand on one page, read without waiting for a window."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from enginetop.fleet.model import Quality
+from enginetop.fleet.reading import Columns, Reading
+
+_GAUGES = ("requests_running", "requests_waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Requests running and waiting over all ranks; None: the page does not tell.
+
+    `busy` says whether there are any: None if no gauge is exported, or if one that is holds no number and the
+    others are zero.
+    """
+
+    running: float | None
+    waiting: float | None
+    busy: bool | None
+
+
+NO_WORK = Work(None, None, None)
+"""Before the first page."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gauge:
+    places: tuple[int, ...]
+    exported: bool
+
+
+_gauges: WeakKeyDictionary[Columns, tuple[_Gauge, ...]] = WeakKeyDictionary()
+
+
+def work_of(reading: Reading) -> Work:
+    """The work that a reading shows."""
+    gauges = _gauges.get(reading.columns)
+    if gauges is None:
+        gauges = _gauges[reading.columns] = tuple(_gauge(reading.columns, name) for name in _GAUGES)
+    running, waiting = (_sum(reading, gauge) for gauge in gauges)
+    exported = sum(gauge.exported for gauge in gauges)
+    told = [value for value in (running, waiting) if value is not None]
+    busy: bool | None = any(value > 0 for value in told)
+    if not busy and (not told or len(told) < exported):
+        busy = None
+    return Work(running, waiting, busy)
+
+
+def _gauge(columns: Columns, measure: str) -> _Gauge:
+    places = tuple(i for i, series in enumerate(columns.series) if series.measure == measure)
+    absence = columns.absent.get(measure)
+    late = absence is not None and absence.quality is not Quality.UNSUPPORTED
+    return _Gauge(places, bool(places) or late)
+
+
+def _sum(reading: Reading, gauge: _Gauge) -> float | None:
+    """The sum over ranks, None without a series or if any rank holds no number."""
+    if not gauge.places:
+        return None
+    total = math.fsum(reading.values[place] for place in gauge.places)
+    return total if math.isfinite(total) else None
