@@ -150,7 +150,7 @@ def _kv_usage(facts: Facts) -> SignalValue:
         quality=quality,
         note=note,
         mean=level.total / level.parts,
-        worst=dict(level.worst) if level.parts > 1 else None,
+        worst=level.worst if level.parts > 1 and level.worst else None,
     )
 
 

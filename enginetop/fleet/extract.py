@@ -11,10 +11,11 @@ from weakref import WeakKeyDictionary
 
 from enginetop.fleet.facts import RATIOS, Facts, Gain, Gap, Level, RankFacts, Ratio, graver, merge_parts
 from enginetop.fleet.histogram import HistogramIncrease, canonical_bound, merge_histograms
-from enginetop.fleet.increase import NONE, Slots, slots_of
+from enginetop.fleet.increase import LARGEST, NONE
 from enginetop.fleet.model import Quality
 from enginetop.fleet.reading import EMPTY, Columns, Part, Series
 from enginetop.fleet.signals import MEASURES, MeasureKind
+from enginetop.fleet.slots import Slots, slots_of
 
 _POSITIONS = "spec_accepted_at_position"
 _ONE_PAGE = Gap(Quality.UNKNOWN, "needs two samples")
@@ -22,6 +23,7 @@ _NO_NUMBER = Gap(Quality.UNKNOWN, "the page holds no number for it")
 _FLIPS = Gap(Quality.SUSPECT, "the counter jumps back and forth: several processes behind one address?")
 _OFF_PAGE = Gap(Quality.UNKNOWN, "not on the last page")
 _OTHER_RANKS = Gap(Quality.UNKNOWN, "told for other ranks only")
+_NOT_BY_RANK = Gap(Quality.UNKNOWN, "not told by rank", parts=0)
 _NOT_YET = Gap(Quality.UNKNOWN, "not counted for this rank yet", parts=0)  # takes nothing from the sum
 _UNSUPPORTED = Gap(Quality.UNSUPPORTED)
 
@@ -85,7 +87,7 @@ class _LabelSet:
 
 
 class _EnginePlan:
-    """Where one engine's measures are. `parts` is 0 for series that belong to none of the named ranks."""
+    """Where one engine's measures are. `parts` is 0 for series of no rank, and of ranks that are gone."""
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class _EnginePlan:
         levels = {}
         for measure, slots in self.levels.items():
             value = sum([growth.page[slot] for slot in slots])
-            if math.isfinite(value):
+            if -LARGEST <= value <= LARGEST:
                 levels[measure] = Level(value, value, worst=self.labels)
             else:
                 gaps[measure] = self._gap(_NO_NUMBER)
@@ -197,34 +199,36 @@ class Extraction:
         for slot, one in enumerate(slots.series):
             if one.measure in on_page:
                 by_rank.setdefault(one.rank, {})[slot] = one
-        named = columns.ranks
         usable = _usable(slots, current, baseline)
         self._estimated = columns.estimated or EMPTY
-        self._named = [_EnginePlan(named[rank], 1, by_rank.pop(rank, {}), current, usable) for rank in named]
-        others = 0 if named else 1
-        self._others = [_EnginePlan(EMPTY, others, series, current, usable) for series in by_rank.values()]
-        if not named and not self._others:
-            self._others = [_EnginePlan(EMPTY, 1, {}, current, usable)]
-        without_rank = {measure for plan in self._others for measure in plan.measures()}
+        named = columns.ranks or {"": EMPTY}
+        self._engines = [
+            _EnginePlan(named[rank], 1, by_rank.pop(rank, {}), current, usable) for rank in named
+        ]
+        self._named = len(columns.ranks)
+        without_rank = {one.measure for one in by_rank.get("", {}).values()}
         known = {one.measure for one in slots.series}
-        for plan in (*self._named, *self._others):
-            mine = plan.measures() if plan.parts == 0 or not named else plan.measures() | without_rank
-            if plan.parts:
-                plan.gaps = {
-                    measure: _gap_of(measure, columns, on_page, known)
-                    for measure in MEASURES
-                    if measure not in mine
-                }
+        for engine in self._engines:
+            missing = [measure for measure in MEASURES if measure not in engine.measures()]
+            engine.gaps = {
+                measure: _NOT_BY_RANK
+                if measure in without_rank
+                else _gap_of(measure, columns, on_page, known)
+                for measure in missing
+            }
+        self._others = [_EnginePlan(EMPTY, 0, series, current, usable) for series in by_rank.values()]
 
     def facts(self, growth: Growth) -> tuple[Facts, tuple[RankFacts, ...]]:
         """The replica as a whole, and each rank that the page names."""
-        named = [plan.facts(growth, self._estimated) for plan in self._named]
-        others = [plan.facts(growth, self._estimated) for plan in self._others]
-        total = merge_parts([*named, *others])
-        if len(named) == 1:
-            return total, (RankFacts(self._named[0].labels, total),)
-        ranks = tuple(RankFacts(plan.labels, facts) for plan, facts in zip(self._named, named, strict=True))
-        return total, ranks
+        engines = [engine.facts(growth, self._estimated) for engine in self._engines]
+        others = [other.facts(growth, self._estimated) for other in self._others]
+        total = merge_parts([*engines, *others])
+        if self._named == 0:
+            return total, ()
+        own = [total] if self._named == 1 else engines
+        return total, tuple(
+            RankFacts(engine.labels, facts) for engine, facts in zip(self._engines, own, strict=True)
+        )
 
 
 _shared: WeakKeyDictionary[Columns, Extraction] = WeakKeyDictionary()
@@ -242,14 +246,16 @@ def _usable(slots: Slots, current: frozenset[int], baseline: Columns | None) -> 
     """Bucket slots whose increase covers the whole window; None when all do."""
     if len(current) == len(slots.series) and baseline is None:
         return None
-    before = None if baseline is None else frozenset(slots.places(baseline) or ())
+    pages = [current]
+    if baseline is not None:
+        pages.append(frozenset(slots.places(baseline) or ()))
     usable: set[int] = set()
-    for members in {slots.label_set[slot] for slot in range(len(slots.series))}:
-        for page in (current, before):
-            if page is None or page.isdisjoint(members):
-                continue
-            members = tuple(slot for slot in members if slot in page)
-        usable.update(members)
+    for members in set(slots.label_set):
+        common = frozenset(members)
+        for page in pages:
+            if not page.isdisjoint(members):
+                common &= page
+        usable |= common
     return usable
 
 

@@ -58,8 +58,9 @@ class HistogramIncrease:
         else:
             return Quantile(high, None, high)
         inside = cumulative[index] - below
-        share = min(1.0, max(0.0, (rank - below) / inside)) if inside > 0 else 0.0
-        return Quantile(min(high, low + (high - low) * share), low, high)
+        if inside <= 0:  # rank 0 in an empty first bucket
+            return Quantile(low, low, high)
+        return Quantile(min(high, low + (high - low) * ((rank - below) / inside)), low, high)
 
 
 def canonical_bound(le: float) -> float:
@@ -74,8 +75,10 @@ def merge_histograms(parts: Sequence[HistogramIncrease]) -> HistogramIncrease:
     """
     if not parts:
         raise ValueError("nothing to merge")
+    if len(parts) == 1:
+        return parts[0]
     filled = [part for part in parts if part.count > 0 or (part.cumulative and part.cumulative[-1] > 0)]
-    if len(parts) == 1 or not filled:
+    if not filled:
         return parts[0]
     if len(filled) == 1:
         return filled[0]

@@ -11,8 +11,9 @@ from operator import attrgetter, sub
 
 from enginetop.fleet.extract import Extraction, Growth, shared_extraction
 from enginetop.fleet.facts import WindowFacts
-from enginetop.fleet.increase import NONE, SeriesTotals, Step, slots_of
+from enginetop.fleet.increase import NONE, SeriesTotals, Step
 from enginetop.fleet.reading import Columns, Reading
+from enginetop.fleet.slots import slots_of
 from enginetop.fleet.snapshot import Signals
 from enginetop.fleet.trends import Trends, recent_rates, trend_values
 

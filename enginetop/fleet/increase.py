@@ -1,7 +1,7 @@
 """Steps of raw series from page to page: differences, resets, first sights, and counters that flip.
 
-Every raw series of a target has a *slot*. `SeriesTotals` keeps, for each slot, the last value and a running
-total of its steps; the increase over any window is the difference of two totals, so resets inside it count.
+Each step is added to a running total of its series. The increase over any window is then the difference of
+two totals, and resets inside the window are part of it.
 """
 
 from __future__ import annotations
@@ -9,88 +9,19 @@ from __future__ import annotations
 import math
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from weakref import WeakKeyDictionary
 
-from enginetop.fleet.reading import Columns, Part, Reading, Series
-from enginetop.fleet.signals import MEASURES, MeasureKind
+from enginetop.fleet.reading import Columns, Reading
+from enginetop.fleet.slots import Kind, Slots, slots_of
 
-_SUM_NOISE = 1e-9  # relative; a float sum added up in another order may seem to fall by less than this
+LARGEST = 1e200
+"""Greater numbers count as missing: sums and rates of them would not be finite."""
+
+_SUM_NOISE = 1e-9  # relative; a float sum that is added up in another order may seem to fall a little
 _TOKENS_KEPT = 8
 _LAYOUTS_KEPT = 8
 NONE: frozenset[int] = frozenset()
-
-
-class Kind(IntEnum):
-    """How a slot's value is read over time."""
-
-    GAUGE = 0
-    SUM = 1  # of a histogram: may fall without a reset
-    COUNTER = 2
-    COUNT = 3  # of a histogram
-    BUCKET = 4
-
-
-_KIND_OF_PART = {Part.BUCKET: Kind.BUCKET, Part.SUM: Kind.SUM, Part.COUNT: Kind.COUNT}
-
-
-class Slots:
-    """The slots of a target's raw series, in order of first sight; never changed once built.
-
-    `label_set[slot]` lists the slots that restart together with `slot`: the whole label set of a histogram,
-    the slot alone for a counter. Targets whose first pages have the same columns share one object.
-    """
-
-    __slots__ = ("index", "kinds", "label_set", "series")
-
-    def __init__(self, series: Sequence[Series]) -> None:
-        self.series = tuple(series)
-        self.index = {_identity(one): slot for slot, one in enumerate(self.series)}
-        self.kinds = [_kind(one) for one in self.series]
-        sets: dict[tuple[str, str, str], list[int]] = {}
-        for slot, one in enumerate(self.series):
-            if self.kinds[slot] not in (Kind.GAUGE, Kind.COUNTER):
-                sets.setdefault((one.measure, one.rank, one.group), []).append(slot)
-        self.label_set: list[tuple[int, ...]] = [(slot,) for slot in range(len(self.series))]
-        for members in sets.values():
-            together = tuple(members)
-            for slot in members:
-                self.label_set[slot] = together
-
-    def places(self, columns: Columns) -> list[int] | None:
-        """The slot of each column; None if one of them has no slot yet."""
-        try:
-            return [self.index[_identity(one)] for one in columns.series]
-        except KeyError:
-            return None
-
-    def extended(self, columns: Columns) -> Slots:
-        """These slots and one for each series of `columns` that had none."""
-        new = {_identity(one): one for one in columns.series if _identity(one) not in self.index}
-        return Slots((*self.series, *new.values()))
-
-
-_shared: WeakKeyDictionary[Columns, Slots] = WeakKeyDictionary()
-
-
-def slots_of(columns: Columns) -> Slots:
-    """Slots in the order of `columns`, one object for all who ask."""
-    slots = _shared.get(columns)
-    if slots is None:
-        slots = _shared[columns] = Slots(tuple({_identity(one): one for one in columns.series}.values()))
-    return slots
-
-
-def _identity(series: Series) -> tuple[str, Part, str]:
-    return series.measure, series.part, series.key
-
-
-def _kind(series: Series) -> Kind:
-    if series.part is not Part.VALUE:
-        return _KIND_OF_PART[series.part]
-    return Kind.COUNTER if MEASURES.get(series.measure) is MeasureKind.COUNTER else Kind.GAUGE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Fall:
-    """A fall that may turn out to be a flip. `token` is the start token that explains it, if one does."""
+    """A fall that may turn out to be a flip. `token` is the new start token that explains it, if one does."""
 
     at: float
     level: float
@@ -122,18 +53,19 @@ class _Fall:
 class SeriesTotals:
     """Last values and running totals of all series of one target, by slot.
 
-    `memory_seconds` is how long a fall waits for its return, and how long a return forbids to take another
-    fall for a restart.
+    `memory_seconds`: how long a fall waits for its return, and how long after a return no fall is taken for a
+    restart.
     """
 
     def __init__(self, memory_seconds: float) -> None:
         self._memory_seconds = memory_seconds
         self.slots = Slots(())
         self.last: list[float] = []
+        """The last number of each series, NaN before its first one."""
         self._totals: array[float] = array("d")
-        self._places: dict[Columns, list[int]] = {}
-        self._in_order: dict[Columns, bool] = {}
+        self._seen = False  # a page with numbers to count: only then does a new series start from zero
         self._columns: Columns | None = None
+        self._places: dict[Columns, list[int]] = {}
         self._token: float | None = None
         self._tokens: deque[float] = deque(maxlen=_TOKENS_KEPT)
         self._births: Sequence[float] = ()
@@ -143,75 +75,74 @@ class SeriesTotals:
 
     def advance(self, reading: Reading) -> Step:
         """Take the steps from the previous page to this one."""
-        first = self._columns is None
         page = self._by_slot(reading)
+        last, only_rises = self.last, self.slots.only_rises
+        changed = [slot for slot, (value, old) in enumerate(zip(page, last, strict=True)) if value != old]
+        fallen = [slot for slot in changed if -LARGEST <= page[slot] < last[slot] and only_rises[slot]]
+
         token = reading.start_token
         new_process = token is not None and self._token is not None and token != self._token
-        seen_before = new_process and token in self._tokens
-        reborn = self._reborn(reading)
-        last, kinds = self.last, self.slots.kinds
-        changed = [slot for slot, (value, old) in enumerate(zip(page, last, strict=True)) if value != old]
-        fallen = [
-            slot for slot in changed if -math.inf < page[slot] < last[slot] and kinds[slot] >= Kind.COUNTER
-        ]
-        returned = self._returns(reading, page, fallen) if self._falls else NONE
+        returned = self._returns(reading, page) if self._falls else NONE
         for slot in fallen:
-            self._remember_fall(slot, page[slot], reading.at, token if new_process else None)
-        if returned:
-            self._returned_at = reading.at
+            self._remember_fall(
+                slot, _Fall(reading.at, last[slot], page[slot], token if new_process else None)
+            )
 
         resets: set[int] = set()
         if new_process:
-            resets.update(slot for slot, kind in enumerate(kinds) if kind is not Kind.GAUGE)
+            resets.update(slot for slot, kind in enumerate(self.slots.kinds) if kind is not Kind.GAUGE)
         else:
-            for slot in (*fallen, *reborn):
+            for slot in (*fallen, *self._reborn(reading)):
                 resets.update(self.slots.label_set[slot])
-        restarted = self._restart(reading, resets, new_process=new_process, seen_before=seen_before)
-        totals, sums_fallen = self._add_steps(page, changed, resets, first=first)
+        restarted = self._restart(reading, resets, new_process=new_process) if resets else ""
+        sums_fallen = self._add_steps(page, changed, resets)
         if token is not None and token != self._token:
             self._token = token
             self._tokens.append(token)
         self._columns = reading.columns
-        return Step(totals, page, returned, sums_fallen, restarted)
+        return Step(self._totals, page, returned, sums_fallen, restarted)
 
     def _by_slot(self, reading: Reading) -> Sequence[float]:
         """The page's values by slot, NaN where the page lacks one; makes slots for new series."""
         columns = reading.columns
-        if columns not in self._places:
-            self._make_places(columns)
-        places = self._places[columns]
-        if len(places) == len(self.last) and self._in_order[columns]:
+        places = self._places.get(columns)
+        if places is None:
+            places = self._make_places(columns)
+        if not places and len(self.last) == len(columns.series):
             return reading.values
         page = [math.nan] * len(self.last)
-        for slot, value in zip(places, reading.values, strict=True):
+        for slot, value in zip(places or range(len(columns.series)), reading.values, strict=True):
             page[slot] = value
         return page
 
-    def _make_places(self, columns: Columns) -> None:
-        if self._columns is None:
+    def _make_places(self, columns: Columns) -> list[int]:
+        """The slot of each column; empty when they are 0, 1, 2, ..."""
+        if not len(self.slots):
             self.slots = slots_of(columns)
         places = self.slots.places(columns)
         if places is None:
             self.slots = self.slots.extended(columns)
-            places = [self.slots.index[_identity(one)] for one in columns.series]
-        new = len(self.slots.series) - len(self.last)
+            places = self.slots.places(columns) or []
+        new = len(self.slots) - len(self.last)
         if new:
             self.last.extend([math.nan] * new)
             self._totals = self._totals + array("d", bytes(8 * new))
+        if places == list(range(len(places))):
+            places = []
         if len(self._places) == _LAYOUTS_KEPT:
             self._places.clear()
-            self._in_order.clear()
         self._places[columns] = places
-        self._in_order[columns] = places == list(range(len(places)))
+        return places
 
     def _reborn(self, reading: Reading) -> list[int]:
         """Slots whose counting began anew since the previous page, as their birth tells."""
-        if reading.columns is self._columns and reading.births == self._births:
+        columns = reading.columns
+        if columns is self._columns and reading.births == self._births:
             return []
         self._births = reading.births
-        places = self._places[reading.columns]
+        places = self._places[columns] or range(len(columns.series))
         reborn = []
-        for birth, group in zip(reading.births, reading.columns.birth_groups, strict=True):
+        for birth, group in zip(reading.births, columns.birth_groups, strict=True):
             if math.isnan(birth):
                 continue
             for position in group:
@@ -221,7 +152,7 @@ class SeriesTotals:
                 self._birth[slot] = birth
         return reborn
 
-    def _returns(self, reading: Reading, page: Sequence[float], fallen: Sequence[int]) -> frozenset[int]:
+    def _returns(self, reading: Reading, page: Sequence[float]) -> frozenset[int]:
         """Slots that are back at their level before a fall, in one leap rather than by counting up again.
 
         A restarted process climbs past its old level too; it does so in several steps, or under the start
@@ -229,68 +160,77 @@ class SeriesTotals:
         """
         returned = set()
         for slot, fall in list(self._falls.items()):
-            if page[slot] >= fall.level and slot not in fallen:
+            if page[slot] >= fall.level:
                 del self._falls[slot]
-                climbed = fall.token is not None and reading.start_token == fall.token
+                climbed = fall.token is not None and fall.token == reading.start_token
                 if not climbed and (page[slot] - self.last[slot]) * 2 >= fall.level - fall.floor:
                     returned.add(slot)
             elif reading.at - fall.at > self._memory_seconds:
                 del self._falls[slot]
+        if returned:
+            self._returned_at = reading.at
         return frozenset(returned)
 
-    def _remember_fall(self, slot: int, floor: float, at: float, token: float | None) -> None:
+    def _remember_fall(self, slot: int, fall: _Fall) -> None:
         earlier = self._falls.get(slot)
-        level = self.last[slot] if earlier is None else max(earlier.level, self.last[slot])
-        self._falls[slot] = _Fall(at, level, floor, token)
+        if earlier is not None and earlier.level > fall.level:
+            fall = _Fall(fall.at, earlier.level, fall.floor, fall.token)
+        self._falls[slot] = fall
 
-    def _restart(self, reading: Reading, resets: set[int], *, new_process: bool, seen_before: bool) -> str:
+    def _restart(self, reading: Reading, resets: Collection[int], *, new_process: bool) -> str:
         """Why the engine seems to have restarted, or empty.
 
         A start token that was there before, and falls among flips, are several processes behind one address.
         Under an unchanged start token a few series that begin anew are those series' own affair.
         """
-        flipping = reading.at - self._returned_at <= self._memory_seconds
-        if not resets or seen_before or flipping:
+        if reading.at - self._returned_at <= self._memory_seconds:
             return ""
         if new_process:
-            return "process start changed"
+            return "" if reading.start_token in self._tokens else "process start changed"
         if reading.start_token is not None:
             kinds = self.slots.kinds
             counting = [
                 slot
                 for slot, value in enumerate(self.last)
-                if value > 0 and kinds[slot] in (Kind.COUNTER, Kind.COUNT)
+                if value > 0 and (kinds[slot] is Kind.COUNTER or kinds[slot] is Kind.COUNT)
             ]
             if 2 * sum(slot in resets for slot in counting) < len(counting):
                 return ""
         return "counters began anew"
 
     def _add_steps(
-        self, page: Sequence[float], changed: Sequence[int], resets: set[int], *, first: bool
-    ) -> tuple[array[float], frozenset[int]]:
-        last, kinds = self.last, self.slots.kinds
-        totals = self._totals[:]
+        self, page: Sequence[float], changed: Sequence[int], resets: Collection[int]
+    ) -> frozenset[int]:
+        """Move `last` and the totals on; tells which sums fell without a reset."""
+        last, kinds, gauge, total = self.last, self.slots.kinds, Kind.GAUGE, Kind.SUM
+        from_zero = self._seen
         sums_fallen = set()
+        steps: list[tuple[int, float]] = []
         for slot in changed:
-            kind = kinds[slot]
             value = page[slot]
-            if kind == Kind.GAUGE or slot in resets or not math.isfinite(value):
+            if kinds[slot] is gauge:
+                last[slot] = value
+                continue
+            if (resets and slot in resets) or not -LARGEST <= value <= LARGEST:
                 continue
             before = last[slot]
             last[slot] = value
-            from_zero = math.isnan(before)
-            if from_zero and first:
+            self._seen = True
+            if before != before:  # NaN: the series' first number
+                if from_zero and (value > 0 or kinds[slot] is total):
+                    steps.append((slot, value))
                 continue
-            step = value if from_zero else value - before
-            if step < 0:
-                if kind != Kind.SUM:
-                    continue
-                if step < -_SUM_NOISE * max(1.0, abs(before)):
-                    sums_fallen.add(slot)
-            totals[slot] += step
+            step = value - before
+            if step < -_SUM_NOISE * max(1.0, abs(before)):
+                sums_fallen.add(slot)
+            steps.append((slot, step))
         for slot in resets:
-            value = page[slot] if math.isfinite(page[slot]) else 0.0
+            value = page[slot] if -LARGEST <= page[slot] <= LARGEST else 0.0
             last[slot] = value
-            totals[slot] += value if kinds[slot] == Kind.SUM else max(0.0, value)
-        self._totals = totals
-        return totals, frozenset(sums_fallen) if sums_fallen else NONE
+            if value > 0 or kinds[slot] is total:
+                steps.append((slot, value))
+        if steps:
+            totals = self._totals = self._totals[:]
+            for slot, step in steps:
+                totals[slot] += step
+        return frozenset(sums_fallen) if sums_fallen else NONE

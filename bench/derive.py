@@ -1,0 +1,106 @@
+"""How long a page and a window take in the core: `python -m bench.derive [--json]`.
+
+The page has the shape of a vLLM server with one rank and speculation; 35 % of its numbers change from page to
+page.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from random import Random
+from statistics import median
+from time import perf_counter
+
+from enginetop.fleet.derive import rank_signals, signals
+from enginetop.fleet.history import TargetHistory
+from enginetop.fleet.reading import Columns, Part, Reading, Series
+
+_BUCKETS = {
+    "ttft_seconds": 22,
+    "tpot_seconds": 19,
+    "itl_seconds": 19,
+    "e2e_seconds": 20,
+    "queue_seconds": 20,
+    "prompt_tokens": 18,
+    "output_tokens": 18,
+    "iteration_tokens": 13,
+}
+_COUNTERS = (
+    "preemptions",
+    "prompt_tokens_processed",
+    "generation_tokens",
+    *["requests_finished"] * 5,
+    "requests_aborted",
+    "requests_errored",
+    "prefix_queries",
+    "prefix_hits",
+    "external_prefix_queries",
+    "external_prefix_hits",
+    "spec_drafts",
+    "spec_draft_tokens",
+    "spec_accepted_tokens",
+    *["spec_accepted_at_position"] * 4,
+)
+_GAUGES = ("requests_running", "requests_waiting", "kv_usage_ratio", "kv_capacity_tokens")
+
+
+def vllm_columns() -> Columns:
+    """Columns like those of a vLLM page with one rank and four draft positions."""
+    rank = "0"
+    series = [Series(measure, rank, f"{measure}{i}") for i, measure in enumerate(_GAUGES)]
+    positions = iter(range(4))
+    for i, measure in enumerate(_COUNTERS):
+        position = next(positions) if measure == "spec_accepted_at_position" else -1
+        series.append(Series(measure, rank, f"{measure}{i}", position=position))
+    for measure, count in _BUCKETS.items():
+        bounds = [0.01 * 1.5**i for i in range(count)] + [float("inf")]
+        series += [Series(measure, rank, f"{measure}_bucket{le}", Part.BUCKET, le) for le in bounds]
+        series += [Series(measure, rank, f"{measure}_{part}", part) for part in (Part.SUM, Part.COUNT)]
+    births = tuple((i,) for i in range(4, 4 + len(_COUNTERS)))
+    return Columns(tuple(series), ranks={rank: {"engine": rank}}, birth_groups=births)
+
+
+def pages(columns: Columns, count: int, seed: int = 1) -> list[Reading]:
+    """Pages 2 s apart; each gauge and a third of the counting series move."""
+    random = Random(seed)
+    values = [100.0] * len(columns.series)
+    births = [1.0] * len(columns.birth_groups)
+    readings = []
+    for i in range(count):
+        values = [value + random.randrange(1, 50) * (random.random() < 0.35) for value in values]
+        readings.append(Reading(2.0 * i, columns, values, list(births), start_token=1.0))
+    return readings
+
+
+def measure(count: int = 400) -> dict[str, float]:
+    """Medians in microseconds."""
+    columns = vllm_columns()
+    history = TargetHistory(keep_seconds=60.0)
+    appending, windowing, deriving = [], [], []
+    for reading in pages(columns, count):
+        start = perf_counter()
+        history.append(reading)
+        appended = perf_counter()
+        window = history.window(60.0, reading.at)
+        windowed = perf_counter()
+        if window is not None:
+            rank_signals(window, signals(window))
+        derived = perf_counter()
+        appending.append(appended - start)
+        windowing.append(windowed - appended)
+        deriving.append(derived - windowed)
+    return {
+        "series": len(columns.series),
+        "append_microseconds": round(median(appending) * 1e6, 1),
+        "window_microseconds": round(median(windowing) * 1e6, 1),
+        "signals_microseconds": round(median(deriving) * 1e6, 1),
+    }
+
+
+if __name__ == "__main__":
+    figures = measure()
+    if "--json" in sys.argv[1:]:
+        print(json.dumps(figures))
+    else:
+        print("\n".join(f"{name}: {value}" for name, value in figures.items()))
