@@ -12,6 +12,7 @@ from themes.loader import Ink
 from tui.view import charts, numbers
 from tui.view.cells import UNKNOWN, Line, Span, cut_end, cut_middle, plain
 from tui.view.condition import GLYPH_OF, INK_OF, KV_PRESSURE_RATIO, Condition
+from tui.view.engines import engine_text
 
 Value = float | str | None
 
@@ -251,13 +252,6 @@ def _draw_throttle(row: Row, width: int) -> Line:
     if lost:
         return plain(cut_end(f"gpu {lost[0].state}", width), "crit")
     return plain(cut_end(",".join(throttle_reasons(row.replica)), width), "warn")
-
-
-def engine_text(replica: ReplicaSnapshot) -> str:
-    """Engine with its version and stack: `vllm 0.32.0`, `sglang 0.5.23 (dynamo)`."""
-    version = f" {replica.engine_version}" if replica.engine_version else ""
-    stack = f" ({replica.stack})" if replica.stack else ""
-    return f"{replica.engine}{version}{stack}"
 
 
 def _supports(signal: str) -> Callable[[ReplicaSnapshot], bool]:

@@ -156,6 +156,8 @@ def condition_of(
 
 
 def _state_condition(replica: ReplicaSnapshot, severity: Severity, word: str, at: float) -> Condition:
+    if replica.state is ReplicaState.NO_PROGRESS and not replica.live_progress:
+        severity = Severity.WARN  # without a series that moves during a request it may just be a long one
     span = duration_text(at - replica.since)
     said = {"stalled": "no progress", "no metric": "no engine metrics"}.get(word, word)
     because = "; ".join(replica.reasons) or f"{said} for {span}"

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from enginetop.fleet.snapshot import ReplicaSnapshot
-from tui.view.columns import BY_KEY, engine_text
+from tui.view.columns import BY_KEY
 from tui.view.condition import Condition
+from tui.view.engines import engine_text
 
 Term = Callable[[ReplicaSnapshot, Condition], bool]
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
-from themes.loader import Ink, Look, Palette
+from themes.loader import Look, Palette
 from tui.view.cells import Line, line_width, to_ascii
 
 
 def textual_theme(palette: Palette) -> Theme:
     """The palette as a Textual theme, for the widgets that are not drawn by ink."""
     surfaces = palette.surfaces
+    # Textual's own styles refer to names that only its ansi themes define.
+    variables = dict(BUILTIN_THEMES["ansi-dark"].variables) if palette.ansi else {}
     return Theme(
         name=f"enginetop-{palette.name}",
         dark=palette.dark,
@@ -30,6 +32,7 @@ def textual_theme(palette: Palette) -> Theme:
         background=surfaces["background"],
         surface=surfaces["background"],
         panel=surfaces["background"],
+        variables=variables,
     )
 
 
@@ -37,18 +40,32 @@ class Inks:
     """Draws lines as strips. `ascii_only` replaces every glyph beyond ASCII, cell for cell."""
 
     def __init__(self, palette: Palette, *, ascii_only: bool = False) -> None:
-        self._styles: Mapping[Ink, Style] = {ink: _style(look) for ink, look in palette.looks.items()}
+        ground = Style() if palette.ansi else _ground(palette)
+        cursor = palette.looks["cursor"]
         self._ascii_only = ascii_only
+        self._resting = {ink: ground + _style(look) for ink, look in palette.looks.items()}
+        self._selected = {
+            ink: ground + _style(cursor) + _style(_without_colors(look) if cursor.reverse else look)
+            for ink, look in palette.looks.items()
+        }
 
     def strip(self, line: Line, width: int, *, selected: bool = False) -> Strip:
         """The line as a strip of exactly `width` cells."""
         if self._ascii_only:
             line = to_ascii(line)
-        strip = Strip([Segment(span.text, self._styles[span.ink]) for span in line], line_width(line))
-        strip = strip.adjust_cell_length(width)
-        if selected:
-            strip = strip.apply_style(self._styles["cursor"])
+        styles = self._selected if selected else self._resting
+        segments = [Segment(span.text, styles[span.ink]) for span in line]
+        strip = Strip(segments, line_width(line)).adjust_cell_length(width, styles["text"])
         return strip.simplify()
+
+
+def _ground(palette: Palette) -> Style:
+    return Style(color=palette.surfaces["foreground"], bgcolor=palette.surfaces["background"])
+
+
+def _without_colors(look: Look) -> Look:
+    """Colours under `reverse` would make a patchwork of the cursor's bar."""
+    return replace(look, color=None, background=None, dim=False)
 
 
 def _style(look: Look) -> Style:

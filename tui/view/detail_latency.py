@@ -1,0 +1,151 @@
+"""Detail view: latencies, tokens, speculation and data-parallel ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from enginetop.fleet.model import Quality
+from enginetop.fleet.signals import DISTRIBUTIONS, PERCENTILES
+from enginetop.fleet.snapshot import Distribution, Quantile, RankSnapshot, ReplicaSnapshot, Scalar
+from themes.loader import Ink
+from tui.view import charts, numbers
+from tui.view.cells import EMPTY_LINE, UNKNOWN, Line, Span, cut_middle, pad
+from tui.view.engines import absence
+from tui.view.figures import (
+    LABEL_WIDTH,
+    WIDE,
+    Lines,
+    figure,
+    labels_text,
+    quantile_text,
+    row,
+    short_figure,
+    signal_of,
+)
+
+_LATENCIES = ("ttft_seconds", "tpot_seconds", "itl_seconds", "e2e_seconds", "queue_seconds")
+
+
+_QUANTILE_WIDTH = 9
+
+
+def latency_lines(replica: ReplicaSnapshot, width: int) -> Lines:
+    wide = width >= WIDE
+    heads = [*(name for name, _ in PERCENTILES), "mean", "count"]
+    head = "".join(f"{name:>{_QUANTILE_WIDTH}}" for name in heads)
+    yield row("latency ms", Span(head + ("    p95 lies between" if wide else ""), "head"))
+    for signal in DISTRIBUTIONS:
+        if signal.name in _LATENCIES:
+            yield _latency_row(replica, signal.name, signal.title, wide=wide)
+    slo = replica.slo
+    yield row(
+        "SLO",
+        Span(
+            f"TTFT {numbers.seconds_text(slo.ttft_seconds)} · TPOT {numbers.seconds_text(slo.tpot_seconds)}"
+            f" · for {numbers.percent(slo.target)} % of requests ({slo.source})",
+            "dim",
+        ),
+    )
+    yield EMPTY_LINE
+
+
+def _latency_row(replica: ReplicaSnapshot, name: str, title: str, *, wide: bool) -> Line:
+    value = signal_of(replica, name)
+    missing = absence(value, replica.engine)
+    if missing or not isinstance(value, Distribution):
+        return row(title, Span(f"{UNKNOWN:>{_QUANTILE_WIDTH}}  {missing}", "dim"))
+    limit = {"ttft_seconds": replica.slo.ttft_seconds, "tpot_seconds": replica.slo.tpot_seconds}.get(name)
+    spans = []
+    for key in (*(key for key, _ in PERCENTILES), "mean"):
+        quantile = numbers.quantile_of(value, key)
+        number = numbers.quantile_number(quantile)
+        over = limit is not None and number is not None and number > limit and key == "p95"
+        ink: Ink = "dim" if number is None or value.quality is Quality.STALE else "warn" if over else "text"
+        spans.append(Span(f"{quantile_text(quantile, value.quality):>{_QUANTILE_WIDTH}}", ink))
+    spans.append(Span(f"{numbers.count(value.count):>{_QUANTILE_WIDTH}}", "dim"))
+    if wide:
+        spans.append(Span(f"    {_bounds_text(numbers.quantile_of(value, 'p95'))}", "dim"))
+    if value.note:
+        spans.append(Span(f"  {value.note}", "dim"))
+    return row(title, *spans)
+
+
+def _bounds_text(quantile: Quantile) -> str:
+    if quantile.low is None:
+        return ""
+    high = "∞" if quantile.high is None else numbers.milliseconds(quantile.high)
+    return f"{numbers.milliseconds(quantile.low)} and {high}"
+
+
+def token_lines(replica: ReplicaSnapshot) -> Lines:
+    yield row(
+        "tokens/s",
+        Span("generated ", "dim"), short_figure(replica, "generation_tokens_per_second"),
+        Span(" · prompt ", "dim"), short_figure(replica, "prompt_tokens_per_second"),
+    )  # fmt: skip
+    yield row("prefix hits", *figure(replica, "prefix_hit_ratio", numbers.percent, " %"))
+    external = signal_of(replica, "external_prefix_hit_ratio")
+    if numbers.scalar_number(external) is not None:
+        yield row("external", *figure(replica, "external_prefix_hit_ratio", numbers.percent, " %"))
+    for name, label in (("prompt_tokens", "prompt len"), ("output_tokens", "output len")):
+        value = signal_of(replica, name)
+        if isinstance(value, Distribution) and value.count:
+            parts = [
+                f"{key} {_token_quantile(numbers.quantile_of(value, key))}"
+                for key in ("p50", "p95", "p99", "mean")
+            ]
+            yield row(label, Span(" · ".join(parts)), Span(" tokens", "dim"))
+
+
+def _token_quantile(quantile: Quantile) -> str:
+    number = numbers.quantile_number(quantile)
+    return (numbers.CENSORED if quantile.censored and number is not None else "") + numbers.count(number)
+
+
+def speculation_lines(replica: ReplicaSnapshot) -> Lines:
+    length = signal_of(replica, "spec_accepted_length")
+    number = numbers.scalar_number(length)
+    if number is None:
+        yield row("speculation", Span(UNKNOWN, "dim"), Span(f" {absence(length, replica.engine)}", "dim"))
+        yield EMPTY_LINE
+        return
+    spans = [Span("length ", "dim"), Span(f"{number:.2f}")]
+    ratio = numbers.scalar_number(signal_of(replica, "spec_acceptance_ratio"))
+    if ratio is not None:
+        spans += (Span(" · accepted ", "dim"), Span(f"{numbers.percent(ratio)} %"))
+    positions = signal_of(replica, "spec_acceptance_per_position")
+    if isinstance(positions, Scalar) and isinstance(positions.value, tuple) and positions.value:
+        by_position = positions.value
+        spans += (
+            Span(" · by position ", "dim"),
+            Span(charts.spark(by_position, len(by_position), 1.0), "spark"),
+            Span(" " + " ".join(f"{value:.2f}" for value in by_position)),
+        )
+    yield row("speculation", *spans)
+    yield EMPTY_LINE
+
+
+def rank_lines(replica: ReplicaSnapshot) -> Lines:
+    if len(replica.ranks) < 2:
+        return
+    yield row("ranks", Span(f"{'run':>6}{'wait':>6}{'KV %':>6}{'tok/s':>8}{'TTFT95ms':>10}", "head"))
+    for rank in replica.ranks:
+        yield _rank_row(rank)
+    yield EMPTY_LINE
+
+
+def _rank_row(rank: RankSnapshot) -> Line:
+    def shown(name: str, text: Callable[[float | None], str]) -> str:
+        return text(numbers.scalar_number(rank.signals.get(name)))
+
+    ttft = numbers.quantile_of(rank.signals.get("ttft_seconds"), "p95")
+    label = cut_middle(labels_text(rank.labels), LABEL_WIDTH)
+    return (
+        Span(f" {pad(label, LABEL_WIDTH)}", "head"),
+        Span(
+            f"{shown('requests_running', numbers.count):>6}{shown('requests_waiting', numbers.count):>6}"
+            f"{shown('kv_usage_ratio', numbers.percent):>6}"
+            f"{shown('generation_tokens_per_second', numbers.count):>8}"
+            f"{quantile_text(ttft, Quality.OK):>10}"
+        ),
+    )

@@ -1,0 +1,109 @@
+"""Detail view: load of a replica now and over the last minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from enginetop.fleet.snapshot import ReplicaSnapshot, Scalar
+from tui.view import charts, numbers
+from tui.view.cells import EMPTY_LINE, Line, Span, merge, pad
+from tui.view.figures import WIDE, Lines, figure, labels_text, row, short_figure, signal_of
+
+PLOT_ROWS = 4
+
+
+def _setting(replica: ReplicaSnapshot, key: str) -> float | None:
+    found = replica.config.get(key)
+    value = found.value if found is not None else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def load_lines(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
+    kv = signal_of(replica, "kv_usage_ratio")
+    ratio = numbers.scalar_number(kv)
+    if isinstance(kv, Scalar) and ratio is not None:
+        shown = numbers.marked(numbers.percent(ratio), kv.quality)
+        spans = [Span(f"{shown:>4} % ", "text"), Span(charts.bar(ratio, 20), "bar")]
+        if kv.mean is not None and kv.mean != ratio:
+            spans.append(Span(f" mean {numbers.percent(kv.mean)} %"))
+        if kv.worst:
+            spans.append(Span(" fullest " + labels_text(kv.worst), "dim"))
+        capacity = numbers.scalar_number(signal_of(replica, "kv_capacity_tokens"))
+        if capacity is not None:
+            spans.append(Span(f" of {numbers.count(capacity)} tokens", "dim"))
+        yield row("KV", *spans)
+    else:
+        yield row("KV", *figure(replica, "kv_usage_ratio", numbers.percent))
+    seats = _setting(replica, "max_num_seqs")
+    of_seats = Span(f" of {seats:.0f} seqs", "dim") if seats else Span("")
+    yield row(
+        "requests",
+        Span("running ", "dim"), short_figure(replica, "requests_running"), of_seats,
+        Span(" · waiting ", "dim"), short_figure(replica, "requests_waiting"),
+        Span(" · finished/s ", "dim"), short_figure(replica, "requests_finished_per_second", numbers.rate),
+        Span(" · aborted/s ", "dim"), short_figure(replica, "requests_aborted_per_second", numbers.rate),
+    )  # fmt: skip
+    yield row("preempted/s", *figure(replica, "preemptions_per_second", numbers.rate))
+    yield EMPTY_LINE
+    yield from _plots(replica, at, width)
+
+
+_PLOTS = (
+    ("kv_usage_ratio", "KV %", 1.0, numbers.percent),
+    ("generation_tokens_per_second", "tok/s", None, numbers.count),
+    ("requests_running", "running", None, numbers.count),
+    ("requests_waiting", "waiting", None, numbers.count),
+    ("ttft_seconds.p95", "TTFT p95 ms", None, numbers.milliseconds),
+    ("tpot_seconds.p95", "TPOT p95 ms", None, numbers.milliseconds),
+)
+
+
+def _plots(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
+    columns = 3 if width >= 180 else 2 if width >= WIDE else 1
+    cell = (width - 2) // columns
+    plots = [
+        _plot(replica, at, signal, title, top, text, cell - 2)
+        for signal, title, top, text in _PLOTS
+        if signal in replica.trends and replica.trend_times
+    ]
+    shown = plots if columns > 1 else plots[:2]
+    for first in range(0, len(shown), columns):
+        for parts in zip(*shown[first : first + columns], strict=True):
+            yield merge(span for part in parts for span in (Span("  "), *part))
+        yield EMPTY_LINE
+
+
+def _plot(
+    replica: ReplicaSnapshot,
+    at: float,
+    signal: str,
+    title: str,
+    top: float | None,
+    text: Callable[[float | None], str],
+    width: int,
+) -> list[Line]:
+    """A plot of exactly `width` cells: scale at the left, newest value at the right edge."""
+    scale_width = 8
+    room = max(width - scale_width, 1)
+    times, values = replica.trend_times, replica.trends[signal]
+    step = _plot_step(times, at, room)
+    series = charts.resample(values, times, at, step, room)
+    limit = top if top is not None else charts.scale_of(series) or 1.0
+    rows = charts.area(series, room, PLOT_ROWS, limit)
+    scale = [text(limit), *[""] * (PLOT_ROWS - 2), "0"]
+    lines = [
+        (Span(f"{mark:>{scale_width - 2}} ┊"[:scale_width], "dim"), Span(row, "spark"))
+        for mark, row in zip(scale, rows, strict=True)
+    ]
+    span = numbers.seconds_text(step * room)
+    caption = pad(f"{title}, last {span}", width)[: max(width, 0)]
+    return [(Span(caption, "head"),), *(merge((*line, Span(" "))) for line in lines)]
+
+
+def _plot_step(times: tuple[float, ...], at: float, room: int) -> float:
+    """Seconds a column, one of few round values, so that all known times fit."""
+    span = max(at - times[0], 1.0)
+    for step in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0):
+        if span / step <= room - 1:
+            return step
+    return 1800.0
