@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from enginetop.cli import exit_codes
+from enginetop.cli.diagnostics import tell
 from enginetop.cli.parser import parse
-from enginetop.cli.settings import warn_on_stderr
 from enginetop.fleet.errors import ConfigError
 
 _OUR_PACKAGES = ("tui", "collectors", "tuners", "themes")
@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _run(sys.argv[1:] if argv is None else argv)
     except ConfigError as error:
-        warn_on_stderr(str(error))
+        tell(str(error))
         return exit_codes.USAGE
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         if os.environ.get("ENGINETOP_TRACEBACK"):
             raise
         what = " ".join(f"{type(error).__name__}: {error}".split())
-        warn_on_stderr(f"a fault of enginetop itself: {what} (ENGINETOP_TRACEBACK=1 shows where)")
+        tell(f"a fault of enginetop itself: {what} (ENGINETOP_TRACEBACK=1 shows where)")
         return exit_codes.INTERNAL
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from enginetop import __version__
-from enginetop.cli.settings import parse_slo
+from enginetop.cli.slo_flag import parse_slo
 
 _TARGET_HELP = "http(s)://host:port[/path] or host:port; none: the fleet of the config file"
 
@@ -69,7 +69,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 
 def _screen(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--theme", metavar="NAME", help="colour theme (see --theme list)")
+    parser.add_argument("--theme", metavar="NAME", help="colour theme")
     parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
     parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
 
@@ -80,6 +80,7 @@ def _ui_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _demo_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(targets=[])
     _scenario(parser)
     parser.add_argument("--list", action="store_true", help="print the scenarios and exit")
     _common(parser)
@@ -121,7 +122,7 @@ def _record_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _replay_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("replay", metavar="FILE", help="recording to play back")
+    parser.add_argument("recording", metavar="FILE", help="recording to play back")
     parser.add_argument(
         "--speed", type=_positive, default=1.0, metavar="X", help="times real time (default 1)"
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collectors.fetch import NO_CREDENTIALS, Credentials
 from enginetop.cli.targets import distinct, parse_target
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
@@ -28,21 +28,14 @@ _LONGEST_DEFAULT_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """How one target is reached. Secrets are named, never held."""
-
-    api_key_env: str | None = None
-    api_key_file: str | None = None
-    ca_file: str | None = None
-    insecure_skip_verify: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
-    """The resolved settings of a run. `access` holds the targets (by URL) that need more than a plain GET."""
+    """The resolved settings of a run.
+
+    `credentials` holds the targets (by URL) that need more than a plain GET.
+    """
 
     targets: tuple[Target, ...]
-    access: dict[str, Access]
+    credentials: dict[str, Credentials]
     interval_seconds: float
     timeout_seconds: float
     window_seconds: float
@@ -71,36 +64,15 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
     interval = args.interval or (config.interval_seconds if config else DEFAULT_INTERVAL_SECONDS)
     timeout = args.timeout or (config.timeout_seconds if config else None)
     window = args.window or (config.window_seconds if config else DEFAULT_WINDOW_SECONDS)
-    targets, access = _targets(args.targets, config)
+    targets, credentials = _targets(args.targets, config)
     return Settings(
         targets=targets,
-        access=access,
+        credentials=credentials,
         interval_seconds=interval,
         timeout_seconds=timeout or min(interval * _TIMEOUT_SHARE, _LONGEST_DEFAULT_TIMEOUT_SECONDS),
         window_seconds=window,
         slos=_slos(args.slo, config),
     )
-
-
-def parse_slo(text: str) -> Slo:
-    """An objective from `ttft=0.6,tpot=0.05,target=0.95`; parts that are not named keep their default.
-
-    Raises argparse.ArgumentTypeError with the fix.
-    """
-    how = "write ttft=SECONDS,tpot=SECONDS,target=RATIO, as in ttft=0.6,tpot=0.05,target=0.95"
-    keys = {"ttft": "ttft_seconds", "tpot": "tpot_seconds", "target": "target"}
-    values: dict[str, float] = {}
-    for part in text.split(","):
-        key, _, number = part.partition("=")
-        try:
-            values[keys[key.strip()]] = float(number)
-        except (KeyError, ValueError):
-            raise argparse.ArgumentTypeError(f"{part!r} is no objective; {how}") from None
-    slo = replace(Slo(source="flag"), **values)  # type: ignore[arg-type]
-    finite_positive = all(0 < value < float("inf") for value in values.values())
-    if not finite_positive or slo.target >= 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: times above 0 and a target between 0 and 1; {how}")
-    return slo
 
 
 def _read_config(named: str | None, warn: Callable[[str], None]) -> Config | None:
@@ -122,19 +94,23 @@ def _read_config(named: str | None, warn: Callable[[str], None]) -> Config | Non
     return config
 
 
-def _targets(arguments: Sequence[str], config: Config | None) -> tuple[tuple[Target, ...], dict[str, Access]]:
+def _targets(
+    arguments: Sequence[str], config: Config | None
+) -> tuple[tuple[Target, ...], dict[str, Credentials]]:
     tables = config.targets if config else ()
-    configured = [(parse_target(table.url, table.name), _access(table)) for table in tables]
+    configured = [(parse_target(table.url, table.name), _credentials(table)) for table in tables]
     named = [parse_target(text) for text in arguments]
     targets = distinct(named or [target for target, _ in configured])
     _refuse_twin_names(targets)
     wanted = {target.url for target in targets}
-    access = {target.url: how for target, how in configured if target.url in wanted and how != Access()}
-    return targets, access
+    credentials = {
+        target.url: how for target, how in configured if target.url in wanted and how != NO_CREDENTIALS
+    }
+    return targets, credentials
 
 
-def _access(table: TargetTable) -> Access:
-    return Access(table.api_key_env, table.api_key_file, table.ca_file, table.insecure_skip_verify)
+def _credentials(table: TargetTable) -> Credentials:
+    return Credentials(table.api_key_env, table.api_key_file, table.ca_file, table.insecure_skip_verify)
 
 
 def _refuse_twin_names(targets: Sequence[Target]) -> None:
@@ -155,8 +131,3 @@ def _slos(flag: Slo | None, config: Config | None) -> tuple[tuple[str, Slo], ...
     from enginetop.fleet.config import slo_of
 
     return tuple((table.model, slo_of(table)) for table in config.slo)
-
-
-def warn_on_stderr(line: str) -> None:
-    """Print one diagnostic line."""
-    print(f"enginetop: {line}", file=sys.stderr)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from collectors.fetch import Credentials
 from enginetop.cli.parser import parse
-from enginetop.cli.settings import Access, Settings, resolve
+from enginetop.cli.settings import Settings, resolve
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import Slo
 
@@ -58,7 +59,7 @@ def test_the_config_file_gives_targets_access_and_objectives(tmp_path: Path) -> 
         ("a1", "https://10.0.0.1:8000"),
         ("10.0.0.2:8000", "http://10.0.0.2:8000"),
     ]
-    assert settings.access == {"https://10.0.0.1:8000": Access(api_key_env="VLLM_API_KEY")}
+    assert settings.credentials == {"https://10.0.0.1:8000": Credentials(api_key_env="VLLM_API_KEY")}
     assert settings.interval_seconds == 1.0
     assert settings.slo_for("llama-70b") == Slo(0.6, 0.05, 0.99, "config")
     assert settings.slo_for("qwen") == Slo(2.0, 0.1, 0.95, "config")
@@ -68,14 +69,14 @@ def test_the_config_file_gives_targets_access_and_objectives(tmp_path: Path) -> 
 def test_the_command_line_wins(tmp_path: Path) -> None:
     settings, _ = _settings(tmp_path, FULL, "r9:1", "--interval", "5", "--slo", "ttft=0.3,target=0.9")
     assert [t.url for t in settings.targets] == ["http://r9:1"]
-    assert settings.access == {}
+    assert settings.credentials == {}
     assert settings.interval_seconds == 5.0
     assert settings.slo_for("llama-70b") == Slo(0.3, 0.1, 0.9, "flag")
 
 
 def test_a_target_named_on_the_command_line_keeps_its_configured_key(tmp_path: Path) -> None:
     settings, _ = _settings(tmp_path, FULL, "https://10.0.0.1:8000/metrics")
-    assert settings.access["https://10.0.0.1:8000"].api_key_env == "VLLM_API_KEY"
+    assert settings.credentials["https://10.0.0.1:8000"].api_key_env == "VLLM_API_KEY"
 
 
 def test_parts_of_the_contract_that_are_not_built_are_named(tmp_path: Path) -> None:

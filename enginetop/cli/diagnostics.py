@@ -1,0 +1,11 @@
+"""Diagnostics: one line each, on stderr, since stdout carries results only."""
+
+from __future__ import annotations
+
+import sys
+
+
+def tell(line: str) -> None:
+    """Print one diagnostic line; nobody reading it is no fault."""
+    if sys.stderr is not None:
+        print(f"enginetop: {line}", file=sys.stderr, flush=True)

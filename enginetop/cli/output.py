@@ -1,0 +1,55 @@
+"""Results on stdout: one snapshot as JSON or as a table that a pipe and a screen reader can take."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+
+from enginetop.fleet.document import snapshot_document
+from enginetop.fleet.snapshot import FleetSnapshot
+from tui.view.cells import Line, line_text, to_ascii
+from tui.view.heading import events_line, title_line, totals_line, verdict_line
+from tui.view.picture import Picture
+from tui.view.query import parse_query
+from tui.view.table import FleetTable, Sort
+
+_PIPED_WIDTH = 160
+_NARROWEST = 60
+
+
+def has_terminal() -> bool:
+    """Whether the UI can be shown: both ends are a terminal that can be drawn on."""
+    ends = (sys.stdin, sys.stdout)
+    return all(end is not None and end.isatty() for end in ends) and os.environ.get("TERM") != "dumb"
+
+
+def print_snapshot(snapshot: FleetSnapshot, form: str, title: str = "") -> None:
+    """Print the snapshot as `json` or as a `table`."""
+    if form == "json":
+        indent = 2 if sys.stdout.isatty() else None
+        print(json.dumps(snapshot_document(snapshot), allow_nan=False, indent=indent))
+        return
+    wide = "utf" in (sys.stdout.encoding or "").lower()
+    for line in table_lines(snapshot, _width(), title):
+        print(line_text(line if wide else to_ascii(line)).rstrip())
+
+
+def table_lines(snapshot: FleetSnapshot, width: int, title: str = "") -> list[Line]:
+    """The fleet screen as lines: the same rows, words and columns, without a screen."""
+    picture = Picture(snapshot=snapshot, title=title)
+    grid = FleetTable(snapshot, picture.conditions, width=width, sort=Sort(), query=parse_query(""))
+    return [
+        title_line(picture, width),
+        verdict_line(picture, width),
+        totals_line(picture, width),
+        grid.header(),
+        *(grid.line(index) for index in range(len(grid))),
+        events_line(picture, width),
+    ]
+
+
+def _width() -> int:
+    columns = shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns
+    return max(columns, _NARROWEST)

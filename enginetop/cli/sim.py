@@ -1,0 +1,26 @@
+"""`enginetop sim`: only the simulated fleet, for other tools to look at."""
+
+from __future__ import annotations
+
+import argparse
+
+from enginetop.cli import exit_codes
+from enginetop.cli.until_stopped import stop_event
+from enginetop.simulator.builtin import scenario_named
+from enginetop.simulator.simulated_fleet import SimulatedFleet, serve_until
+
+DEFAULT_SCENARIO = "steady"
+DEFAULT_REPLICAS = 12
+
+
+def simulated_fleet(args: argparse.Namespace) -> SimulatedFleet:
+    """The fleet that `--scenario`, `--replicas` and `--seed` name, not started yet."""
+    scenario = scenario_named(args.scenario or DEFAULT_SCENARIO)
+    return SimulatedFleet(scenario, args.replicas or DEFAULT_REPLICAS, args.seed)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command: one base URL a line, then serve until stopped."""
+    with stop_event() as stopped:
+        serve_until(stopped, simulated_fleet(args), lambda url: print(url, flush=True), args.port or 0)
+    return exit_codes.OK

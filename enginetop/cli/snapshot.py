@@ -1,0 +1,28 @@
+"""`enginetop snapshot [TARGET ...]`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from enginetop.cli import exit_codes, wiring
+from enginetop.cli.diagnostics import tell
+from enginetop.cli.output import print_snapshot
+from enginetop.cli.settings import resolve
+from enginetop.fleet.errors import ConfigError
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    settings = resolve(args, tell)
+    if args.replay:
+        if args.targets:
+            raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
+        snapshot = wiring.replay_to_end(settings, Path(args.replay))
+    else:
+        targets = wiring.live_targets(settings)
+        snapshot = wiring.sample(settings, targets, args.samples, wiring.local_gpus(targets))
+    if snapshot.collector.problem:
+        tell(snapshot.collector.problem)
+    print_snapshot(snapshot, args.format)
+    return exit_codes.OK

@@ -1,0 +1,65 @@
+"""`enginetop [TARGET ...]`: the terminal UI, or a table where there is no terminal."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from enginetop.cli import exit_codes, wiring
+from enginetop.cli.diagnostics import tell
+from enginetop.cli.output import has_terminal, print_snapshot
+from enginetop.cli.settings import Settings, resolve
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import Target
+from enginetop.fleet.ports import FleetSource, GpuSource
+
+_SAMPLES = 2
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    settings = resolve(args, tell)
+    if args.replay:
+        if args.targets:
+            raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
+        return play(args, settings, Path(args.replay), speed=1.0)
+    targets = wiring.live_targets(settings)
+    return watch(args, settings, targets, wiring.local_gpus(targets))
+
+
+def watch(
+    args: argparse.Namespace,
+    settings: Settings,
+    targets: Sequence[Target],
+    gpu_source: GpuSource | None,
+    title: str = "",
+) -> int:
+    """Show live targets: the UI, or one table when there is no terminal."""
+    if not has_terminal():
+        print_snapshot(wiring.sample(settings, targets, _SAMPLES, gpu_source), "table", title)
+        return exit_codes.OK
+    return show(args, wiring.live_engine(settings, targets, gpu_source), targets, title)
+
+
+def play(args: argparse.Namespace, settings: Settings, recording: Path, speed: float) -> int:
+    """Show a recording: played back in the UI, or its end as a table when there is no terminal."""
+    title = f"replay of {recording.name}"
+    if not has_terminal():
+        print_snapshot(wiring.replay_to_end(settings, recording), "table", title)
+        return exit_codes.OK
+    return show(args, wiring.replay_source(settings, recording, speed), (), title)
+
+
+def show(args: argparse.Namespace, source: FleetSource, targets: Sequence[Target], title: str) -> int:
+    """Run the UI on a source until the user leaves it."""
+    from tui.app import run_app  # textual is imported here and nowhere else in the command line
+
+    return run_app(
+        source,
+        title=title,
+        theme=args.theme,
+        ascii_only=args.ascii,
+        mouse=not args.no_mouse,
+        targets=targets,
+    )

@@ -1,0 +1,128 @@
+"""Putting the rooms together: which tracker, feeds, fetcher and GPU source a run uses."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from collectors.engines.detect import SIDE_FIELDS
+from collectors.feed import TargetFeed
+from collectors.gpu.source import NvmlSource
+from collectors.http import HttpFetcher
+from collectors.layout import LayoutCache
+from collectors.local_engines import local_targets
+from collectors.loop import LiveEngine
+from collectors.record import Recorder
+from collectors.replay import ReplaySource, run_replay
+from collectors.sample import sample_fleet
+from enginetop.cli.settings import Settings, config_path
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.fleet_tracker import FleetTracker
+from enginetop.fleet.model import Target, same_host
+from enginetop.fleet.ports import GpuSource
+from enginetop.fleet.snapshot import FleetSnapshot
+from tuners.advice import with_advice
+
+
+def live_targets(settings: Settings) -> tuple[Target, ...]:
+    """The targets to scrape: named ones, else engines on this machine. ConfigError when there are none."""
+    targets = settings.targets or local_targets()
+    if not targets:
+        raise ConfigError(
+            f"nothing to watch: name a target (enginetop host:port), list targets in {config_path()}, "
+            f"or try `enginetop demo`"
+        )
+    return targets
+
+
+def local_gpus(targets: Sequence[Target]) -> GpuSource | None:
+    """This machine's GPUs when a target runs on it; those of other machines are not ours to show."""
+    own = socket.gethostname()
+    here = any(same_host(target.host, "localhost") or same_host(target.host, own) for target in targets)
+    return NvmlSource() if here else None
+
+
+def sample(
+    settings: Settings, targets: Sequence[Target], samples: int, gpu_source: GpuSource | None
+) -> FleetSnapshot:
+    """Scrape `samples` times and return the snapshot."""
+    return sample_fleet(
+        targets,
+        tracker=_tracker(settings, targets, settings.interval_seconds),
+        new_feed=_feeds(),
+        new_fetcher=lambda: HttpFetcher(settings.credentials),
+        samples=samples,
+        interval_seconds=settings.interval_seconds,
+        timeout_seconds=settings.timeout_seconds,
+        finish=with_advice,
+        gpu_source=gpu_source,
+    )
+
+
+def live_engine(
+    settings: Settings,
+    targets: Sequence[Target],
+    gpu_source: GpuSource | None,
+    recorder: Recorder | None = None,
+) -> LiveEngine:
+    """An engine that scrapes the targets until it is stopped."""
+    return LiveEngine(
+        targets,
+        tracker=_tracker(settings, targets, settings.interval_seconds),
+        new_feed=_feeds(),
+        new_fetcher=lambda: HttpFetcher(settings.credentials),
+        interval_seconds=settings.interval_seconds,
+        timeout_seconds=settings.timeout_seconds,
+        window_seconds=settings.window_seconds,
+        finish=with_advice,
+        gpu_source=gpu_source,
+        recorder=recorder,
+    )
+
+
+def recorder(settings: Settings, targets: Sequence[Target], path: Path, created: float) -> Recorder:
+    """A recorder that writes to `path`. ConfigError when the file cannot be opened."""
+    return Recorder(
+        path,
+        created=created,
+        targets=targets,
+        interval_seconds=settings.interval_seconds,
+        keep=SIDE_FIELDS,
+    )
+
+
+def replay_to_end(settings: Settings, path: Path) -> FleetSnapshot:
+    """The fleet at the end of a recording. ConfigError when it cannot be used."""
+    return run_replay(
+        path,
+        new_tracker=lambda targets: _tracker(settings, targets, None),
+        new_feed=_feeds(),
+        finish=with_advice,
+    )
+
+
+def replay_source(settings: Settings, path: Path, speed: float) -> ReplaySource:
+    """A recording that plays at `speed` times its own pace. ConfigError when it cannot be used."""
+    return ReplaySource(
+        path,
+        new_tracker=lambda targets: _tracker(settings, targets, None),
+        new_feed=_feeds(),
+        finish=with_advice,
+        speed=speed,
+    )
+
+
+def _tracker(settings: Settings, targets: Sequence[Target], spacing_seconds: float | None) -> FleetTracker:
+    return FleetTracker(
+        targets,
+        interval_seconds=settings.interval_seconds,
+        window_seconds=settings.window_seconds,
+        slo_for=settings.slo_for,
+        fixed_spacing_seconds=spacing_seconds,
+    )
+
+
+def _feeds() -> Callable[[Target], TargetFeed]:
+    layouts = LayoutCache()
+    return lambda target: TargetFeed(target, layouts)
