@@ -30,10 +30,10 @@ def gpu_from_item(item: object, position: int = 0) -> GpuDevice | None:
     if not isinstance(item, Mapping):
         return None
     index = _whole(item.get("index"), 1_000_000)
-    state = item.get("state", "ok")
+    state = _text(item.get("state", "ok"))
     note = _text(item.get("note"))
     if state not in _STATES:
-        state, note = "error", note or f"unknown state {_text(state)!r} in the recording"
+        state, note = "error", note or f"unknown state {state!r}"
     replicas = item.get("replicas")
     return GpuDevice(
         index=position if index is None else index,
