@@ -128,10 +128,10 @@ def connection_fault(error: BaseException) -> FetchError:
         if isinstance(cause, ssl.SSLError):
             reason = getattr(cause, "verify_message", "") or cause.reason or "handshake failed"
             return FetchError(FailureKind.TLS, f"TLS: {reason.replace('_', ' ').lower()}")
-    for cause in chain:
-        if isinstance(cause, OSError):
-            return _os_fault(cause)
-    raise error
+    network = [cause for cause in chain if isinstance(cause, OSError)]
+    if not network:
+        raise error
+    return _os_fault(next((cause for cause in network if cause.errno is not None), network[0]))
 
 
 def _os_fault(error: OSError) -> FetchError:
@@ -145,11 +145,17 @@ def _os_fault(error: OSError) -> FetchError:
     return FetchError(FailureKind.REFUSED, os.strerror(number).lower() if number else "no connection")
 
 
-def _chain(error: BaseException | None) -> list[BaseException]:
+def _chain(error: BaseException) -> list[BaseException]:
+    """The error, what it was raised from, and the members of groups among them."""
     found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
-        error = error.__cause__ or error.__context__
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop(0)
+        if one is None or one in found:
+            continue
+        found.append(one)
+        waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        waiting.append(one.__cause__ or one.__context__)
     return found
 
 

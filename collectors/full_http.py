@@ -34,20 +34,22 @@ class FullClient:
         self, origin: Origin, credentials: Credentials, proxy: str | None, max_body_bytes: int
     ) -> None:
         self._origin = origin
+        name = origin.lookup_name
+        self._address = f"{origin.scheme}://{f'[{name}]' if ':' in name else name}:{origin.port}"
         self._credentials = credentials
         self._proxy = proxy
         self._max_body_bytes = max_body_bytes
         self._client: httpx.AsyncClient | None = None
         self._answered = False
 
-    async def get(self, asked: str, headers: Mapping[str, str]) -> RawResponse:
+    async def get(self, asked: str, headers: Mapping[str, str], timeout_seconds: float) -> RawResponse:
         """The response, redirects not followed."""
         import httpx
 
         if self._client is None:
             self._client = self._open()
         try:
-            return await self._read(self._client, asked, headers)
+            return await self._read(self._client, asked, headers, timeout_seconds)
         except httpx.TransportError as error:
             fault = _httpx_fault(error)
             if not (self._answered and fault.detail == UNANSWERED):
@@ -55,7 +57,7 @@ class FullClient:
         # the connection had been kept, and the server dropped it just then
         self._answered = False
         try:
-            return await self._read(self._client, asked, headers)
+            return await self._read(self._client, asked, headers, timeout_seconds)
         except httpx.TransportError as error:
             raise _httpx_fault(error) from error
 
@@ -72,13 +74,14 @@ class FullClient:
                 verify=tls_context(self._credentials) if self._origin.scheme == "https" else False,
                 proxy=self._proxy,
                 trust_env=False,  # the environment's proxies were weighed by `proxy_for`
-                timeout=None,  # noqa: S113 - one deadline spans the whole request, see HttpFetcher
                 limits=httpx.Limits(max_keepalive_connections=1, keepalive_expiry=None),
             )
         except (ValueError, ImportError):
             raise FetchError(FailureKind.PROTOCOL, "the proxy of the environment cannot be used") from None
 
-    async def _read(self, client: httpx.AsyncClient, asked: str, headers: Mapping[str, str]) -> RawResponse:
+    async def _read(
+        self, client: httpx.AsyncClient, asked: str, headers: Mapping[str, str], timeout_seconds: float
+    ) -> RawResponse:
         import httpx
 
         server_name = {"sni_hostname": self._origin.host} if self._origin.scheme == "https" else {}
@@ -86,8 +89,15 @@ class FullClient:
         size = 0
         try:
             async with client.stream(
-                "GET", self._origin.url + asked, headers=dict(headers), extensions=server_name
+                "GET",
+                self._origin.url + asked,
+                headers=dict(headers),
+                extensions=server_name,
+                timeout=timeout_seconds,
             ) as response:
+                declared = response.headers.get("content-length", "")
+                if declared.isdecimal() and int(declared) > self._max_body_bytes:
+                    raise body_too_large(self._max_body_bytes)
                 try:
                     async for part in response.aiter_bytes():
                         size += len(part)

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from collectors.answer import Answer
 from collectors.fast_http import PlainHttp
@@ -32,6 +32,9 @@ from enginetop.fleet.observation import FailureKind
 
 USER_AGENT = "enginetop"
 MAX_REDIRECTS = 3
+_FULL_CLIENT_SHARE = 0.95
+"""httpx leaks a connection that is cancelled inside its TLS handshake: its own timeout must come first."""
+
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _URL_PUNCTUATION = "%/:?#[]@!$&'()*+,;=-._~"
 
@@ -68,7 +71,7 @@ class HttpFetcher:
         began = time.monotonic()
         try:
             async with asyncio.timeout(timeout_seconds):
-                response = await client.get(path)
+                response = await client.get(path, timeout_seconds)
         except TimeoutError:
             fault = FetchError(FailureKind.TIMEOUT, f"no answer within {timeout_seconds:.3g} s")
         except FetchError as raised:
@@ -106,19 +109,20 @@ class _TargetClient:
         self._full = FullClient(self._base, credentials, self._proxy, max_body_bytes)
         self._fast: PlainHttp | None = None
         if fast_path and parts.scheme == "http" and self._proxy is None:
-            self._fast = PlainHttp(unquote(host), self._base.port, max_body_bytes)
+            self._fast = PlainHttp(self._base.lookup_name, self._base.port, max_body_bytes)
 
-    async def get(self, path: str) -> RawResponse:
+    async def get(self, path: str, timeout_seconds: float) -> RawResponse:
         """The response to a GET of `path` below the base URL, redirects within the origin followed."""
         asked = self._moved.get(path) or _on_the_wire(self._prefix + path)
         accept = accept_for(path)
-        response = await self._once(asked, accept)
+        deadline = time.monotonic() + timeout_seconds * _FULL_CLIENT_SHARE
+        response = await self._once(asked, accept, deadline)
         for _ in range(MAX_REDIRECTS):
             location = response.headers.get("location")
             if response.status not in _REDIRECTS or location is None:
                 break
             asked = self._within_origin(asked, location)
-            response = await self._once(asked, accept)
+            response = await self._once(asked, accept, deadline)
             self._moved[path] = asked
         else:
             if response.status in _REDIRECTS:
@@ -132,7 +136,7 @@ class _TargetClient:
             self._fast.close()
         await self._full.aclose()
 
-    async def _once(self, asked: str, accept: str) -> RawResponse:
+    async def _once(self, asked: str, accept: str, deadline: float) -> RawResponse:
         headers = {
             "Host": self._base.authority,
             "User-Agent": USER_AGENT,
@@ -151,7 +155,8 @@ class _TargetClient:
                 # for good: asking every page twice would double the target's load
                 self._fast.close()
                 self._fast = None
-        return await self._full.get(asked, headers)
+        left = deadline - time.monotonic()
+        return await self._full.get(asked, headers, max(left, 0.001))
 
     def _within_origin(self, asked: str, location: str) -> str:
         try:

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from urllib.parse import SplitResult, quote
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, quote, unquote
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One origin. Two are equal when the browser's rule says so; a host's final dot does not count."""
+    """One origin. Two are equal when a browser would say so; the final dot of a host does not count.
+
+    `rooted`: the host was written with that dot, which keeps the resolver from trying search domains.
+    """
 
     scheme: str
     host: str
     port: int
+    rooted: bool = field(default=False, compare=False)
 
     @classmethod
     def of(cls, parts: SplitResult) -> Origin:
         """The origin of a split URL; ValueError when its port is none."""
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
-        return cls(parts.scheme, (parts.hostname or "").removesuffix("."), port)
+        host = parts.hostname or ""
+        return cls(parts.scheme, host.removesuffix("."), port, host.endswith("."))
+
+    @property
+    def lookup_name(self) -> str:
+        """The host as the resolver gets it."""
+        return unquote(self.host) + ("." if self.rooted else "")
 
     @property
     def authority(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from collectors.answer import Answer
@@ -15,6 +15,10 @@ from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuReport
 
 DEADLINE_SHARE = 0.9
 """Without a timeout of its own a scrape ends this share of an interval after it began."""
+
+_PAGE_SHARE = 0.8
+"""Of what is left of the deadline one page may use this much: after a page that hangs there is time to ask
+another one, which tells a busy server from a dead one."""
 
 _MAX_PAGES = 32
 
@@ -95,6 +99,7 @@ class Scraper:
     async def scrape(self, timeout_seconds: float) -> Scrape:
         """One scrape, over after `timeout_seconds` at the latest. A fault of our own is a failure too."""
         deadline = time.monotonic() + timeout_seconds
+        began = self._clock.now()
         answers: list[Answer] = []
         url = self.target.url
         try:
@@ -102,7 +107,9 @@ class Scraper:
                 path = self._feed.next_path(answers)
                 if path is None:
                     break
-                answers.append(await self._fetcher.fetch(url, path, timeout_seconds=left))
+                answer = await self._fetcher.fetch(url, path, timeout_seconds=left * _PAGE_SHARE)
+                # one time for all pages of a scrape, as a replay knows it
+                answers.append(replace(answer, at=began))
             at = self._clock.now()
             # the sum of the pages, not the time of the loop: a replay knows the pages alone
             seconds = sum(answer.seconds for answer in answers)

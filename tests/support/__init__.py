@@ -1,0 +1,1 @@
+"""Helpers that several suites share: fakes and servers, no tests."""
