@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import unicodedata
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import pytest
@@ -40,6 +40,15 @@ def test_an_item_as_the_contract_writes_it() -> None:
         state="lost",
         source="dcgm",
     )
+
+
+def test_every_field_of_a_device_survives_a_file() -> None:
+    device = GpuDevice(
+        7, "MIG-7", "H200", "1g.18gb", 0.25, 1.0, 2.0, True, 3.5, 4.0, 50.0, 60.0, ("idle",), 13, "error", "amd",
+        "a note", ("http://a:8000",)
+    )  # fmt: skip
+    assert all(getattr(device, field.name) != field.default for field in fields(device))
+    assert gpu_from_item(json.loads(json.dumps(asdict(device)))) == device
 
 
 def test_an_empty_item_knows_nothing() -> None:
