@@ -87,10 +87,10 @@ class Follower:
         changed = _pick(places, template.slots)
         values = self.values[:]
         values.append(0.0)  # the scratch slot
-        _put(values, changed, numbers)
+        put(values, changed, numbers)
         values.pop()
         self.values = values
-        _put(self._lines, places, new_lines)
+        put(self._lines, places, new_lines)
         if template.bad_lines and SCRATCH in changed:
             return [slot for slot in changed if slot != SCRATCH]
         return changed
@@ -119,7 +119,7 @@ def _pick(places: tuple[int, ...], items: Sequence[T]) -> Sequence[T]:
     return picked
 
 
-def _put(items: MutableSequence[T], places: Sequence[int], new: Sequence[T]) -> None:
+def put(items: MutableSequence[T], places: Sequence[int], new: Sequence[T]) -> None:
     """Set `items` at `places`; the loop runs in C."""
     deque(map(setitem, repeat(items), places, new), maxlen=0)
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import compress, count, repeat
+from operator import gt, not_
 from types import MappingProxyType
 from typing import Final, cast
 
-from collectors.layout import NO_SAMPLE, SCRATCH, Template
+from collectors.layout import NO_SAMPLE, SCRATCH, Template, put
 from collectors.page import Layout
-from collectors.sample_line import OverLimitError, Sample, SampleGrammar, Samples, family_type
+from collectors.sample_line import OverLimitError, Sample, SampleGrammar, Samples, family_types
 
 _CHUNK_LINES: Final = 4096
 _TYPE_WITHIN: Final = 16
+_BEHIND_COMMENTS: Final = b"$"  # names sort behind it; comments, empty and indented lines before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class _LineParser:
         self._grammar = SampleGrammar(limits.labels, limits.label_characters)
         self._bad_lines = 0
         self._problem = ""
+        self._comments: list[bytes] = []
         self._places: list[int] = []
         self._names: list[str] = []
         self._labels: list[Mapping[str, str]] = []
@@ -67,9 +70,8 @@ class _LineParser:
         slots = self._merge_repeated()
         line_prefixes = [NO_SAMPLE] * len(self._lines)
         line_slots = [SCRATCH] * len(self._lines)
-        for place, prefix, slot in zip(self._places, self._prefixes, slots, strict=True):
-            line_prefixes[place] = prefix
-            line_slots[place] = slot
+        put(line_prefixes, self._places, self._prefixes)
+        put(line_slots, self._places, slots)
         return Template(
             Layout(tuple(self._names), tuple(self._labels), tuple(self._keys), self._types()),
             tuple(self._lines),
@@ -81,7 +83,18 @@ class _LineParser:
         )
 
     def _sample_places(self) -> list[int]:
-        places = [place for place, raw in enumerate(self._lines) if raw and raw[:1] != b"#"]
+        """Where lines stand that are neither empty nor comments; notes the comments on the way."""
+        behind_comments = list(map(gt, self._lines, repeat(_BEHIND_COMMENTS)))
+        places = list(compress(count(), behind_comments))
+        indented = []
+        for place in compress(count(), map(not_, behind_comments)):
+            raw = self._lines[place]
+            if raw[:1] == b"#":
+                self._comments.append(raw)
+            elif raw:
+                indented.append(place)
+        if indented:
+            places = sorted(places + indented)
         limit = self._limits.line_bytes
         if max(map(len, self._lines)) <= limit:
             return places
@@ -95,7 +108,7 @@ class _LineParser:
         joined = b"\n".join([self._lines[place] for place in places])
         texts = joined.decode("utf-8", "surrogateescape").split("\n")
         plain = self._grammar.plain(texts)
-        if None in plain.names or None in plain.labels or None in plain.values:
+        if not plain.complete:
             self._read_each(places, texts, plain)
             return
         self._places += places
@@ -131,9 +144,9 @@ class _LineParser:
 
     def _merge_repeated(self) -> Sequence[int]:
         """The slot of each row's value; of repeated samples the last wins, in the place of the first."""
-        row_of_key = dict(zip(self._keys, count()))
-        if len(row_of_key) == len(self._keys):
+        if len(set(self._keys)) == len(self._keys):
             return range(len(self._keys))
+        row_of_key = dict(zip(self._keys, count()))
         self._bad_lines += len(self._keys) - len(row_of_key)
         slot_of_key = {key: slot for slot, key in enumerate(row_of_key)}
         slots = [
@@ -147,13 +160,8 @@ class _LineParser:
         return slots
 
     def _types(self) -> Mapping[str, str]:
-        """The type of each family; the last TYPE line of a family wins."""
-        texts = [
-            raw.decode("utf-8", "surrogateescape")
-            for raw in self._lines
-            if raw[:1] == b"#" and b"TYPE" in raw[:_TYPE_WITHIN]
-        ]
-        return MappingProxyType(dict(filter(None, map(family_type, texts))))
+        comments = [raw for raw in self._comments if b"TYPE" in raw[:_TYPE_WITHIN]]
+        return MappingProxyType(family_types(b"\n".join(comments).decode("utf-8", "surrogateescape")))
 
     def _cut(self, rows: int) -> None:
         columns = self._places, self._names, self._labels, self._keys, self._values, self._prefixes

@@ -12,11 +12,12 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from collectors.sanitise import clean_text
 
-_QUOTED: Final = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
+_QUOTED: Final = r'"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)"'
 _NUMBER: Final = (
     r"[+-]?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|[iI][nN][fF]|[nN][aA][nN])"
 )
@@ -32,7 +33,9 @@ _BLANKS = re.compile(r"[ \t]*+")
 _TAIL = re.compile(rf"[ \t]*+({_NUMBER})(?:[ \t]++{_NUMBER})?[ \t\r]*+(?:(?<=[ \t])#.*+)?", re.DOTALL)
 _FIRST_PART = re.compile(rf"{_LABEL_NAME}=")
 _NEXT_PART = re.compile(rf",{_LABEL_NAME}=")
-_TYPE = re.compile(rf"#[ \t]*+TYPE[ \t]++(?:({_METRIC_NAME})|{_QUOTED})[ \t]++([a-zA-Z]++)[ \t\r]*+")
+_TYPE = re.compile(
+    rf"^#[ \t]*+TYPE[ \t]++(?:({_METRIC_NAME})|{_QUOTED})[ \t]++([a-zA-Z]++)[ \t\r]*+$", re.MULTILINE
+)
 
 _ESCAPE = re.compile(r'\\([\\"n])')
 _ESCAPED: Final = {"\\": "\\", '"': '"', "n": "\n"}
@@ -59,8 +62,12 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The samples of several lines as columns; a row whose name, labels or value is None is not one."""
+    """The samples of several lines as columns; a row whose name, labels or value is None is not one.
 
+    `complete`: there is no such row.
+    """
+
+    complete: bool
     names: list[str | None]
     labels: list[Mapping[str, str] | None]
     keys: list[str]
@@ -89,16 +96,14 @@ def tail_value(tail: str) -> float | None:
     return None if match is None else float(match[1])
 
 
-def family_type(line: str) -> tuple[str, str] | None:
-    """Family name and type in lower case of a TYPE line; None for other comments and broken ones."""
-    match = _TYPE.fullmatch(line)
-    if match is None:
-        return None
-    word = match[3].lower()
-    if word not in _TYPE_WORDS:
-        return None
-    name = match[1] or _decode(match[2])
-    return clean_text(name, len(name)), word
+def family_types(comments: str) -> dict[str, str]:
+    """Family name to type in lower case, from comment lines; the last good TYPE line of a family wins."""
+    types = {}
+    for plain, quoted, text in _TYPE.findall(comments):
+        word = text.lower()
+        if word in _TYPE_WORDS:
+            types[plain or clean_text(_decode(quoted), len(quoted))] = word
+    return types
 
 
 class SampleGrammar:
@@ -115,21 +120,22 @@ class SampleGrammar:
         self._names: dict[str, str] = {}
         self._label_sets: dict[str, Mapping[str, str]] = {"": _NO_LABELS}
         self._key_ends: dict[str, str] = {}
-        self._shapes: dict[tuple[str, ...], tuple[tuple[str, ...], bool] | None] = {}
+        self._shapes: dict[tuple[str, ...], tuple[tuple[str, ...], bool]] = {}
 
     def plain(self, lines: Sequence[str]) -> Samples:
         """The plain ones of `lines` (at least one line); the others, good or bad, are left open."""
-        splits = [line.rpartition(" ") for line in lines]
-        heads = [head for head, _, _ in splits]
-        tokens = [token for _, _, token in splits]
-        pieces = [head.partition("{") for head in heads]
-        names = [name for name, _, _ in pieces]
+        heads, _, tokens = zip(*map(str.rpartition, lines, repeat(" ")), strict=True)
+        names, braces, texts = zip(*map(str.partition, heads, repeat("{")), strict=True)
         # behind `name` stands "", behind `name{` only "{", which is no label text
-        inners = [inner or brace for _, brace, inner in pieces]
-        values = _values(set(tokens))
-        self._learn_names(set(names))
-        self._learn_label_sets(set(inners))
+        inners = [text or brace for text, brace in zip(texts, braces, strict=True)]
+        different_names, different_inners, different_tokens = set(names), set(inners), set(tokens)
+        values = _values(different_tokens)
+        self._learn_names(different_names)
+        self._learn_label_sets(different_inners)
         return Samples(
+            values.keys() >= different_tokens
+            and self._names.keys() >= different_names
+            and self._label_sets.keys() >= different_inners,
             list(map(self._names.get, names)),
             list(map(self._label_sets.get, inners)),
             self._keys(heads, names, inners),
@@ -156,12 +162,12 @@ class SampleGrammar:
         for inner in inners.difference(self._label_sets):
             parts = inner.split('"')
             shape = tuple(parts[0::2])
-            if shape not in self._shapes:
-                self._shapes[shape] = self._names_of_shape(shape)
-            known = self._shapes[shape]
-            if known is None or "\\" in inner:
+            try:
+                names, in_order = self._shapes[shape]
+            except KeyError:
+                names, in_order = self._shapes[shape] = self._names_of_shape(shape)
+            if not names or "\\" in inner:
                 continue
-            names, in_order = known
             values = parts[1::2]
             if len(inner) > self._max_characters and max(map(len, values)) > self._max_characters:
                 continue
@@ -173,16 +179,16 @@ class SampleGrammar:
                 labels = _cleaned(labels)
             self._label_sets[inner] = labels
 
-    def _names_of_shape(self, shape: Sequence[str]) -> tuple[tuple[str, ...], bool] | None:
-        """The label names in what stands outside the quotes, and whether they are sorted; None: not plain."""
+    def _names_of_shape(self, shape: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+        """The label names in what stands outside the quotes, and whether they are sorted; none: not plain."""
         *parts, end = shape
         if end != "}" or not 0 < len(parts) <= self._max_labels:
-            return None
+            return (), False
         if not _FIRST_PART.fullmatch(parts[0]) or not all(map(_NEXT_PART.fullmatch, parts[1:])):
-            return None
+            return (), False
         names = tuple(sys.intern(part.strip(",=")) for part in parts)
         if len(set(names)) != len(names) or max(map(len, names)) > self._max_characters:
-            return None
+            return (), False
         return names, list(names) == sorted(names)
 
     def full(self, line: str) -> Sample | None:
