@@ -44,9 +44,25 @@ def test_an_item_as_the_contract_writes_it() -> None:
 
 def test_every_field_of_a_device_survives_a_file() -> None:
     device = GpuDevice(
-        7, "MIG-7", "H200", "1g.18gb", 0.25, 1.0, 2.0, True, 3.5, 4.0, 50.0, 60.0, ("idle",), 13, "error", "amd",
-        "a note", ("http://a:8000",)
-    )  # fmt: skip
+        7,
+        "MIG-7",
+        "H200",
+        "1g.18gb",
+        0.25,
+        1.0,
+        2.0,
+        True,
+        3.5,
+        4.0,
+        50.0,
+        60.0,
+        ("idle",),
+        13,
+        "error",
+        "amd",
+        "a note",
+        ("http://a:8000",),
+    )
     assert all(getattr(device, field.name) != field.default for field in fields(device))
     assert gpu_from_item(json.loads(json.dumps(asdict(device)))) == device
 
