@@ -9,7 +9,7 @@ import ipaddress
 import ssl
 import urllib.request
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from collectors.fetch import (
     CUT_SHORT,
@@ -24,6 +24,7 @@ from collectors.origin import Origin
 from enginetop.fleet.observation import FailureKind
 
 if TYPE_CHECKING:
+    import httpcore
     import httpx
 
 
@@ -41,15 +42,16 @@ class FullClient:
         self._max_body_bytes = max_body_bytes
         self._client: httpx.AsyncClient | None = None
         self._answered = False
+        self._unfinished: httpcore.AsyncNetworkStream | None = None
 
-    async def get(self, asked: str, headers: Mapping[str, str], timeout_seconds: float) -> RawResponse:
+    async def get(self, asked: str, headers: Mapping[str, str]) -> RawResponse:
         """The response, redirects not followed."""
         import httpx
 
         if self._client is None:
             self._client = self._open()
         try:
-            return await self._read(self._client, asked, headers, timeout_seconds)
+            return await self._read(self._client, asked, headers)
         except httpx.TransportError as error:
             fault = _httpx_fault(error)
             if not (self._answered and fault.detail == UNANSWERED):
@@ -57,7 +59,7 @@ class FullClient:
         # the connection had been kept, and the server dropped it just then
         self._answered = False
         try:
-            return await self._read(self._client, asked, headers, timeout_seconds)
+            return await self._read(self._client, asked, headers)
         except httpx.TransportError as error:
             raise _httpx_fault(error) from error
 
@@ -74,17 +76,18 @@ class FullClient:
                 verify=tls_context(self._credentials) if self._origin.scheme == "https" else False,
                 proxy=self._proxy,
                 trust_env=False,  # the environment's proxies were weighed by `proxy_for`
+                timeout=None,  # noqa: S113 - one deadline spans the whole request, see HttpFetcher
                 limits=httpx.Limits(max_keepalive_connections=1, keepalive_expiry=None),
             )
         except (ValueError, ImportError):
             raise FetchError(FailureKind.PROTOCOL, "the proxy of the environment cannot be used") from None
 
-    async def _read(
-        self, client: httpx.AsyncClient, asked: str, headers: Mapping[str, str], timeout_seconds: float
-    ) -> RawResponse:
+    async def _read(self, client: httpx.AsyncClient, asked: str, headers: Mapping[str, str]) -> RawResponse:
         import httpx
 
-        server_name = {"sni_hostname": self._origin.host} if self._origin.scheme == "https" else {}
+        extensions: dict[str, object] = {"trace": self._on_event}
+        if self._origin.scheme == "https":
+            extensions["sni_hostname"] = self._origin.host
         parts: list[bytes] = []
         size = 0
         try:
@@ -92,8 +95,7 @@ class FullClient:
                 "GET",
                 self._origin.url + asked,
                 headers=dict(headers),
-                extensions=server_name,
-                timeout=timeout_seconds,
+                extensions=extensions,
             ) as response:
                 declared = response.headers.get("content-length", "")
                 if declared.isdecimal() and int(declared) > self._max_body_bytes:
@@ -111,6 +113,20 @@ class FullClient:
                 return RawResponse(response.status_code, found, b"".join(parts))
         except (httpx.DecodingError, httpx.InvalidURL):
             raise FetchError(FailureKind.PROTOCOL, "the answer cannot be decoded") from None
+        finally:
+            if self._unfinished is not None:
+                stream, self._unfinished = self._unfinished, None
+                await stream.aclose()
+
+    async def _on_event(self, name: str, info: Mapping[str, Any]) -> None:
+        """Follow a connection from its opening to the end of its handshake.
+
+        httpx loses, and leaves open for ever, a connection whose handshake is cut off by a timeout.
+        """
+        if name.endswith("connect_tcp.complete"):
+            self._unfinished = info["return_value"]
+        elif name.endswith("start_tls.complete") or self._origin.scheme == "http":
+            self._unfinished = None
 
 
 def _httpx_fault(error: httpx.TransportError) -> FetchError:

@@ -32,9 +32,6 @@ from enginetop.fleet.observation import FailureKind
 
 USER_AGENT = "enginetop"
 MAX_REDIRECTS = 3
-_FULL_CLIENT_SHARE = 0.95
-"""httpx leaks a connection that is cancelled inside its TLS handshake: its own timeout must come first."""
-
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _URL_PUNCTUATION = "%/:?#[]@!$&'()*+,;=-._~"
 
@@ -71,7 +68,7 @@ class HttpFetcher:
         began = time.monotonic()
         try:
             async with asyncio.timeout(timeout_seconds):
-                response = await client.get(path, timeout_seconds)
+                response = await client.get(path)
         except TimeoutError:
             fault = FetchError(FailureKind.TIMEOUT, f"no answer within {timeout_seconds:.3g} s")
         except FetchError as raised:
@@ -111,18 +108,17 @@ class _TargetClient:
         if fast_path and parts.scheme == "http" and self._proxy is None:
             self._fast = PlainHttp(self._base.lookup_name, self._base.port, max_body_bytes)
 
-    async def get(self, path: str, timeout_seconds: float) -> RawResponse:
+    async def get(self, path: str) -> RawResponse:
         """The response to a GET of `path` below the base URL, redirects within the origin followed."""
         asked = self._moved.get(path) or _on_the_wire(self._prefix + path)
         accept = accept_for(path)
-        deadline = time.monotonic() + timeout_seconds * _FULL_CLIENT_SHARE
-        response = await self._once(asked, accept, deadline)
+        response = await self._once(asked, accept)
         for _ in range(MAX_REDIRECTS):
             location = response.headers.get("location")
             if response.status not in _REDIRECTS or location is None:
                 break
             asked = self._within_origin(asked, location)
-            response = await self._once(asked, accept, deadline)
+            response = await self._once(asked, accept)
             self._moved[path] = asked
         else:
             if response.status in _REDIRECTS:
@@ -136,7 +132,7 @@ class _TargetClient:
             self._fast.close()
         await self._full.aclose()
 
-    async def _once(self, asked: str, accept: str, deadline: float) -> RawResponse:
+    async def _once(self, asked: str, accept: str) -> RawResponse:
         headers = {
             "Host": self._base.authority,
             "User-Agent": USER_AGENT,
@@ -155,8 +151,7 @@ class _TargetClient:
                 # for good: asking every page twice would double the target's load
                 self._fast.close()
                 self._fast = None
-        left = deadline - time.monotonic()
-        return await self._full.get(asked, headers, max(left, 0.001))
+        return await self._full.get(asked, headers)
 
     def _within_origin(self, asked: str, location: str) -> str:
         try:

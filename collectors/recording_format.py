@@ -16,6 +16,7 @@ from typing import Any
 from collectors.answer import Answer
 from collectors.fetch import KEPT_HEADERS, one_line
 from collectors.redact import Keep, public_body, public_url
+from enginetop.fleet.fleet_tracker import default_name
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.snapshot import GpuDevice, GpuReport
@@ -155,7 +156,7 @@ def _header_targets(listed: Sequence[object]) -> Iterator[Target]:
 def target_of(url: str, name: str | None = None) -> Target:
     """The target of a base URL, named after its address unless it has a name."""
     url = url.rstrip("/")
-    return Target(url, one_line(name or url.partition("://")[2] or url))
+    return Target(url, one_line(name or default_name(url)))
 
 
 def _answer(document: Mapping[str, Any], at: float) -> Answer:
