@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from collectors.answer import Answer
 from collectors.engines.base import EngineTable, Json, Look, Reader, SidePage
-from collectors.engines.detect import TABLES, Found, by_server_header, recognise
+from collectors.engines.detect import SIDE_FIELDS, Found, by_server_header, recognise
 from collectors.exposition import PageParser
 from collectors.layout import LayoutCache
 from collectors.meaning import Miss, decode_json, miss_of, miss_of_page
@@ -79,25 +79,13 @@ class TargetFeed:
         self._sides: dict[str, _Side] = {}
         self._tries: dict[str, int] = {}
         self._start: float | None = None
+        self._hung = False
         self._judged: dict[Answer, _Good | Miss] = {}
 
     @property
     def engine(self) -> EngineKind:
         """The engine seen last on this target."""
         return self._found.kind if self._found else EngineKind.UNKNOWN
-
-    def side_keep(self, path: str) -> tuple[str, ...] | None:
-        """The fields of a side page's JSON that a recording may hold.
-
-        None: no side page of any engine (a metrics page, or a path that is never asked here).
-        """
-        for table in (self._table, *TABLES) if self._table else TABLES:
-            for side in table.side_pages:
-                if side.path == path:
-                    return side.keep
-            if path == table.liveness_path:
-                return ()
-        return None
 
     def next_path(self, answers: Sequence[Answer]) -> str | None:
         """The path to ask after these answers of the present scrape; None: the scrape is complete."""
@@ -117,6 +105,8 @@ class TargetFeed:
             detail = f"enginetop could not read this target: {type(error).__name__}"
             outcome = Failure(FailureKind.COLLECTOR, at, detail, answered=_answered(answers))
         self._judged.clear()
+        # A page that hangs takes the whole scrape; the next one asks first whether the server is alive.
+        self._hung = isinstance(outcome, Failure) and outcome.kind is FailureKind.TIMEOUT
         if isinstance(outcome, Failure):
             if outcome.kind in CONNECTION_FAILURES or outcome.kind is FailureKind.LOADING:
                 self._tries.clear()  # the process may be another one when it is back
@@ -129,12 +119,11 @@ class TargetFeed:
     def _next_path(self, answers: Sequence[Answer]) -> str | None:
         asked = {answer.path for answer in answers}
         table = self._table_after(answers)
-        ending = next(filter(None, (self._ending(answer, table) for answer in answers)), None)
-        if ending is not None:
-            alive = table.liveness_path if table else ""
-            unknown = ending.kind is FailureKind.TIMEOUT and not _answered(answers)
-            return alive if alive and unknown and alive not in asked else None
+        if any(self._ending(answer, table) for answer in answers):
+            return None
         if table:
+            if self._hung and table.liveness_path and table.liveness_path not in asked:
+                return table.liveness_path
             first = next((s.path for s in table.side_pages if s.before_metrics and s.path not in asked), None)
             if first:
                 return first
@@ -157,6 +146,8 @@ class TargetFeed:
 
         To go on from a page in trouble to the next could drain the queue that the order of paths protects.
         """
+        if table and answer.path == table.liveness_path:
+            return miss_of(answer, table) if answer.error is not None else None
         if not (self._is_metrics_path(answer.path) or _decides(answer.path, table)):
             return None
         miss = miss_of(answer, table)
@@ -188,6 +179,9 @@ class TargetFeed:
                 return self._accept(judged, answers, at)
             misses.append((answer, judged))
         self._note_sides(answers)
+        if self._forbidden(answers):
+            outcome = self._read(None, at)
+            return outcome if isinstance(outcome, Failure) else (outcome, True)
         if misses:
             return self._failure(misses, answers, at)
         return self._without_metrics(answers, at)
@@ -207,8 +201,14 @@ class TargetFeed:
         self._start = outcome.start_token
         return outcome, True
 
+    def _forbidden(self, answers: Sequence[Answer]) -> bool:
+        """Whether a side page among these says that the metrics page may not be asked."""
+        table = self._table
+        told = any(_decides(answer.path, table) and answer.path in self._sides for answer in answers)
+        return told and table is not None and not table.may_read_metrics(self._bodies(self._sides))
+
     def _without_metrics(self, answers: Sequence[Answer], at: float) -> Failure | tuple[Reading | None, bool]:
-        """Only side pages: a sleeping server, a side page that decides, or fresher live figures."""
+        """Only side pages: one that decides and fails, or fresher live figures."""
         table = self._table
         if answers and all(answer.error is not None for answer in answers):
             return self._failed(answers[0], answers, at)
@@ -218,11 +218,6 @@ class TargetFeed:
             if _decides(answer.path, table) and self._ending(answer, table):
                 return self._failed(answer, answers, at)
         fresh = {answer.path for answer in answers} & self._sides.keys()
-        if any(_decides(path, table) for path in fresh) and not table.may_read_metrics(
-            self._bodies(self._sides)
-        ):
-            outcome = self._read(None, at)
-            return outcome if isinstance(outcome, Failure) else (outcome, True)
         live = any(side.every_scrape and side.path in fresh for side in table.side_pages)
         if live and self._last is not None and self._last.found.table is table:
             outcome = self._read(self._last.page, at)
@@ -311,7 +306,7 @@ class TargetFeed:
     def _note_sides(self, answers: Sequence[Answer]) -> None:
         self._sides = self._with_sides(answers)
         for answer in answers:
-            if self.side_keep(answer.path) is not None:
+            if answer.path in SIDE_FIELDS:
                 settled = answer.error is None and answer.status < 500
                 self._tries[answer.path] = SIDE_TRIES if settled else self._tries.get(answer.path, 0) + 1
 
@@ -319,7 +314,7 @@ class TargetFeed:
         """The side pages as they are after these answers; a path that failed is missing."""
         sides = dict(self._sides)
         for answer in answers:
-            if self.side_keep(answer.path) is None:
+            if answer.path not in SIDE_FIELDS:
                 continue
             good = answer.error is None and 200 <= answer.status < 300
             body = decode_json(answer.body) if good else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from collectors.engines.base import EngineTable
 from collectors.engines.llamacpp import LLAMACPP
@@ -29,6 +30,18 @@ _UNREAD: tuple[tuple[tuple[str, ...], EngineKind, str], ...] = (
     (("dynamo_",), EngineKind.DYNAMO, "Dynamo"),
 )
 _ROUTED_PREFIXES = ("vllm:", "vllm_", "sglang:", "sglang_")
+
+
+def _recorded_fields() -> Mapping[str, tuple[str, ...]]:
+    fields: dict[str, tuple[str, ...]] = {}
+    for table in TABLES:
+        for side in table.side_pages:
+            fields[side.path] = tuple(dict.fromkeys((*fields.get(side.path, ()), *side.keep)))
+    return MappingProxyType(fields)
+
+
+SIDE_FIELDS = _recorded_fields()
+"""What a recording may hold of each side page of any engine: dotted fields, `[]` for each list item."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,8 @@ class _Samples:
         }
         for row in self._table.rows:
             if any(self._declared(family, parts) for family, parts in self._spellings(row)):
-                reasons[row.measure] = Absence(Quality.UNKNOWN, "exported, but nothing counted there yet")
+                note = (row.note if row.lazy else "") or "exported, but nothing counted there yet"
+                reasons[row.measure] = Absence(Quality.UNKNOWN, note)
             elif row.lazy:
                 reasons[row.measure] = Absence(Quality.UNKNOWN, row.note or "not on the page yet")
             else:

@@ -20,12 +20,9 @@ from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.reading import Absence, ConfigValue, EngineFlags, Identity, Reading, Series
 
-_SPEC_NOTE = "no speculative decoding configured, or vLLM before 0.8.5"
-_HIT_NOTE = "vLLM before 0.8 has a lifetime hit rate only"
-_TPOT_NOTE = (
-    "vLLM before 0.11 has no time per output token of a request; "
-    "its time_per_output_token_seconds is the time between output events (ITL)"
-)
+_SPEC_NOTE = "no speculative decoding is configured"
+_HIT_NOTE = "counted since vLLM 0.7.3, before that a lifetime hit rate only"
+_TPOT_NOTE = "exported since vLLM 0.11; the older time_per_output_token_seconds is the ITL"
 _STEP_NOTE = "set at the first engine step"
 
 
@@ -52,9 +49,9 @@ TABLE = Table(
         # Blocks in 0.7.3 to 0.8.5, tokens since 0.9.2; the ratio is the same.
         Row("prefix_queries", ("prefix_cache_queries", "gpu_prefix_cache_queries"), note=_HIT_NOTE),
         Row("prefix_hits", ("prefix_cache_hits", "gpu_prefix_cache_hits"), note=_HIT_NOTE),
-        Row("external_prefix_queries", ("external_prefix_cache_queries",), note="vLLM before 0.11.1"),
-        Row("external_prefix_hits", ("external_prefix_cache_hits",), note="vLLM before 0.11.1"),
-        Row("spec_drafts", ("spec_decode_num_drafts",), note=_SPEC_NOTE),
+        Row("external_prefix_queries", ("external_prefix_cache_queries",), note="exported since vLLM 0.11.1"),
+        Row("external_prefix_hits", ("external_prefix_cache_hits",), note="exported since vLLM 0.11.1"),
+        Row("spec_drafts", ("spec_decode_num_drafts",), note=f"{_SPEC_NOTE}, or vLLM before 0.8.5"),
         Row("spec_draft_tokens", ("spec_decode_num_draft_tokens",), note=_SPEC_NOTE),
         Row("spec_accepted_tokens", ("spec_decode_num_accepted_tokens",), note=_SPEC_NOTE),
         Row(
@@ -67,11 +64,11 @@ TABLE = Table(
         Row("tpot_seconds", ("request_time_per_output_token_seconds",), note=_TPOT_NOTE),
         Row("itl_seconds", ("inter_token_latency_seconds", "time_per_output_token_seconds")),
         Row("e2e_seconds", ("e2e_request_latency_seconds",)),
-        Row("queue_seconds", ("request_queue_time_seconds",), note="vLLM before 0.6.6"),
+        Row("queue_seconds", ("request_queue_time_seconds",), note="exported since vLLM 0.6.6"),
         Row("prompt_tokens", ("request_prompt_tokens",)),
         Row("output_tokens", ("request_generation_tokens",)),
         # A histogram in spite of its suffix.
-        Row("iteration_tokens", ("iteration_tokens_total",), note="vLLM before 0.6.6"),
+        Row("iteration_tokens", ("iteration_tokens_total",), note="exported since vLLM 0.6.6"),
     ),
     unsupported={"reasoning_tokens": "vLLM counts no reasoning tokens"},
 )
@@ -86,7 +83,7 @@ _CONFIG_LABELS = {
     "gpu_memory_utilization": "gpu_memory_utilization",
     "enable_prefix_caching": "enable_prefix_caching",
 }
-_NO_CAPACITY = "cache_config_info names no number of blocks"
+_NO_CAPACITY = "no cache_config_info with a number of blocks"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
