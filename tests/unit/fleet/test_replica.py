@@ -1,0 +1,396 @@
+"""One replica over time: states, what is shown in them, and events."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from enginetop.fleet.gpus import GpuShare
+from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target
+from enginetop.fleet.observation import FailureKind, Observation
+from enginetop.fleet.reading import ConfigValue, EngineFlags, Identity
+from enginetop.fleet.replica import ReplicaTracker
+from enginetop.fleet.signals import SIGNALS
+from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, Scalar, Slo
+from tests.support.looks import ROUTER, VLLM, failure, nothing_new, page
+
+TARGET = Target("http://a:8000", "a1")
+
+
+def tracker(*looks: Observation, spacing: float | None = 2.0, window: float = 60.0) -> ReplicaTracker:
+    made = ReplicaTracker(
+        TARGET,
+        window_seconds=window,
+        slo_for=lambda model: Slo(ttft_seconds=0.6 if model == "llama" else 1.0),
+        fixed_spacing_seconds=spacing,
+    )
+    for look in looks:
+        made.observe(look)
+    return made
+
+
+def seen(*looks: Observation, now: float | None = None, spacing: float | None = 2.0) -> ReplicaSnapshot:
+    return tracker(*looks, spacing=spacing).snapshot(looks[-1].at if now is None else now)
+
+
+def events(replica: ReplicaSnapshot) -> list[tuple[float, str, str]]:
+    return [(event.at, event.kind, event.detail) for event in replica.events]
+
+
+class TestStates:
+    def test_nothing_is_known_before_the_first_look(self) -> None:
+        replica = tracker().snapshot(5.0)
+        assert (replica.state, replica.since, replica.reasons) == (
+            ReplicaState.UNKNOWN,
+            5.0,
+            ("no good page yet",),
+        )
+        assert (replica.engine, replica.role, replica.model) == (EngineKind.UNKNOWN, Role.UNKNOWN, None)
+        assert set(replica.signals) == set(SIGNALS)
+        assert replica.events == ()
+
+    @pytest.mark.parametrize(
+        ("looks", "state"),
+        [
+            ([failure(2, FailureKind.REFUSED)], ReplicaState.UNKNOWN),
+            ([failure(2, FailureKind.REFUSED), failure(4, FailureKind.DNS)], ReplicaState.DOWN),
+            ([page(2), failure(4, FailureKind.REFUSED)], ReplicaState.OK),
+            ([page(2), failure(4, FailureKind.TIMEOUT), failure(6, FailureKind.REFUSED)], ReplicaState.DOWN),
+            # An answer between two connection failures breaks the row, whatever it says.
+            (
+                [page(2), failure(4, FailureKind.REFUSED), nothing_new(5), failure(6, FailureKind.REFUSED)],
+                ReplicaState.OK,
+            ),
+            (
+                [
+                    failure(2, FailureKind.REFUSED),
+                    failure(4, FailureKind.UNAUTHORIZED),
+                    failure(6, FailureKind.REFUSED),
+                ],
+                ReplicaState.UNAUTHORIZED,
+            ),
+            # One good page ends everything at once.
+            (
+                [failure(2, FailureKind.REFUSED), failure(4, FailureKind.REFUSED), page(6)],
+                ReplicaState.OK,
+            ),
+            ([page(2), failure(4, FailureKind.LOADING, answered=True), page(6)], ReplicaState.OK),
+            (
+                [
+                    failure(2, FailureKind.REFUSED),
+                    failure(4, FailureKind.REFUSED),
+                    failure(6, FailureKind.LOADING),
+                ],
+                ReplicaState.LOADING,
+            ),
+            ([failure(2, FailureKind.TOO_LARGE)], ReplicaState.NO_ENGINE_METRICS),
+            ([page(2), failure(4, FailureKind.TOO_LARGE)], ReplicaState.STALE),
+            ([page(2), failure(4, FailureKind.TIMEOUT, answered=True)], ReplicaState.STALE),
+            ([page(2, running=0.0)], ReplicaState.IDLE),
+            ([page(2, running=0.0, waiting=1.0)], ReplicaState.OK),
+            ([page(2, flags=EngineFlags(sleeping=True))], ReplicaState.SLEEPING),
+            ([page(2, flags=EngineFlags(paused=True))], ReplicaState.PAUSED),
+            ([page(2, flags=EngineFlags(draining=True))], ReplicaState.DRAINING),
+            # A fault of our own is told, and is never the server's.
+            ([failure(2, FailureKind.COLLECTOR)], ReplicaState.UNKNOWN),
+            ([page(2), failure(4, FailureKind.COLLECTOR)], ReplicaState.STALE),
+        ],
+    )
+    def test_state_after(self, looks: list[Observation], state: ReplicaState) -> None:
+        assert seen(*looks).state is state
+
+    def test_down_begins_with_the_first_failure(self) -> None:
+        replica = seen(page(2), failure(4, FailureKind.REFUSED), failure(6, FailureKind.REFUSED), now=76.0)
+        assert (replica.state, replica.since) == (ReplicaState.DOWN, 4.0)
+        assert replica.reasons == ("connection refused for 72 s",)
+        assert replica.scraped_at == 2.0
+
+    def test_a_state_keeps_its_beginning_while_its_cause_changes(self) -> None:
+        replica = seen(
+            page(2),
+            failure(4, FailureKind.SERVER_ERROR, "HTTP 500"),
+            failure(6, FailureKind.TRUNCATED, "cut short"),
+            now=9.0,
+        )
+        assert (replica.state, replica.since) == (ReplicaState.STALE, 4.0)
+        assert replica.reasons == ("cut short, for 3 s", "last good page 7 s ago")
+
+    def test_the_clock_alone_makes_a_page_stale_and_the_next_page_ends_it(self) -> None:
+        made = tracker(page(100.0, tokens=5))
+        assert made.snapshot(106.0).state is ReplicaState.OK
+        late = made.snapshot(106.1)
+        assert (late.state, late.since, late.reasons) == (
+            ReplicaState.STALE,
+            100.0,
+            ("no good page for 6 s",),
+        )
+        made.observe(page(107.0, tokens=9))
+        assert made.snapshot(107.0).state is ReplicaState.OK
+        assert events(made.snapshot(107.0)) == [
+            (100.0, "appeared", ""),
+            (106.1, "state_changed", "ok -> stale: no good page for 6 s"),
+            (107.0, "state_changed", "stale -> ok"),
+        ]
+
+    def test_a_recording_is_judged_by_its_own_spacing(self) -> None:
+        """Pages 60 s apart: old after 180 s. A single page never is."""
+        looks = [page(at, tokens=at) for at in (0.0, 60.0, 120.0)]
+        assert seen(*looks, now=300.0, spacing=None).state is ReplicaState.OK
+        assert seen(*looks, now=301.0, spacing=None).state is ReplicaState.STALE
+        assert seen(looks[0], now=1e6, spacing=None).state is ReplicaState.OK
+
+    def test_a_sleeping_engine_is_not_stale_because_its_page_is_not_asked(self) -> None:
+        asleep = [
+            page(at, running=0.0, flags=EngineFlags(sleeping=True), metrics_page=False)
+            for at in (4.0, 6.0, 8.0, 10.0, 12.0)
+        ]
+        replica = seen(page(2, running=0.0), *asleep)
+        assert (replica.state, replica.since) == (ReplicaState.SLEEPING, 4.0)
+        assert replica.scraped_at == 12.0
+
+    def test_side_pages_alone_do_not_keep_a_page_fresh_nor_end_a_failure(self) -> None:
+        sides = [page(at, metrics_page=False) for at in (4.0, 6.0, 8.0, 10.0)]
+        assert seen(page(2), *sides).state is ReplicaState.STALE
+        failing = [page(2), failure(4, FailureKind.SERVER_ERROR, answered=True), sides[1]]
+        assert seen(*failing).state is ReplicaState.STALE
+
+
+class TestNoProgress:
+    def test_three_pages_with_work_and_the_same_counters(self) -> None:
+        """Counters move at 4 for the last time; the third page with the same ones is at 8."""
+        looks = [page(2, tokens=10), page(4, tokens=20), page(6, tokens=20), page(8, tokens=20)]
+        assert seen(*looks[:3]).state is ReplicaState.OK
+        replica = seen(*looks)
+        assert (replica.state, replica.since) == (ReplicaState.NO_PROGRESS, 4.0)
+        assert replica.reasons == ("no progress for 4 s on 3 pages, 1 running, 0 waiting",)
+
+    def test_frozen_from_the_first_sight(self) -> None:
+        looks = [page(at, running=106.0, waiting=15.0, kv=0.904, tokens=7) for at in (0.0, 2.0, 4.0)]
+        assert seen(*looks).state is ReplicaState.NO_PROGRESS
+
+    def test_failures_between_the_pages_change_nothing(self) -> None:
+        looks = [page(2), failure(4, FailureKind.TIMEOUT), page(6), page(8)]
+        assert seen(*looks).state is ReplicaState.NO_PROGRESS
+
+    def test_any_movement_ends_it(self) -> None:
+        still = [page(at) for at in (2.0, 4.0, 6.0)]
+        assert seen(*still, page(8, tokens=1)).state is ReplicaState.OK
+        assert seen(*still, page(8, preemptions=1)).state is ReplicaState.OK
+        assert seen(*still, page(8, running=0.0)).state is ReplicaState.IDLE
+
+    def test_a_request_after_an_idle_hour_is_given_its_time(self) -> None:
+        idle = [page(at, running=0.0) for at in range(0, 3600, 600)]
+        late = [page(3600, running=1.0), page(3602, running=1.0)]
+        assert seen(*idle, *late, spacing=None).state is ReplicaState.OK
+        replica = seen(*idle, *late, page(3604, running=1.0), spacing=None)
+        assert (replica.state, replica.since) == (ReplicaState.NO_PROGRESS, 3600.0)
+
+    @pytest.mark.parametrize(
+        ("e2e", "hold"),
+        [
+            ((0.0, 0.0, 0.0), 30.0),  # nothing finished yet
+            ((100.0, 100.0, 100.0), 30.0),  # p99 = 9.9 s: twice that is less than 30 s
+            ((0.0, 100.0, 100.0), 39.8),  # p99 = 10 + 10 x 0.99 = 19.9 s
+            ((0.0, 0.0, 100.0), 40.0),  # past the last bound: it counts as 20 s
+        ],
+    )
+    def test_without_live_series_it_takes_as_long_as_slow_requests_do(
+        self, e2e: tuple[float, float, float], hold: float
+    ) -> None:
+        made = tracker(page(0, live=False))
+        made.observe(page(2, e2e=e2e, finished=1, live=False))  # the last movement
+        assert made.snapshot(2.0).live_progress is False
+        for at in (4.0, 6.0, 8.0, 2.0 + hold - 0.1):
+            made.observe(page(at, e2e=e2e, finished=1, live=False))
+            assert made.snapshot(at).state is ReplicaState.OK
+        made.observe(page(2.0 + hold, e2e=e2e, finished=1, live=False))
+        replica = made.snapshot(2.0 + hold)
+        assert (replica.state, replica.since) == (ReplicaState.NO_PROGRESS, 2.0)
+
+    def test_slow_requests_are_forgotten_after_a_quarter_of_an_hour(self) -> None:
+        """p99 20 s was last seen at 2 s in a window of 60 s, so up to 62 s; idle until 1000 s."""
+        made = tracker(page(0, running=0, live=False), spacing=None)
+        for at in (2.0, 30.0, 70.0, 140.0, 1000.0):
+            made.observe(page(at, running=0, e2e=(0, 0, 100), live=False))
+            made.snapshot(at)
+        for at in (1002.0, 1004.0, 1006.0, 1032.0):
+            made.observe(page(at, running=1, e2e=(0, 0, 100), live=False))
+        assert made.snapshot(1032.0).state is ReplicaState.NO_PROGRESS
+
+
+class TestShownValues:
+    def test_fresh_values_are_ok(self) -> None:
+        replica = seen(page(0, tokens=0), page(10, tokens=500, kv=0.25, finished=20))
+        assert replica.scalar("generation_tokens_per_second").value == 50.0
+        assert replica.scalar("requests_finished_per_second").value == 2.0
+        assert replica.scalar("kv_usage_ratio").value == 0.25
+        assert (replica.scraped_at, replica.scrape_seconds) == (10.0, 0.25)
+
+    @pytest.mark.parametrize(
+        ("kind", "kept"),
+        [
+            (FailureKind.REFUSED, False),
+            (FailureKind.UNAUTHORIZED, False),
+            (FailureKind.LOADING, False),
+            (FailureKind.NO_ENGINE_METRICS, False),
+            (FailureKind.SERVER_ERROR, True),
+            (FailureKind.TRUNCATED, True),
+            (FailureKind.TOO_LARGE, True),
+            (FailureKind.COLLECTOR, True),
+        ],
+    )
+    def test_an_old_value_is_never_shown_as_ok(self, kind: FailureKind, kept: bool) -> None:
+        share = GpuShare(power=Scalar(300.0, "W", Quality.OK))
+        looks = [page(0), page(2, tokens=10, e2e=(9, 9, 9)), failure(4, kind), failure(6, kind)]
+        replica = tracker(*looks).snapshot(7.0, share)
+        assert set(replica.signals) == set(SIGNALS)
+        for name, signal in replica.signals.items():
+            assert signal.quality not in (Quality.OK, Quality.ESTIMATED), name
+        assert replica.scalar("kv_usage_ratio").value == (0.5 if kept else None)
+        e2e = replica.distribution("e2e_seconds")
+        assert e2e.count == (9.0 if kept else None)
+        if kept:
+            assert e2e.quality is Quality.STALE
+            assert e2e.note == "5 s old"
+            assert e2e.quantiles["p50"].value == 5.0
+            assert replica.scalar("power_watts").note == "5 s old"
+
+    def test_what_was_not_exported_stays_unsupported_in_stale(self) -> None:
+        replica = seen(page(0), failure(2, FailureKind.SERVER_ERROR))
+        assert replica.distribution("ttft_seconds").quality is Quality.UNSUPPORTED
+
+    def test_the_window_moves_on_with_the_clock(self) -> None:
+        """Pages every 10 s, 100 tokens in the first ten seconds, 10 later. Window 60 s.
+
+        At 60 the baseline is the page of 0: 150 tokens in 60 s. At 70, without a new page, it is that of 10.
+        """
+        made = tracker(spacing=10.0)
+        for i in range(7):
+            made.observe(page(10.0 * i, tokens=100.0 + 10 * (i - 1) if i else 0.0))
+        rate = made.snapshot(60.0).scalar("generation_tokens_per_second").value
+        assert rate == pytest.approx(150 / 60)
+        assert made.snapshot(69.9).scalar("generation_tokens_per_second").value == rate
+        assert made.snapshot(70.0).scalar("generation_tokens_per_second").value == pytest.approx(1.0)
+        assert made.snapshot(80.0).scalar("generation_tokens_per_second").value == pytest.approx(1.0)
+
+    def test_the_same_picture_while_nothing_changes(self) -> None:
+        made = tracker(page(0), page(2))
+        first = made.snapshot(2.0)
+        assert made.snapshot(4.0) is first
+        made.observe(page(6, tokens=1))
+        assert made.snapshot(6.0) is not first
+
+    def test_identity_and_config_outlive_the_connection(self) -> None:
+        config = {"max_num_seqs": ConfigValue(64, "server_info")}
+        identity = replace(VLLM, role=Role.DECODE, stack="dynamo", simulated=True)
+        up = page(0, config=config, identity=identity)
+        replica = seen(up, failure(2, FailureKind.REFUSED), failure(4, FailureKind.REFUSED))
+        assert replica.state is ReplicaState.DOWN
+        assert (replica.engine, replica.engine_version, replica.model, replica.role, replica.stack) == (
+            EngineKind.VLLM,
+            "0.32.0",
+            "llama",
+            Role.DECODE,
+            "dynamo",
+        )
+        assert replica.simulated
+        assert replica.config == config
+        assert replica.last_failure is not None
+        assert replica.last_failure.at == 4.0
+
+    @pytest.mark.parametrize(
+        ("name", "shown", "ttft"),
+        [
+            ("llama", "llama", 0.6),
+            ("undefined", None, 1.0),
+            ("", None, 1.0),
+            (None, None, 1.0),
+            ("None", None, 1.0),
+        ],
+    )
+    def test_a_placeholder_is_no_model(self, name: str | None, shown: str | None, ttft: float) -> None:
+        replica = seen(page(0, identity=Identity(EngineKind.TRTLLM, model=name)))
+        assert (replica.model, replica.slo.ttft_seconds) == (shown, ttft)
+
+    def test_the_next_try_is_told_while_failing(self) -> None:
+        made = tracker(page(0))
+        made.observe(failure(2, FailureKind.REFUSED), next_try_at=9.0)
+        assert made.snapshot(2.0).next_try_at == 9.0
+        made.observe(page(9))
+        assert made.snapshot(9.0).next_try_at is None
+        assert made.snapshot(9.0).last_failure is None
+
+    def test_a_router_is_told_apart(self) -> None:
+        assert tracker(page(0, identity=ROUTER)).is_router
+        assert tracker(page(0, identity=replace(VLLM, role=Role.GATEWAY))).is_router
+        assert not tracker(page(0)).is_router
+        assert not tracker().is_router
+
+
+class TestEvents:
+    def test_a_life(self) -> None:
+        replica = seen(
+            failure(0, FailureKind.REFUSED),
+            failure(2, FailureKind.REFUSED),
+            page(4, start=100.0, tokens=50),
+            page(6, start=106.0, tokens=3, identity=replace(VLLM, engine_version="0.33.0")),
+            page(8, start=106.0, tokens=4, running=0.0),
+        )
+        kinds = [(at, kind) for at, kind, _ in events(replica)]
+        assert kinds == [
+            (2.0, "state_changed"),
+            (4.0, "appeared"),
+            (4.0, "state_changed"),
+            (6.0, "restarted"),
+            (8.0, "state_changed"),
+        ]
+        details = [detail for _, _, detail in events(replica)]
+        assert details[0] == "unknown -> down: connection refused for 2 s"
+        assert details[2] == "down -> ok"
+        assert details[3].endswith("0.32.0 -> 0.33.0")
+        assert details[4] == "ok -> idle"
+
+    @pytest.mark.parametrize("first", [page(2), failure(2, FailureKind.UNAUTHORIZED), nothing_new(2)])
+    def test_a_target_appears_with_its_first_answer(self, first: Observation) -> None:
+        assert events(seen(failure(0, FailureKind.REFUSED), first)) == [(2.0, "appeared", "")]
+
+    @pytest.mark.parametrize("kind", [FailureKind.REFUSED, FailureKind.TIMEOUT, FailureKind.COLLECTOR])
+    def test_no_answer_is_no_appearance(self, kind: FailureKind) -> None:
+        assert events(seen(failure(0, kind))) == []
+
+    def test_preemptions_are_followed_over_the_window(self) -> None:
+        made = tracker(spacing=10.0)
+        for i in range(12):
+            made.observe(page(10.0 * i, tokens=i, preemptions=3.0 if i >= 3 else 0.0))
+            made.snapshot(10.0 * i)
+        # Three at 30. The windows that end at 90 and later begin at 30 or later and no longer hold them.
+        assert [(at, kind) for at, kind, _ in events(made.snapshot(110.0)) if "preempt" in kind] == [
+            (30.0, "preemptions_began"),
+            (90.0, "preemptions_ended"),
+        ]
+
+    def test_a_changed_setting(self) -> None:
+        looks = [page(at, tokens=at, config={"k": ConfigValue(at // 4, "props")}) for at in (0, 2, 4)]
+        assert events(seen(*looks))[-1] == (4.0, "config_changed", "k 0 -> 1")
+
+
+def test_trends_have_holes_where_nothing_was_known() -> None:
+    made = tracker()
+    made.observe(page(0, kv=0.25))
+    made.snapshot(0.0)
+    for at in (2.0, 4.0):
+        made.observe(failure(at, FailureKind.REFUSED))
+        made.snapshot(at)
+    made.observe(page(6, kv=0.75))
+    replica = made.snapshot(6.0)
+    assert replica.trend_times == (0.0, 2.0, 4.0, 6.0)
+    assert replica.trends["kv_usage_ratio"] == (0.25, 0.25, None, 0.75)
+
+
+def test_a_distribution_that_grew_old_keeps_its_figures() -> None:
+    fresh = seen(page(0), page(2, e2e=(1, 3, 4)))
+    old = seen(page(0), page(2, e2e=(1, 3, 4)), failure(4, FailureKind.TRUNCATED))
+    one, other = fresh.distribution("e2e_seconds"), old.distribution("e2e_seconds")
+    assert isinstance(other, Distribution)
+    assert replace(other, quality=one.quality, note=one.note) == one
