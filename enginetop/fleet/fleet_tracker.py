@@ -139,5 +139,5 @@ def default_name(url: str) -> str:
     try:
         parts = urlsplit(printable)
     except ValueError:
-        return printable
+        return printable.rpartition("@")[2]
     return parts.netloc.rpartition("@")[2] + parts.path.rstrip("/") or printable

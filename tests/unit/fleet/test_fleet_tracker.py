@@ -1,0 +1,188 @@
+"""The fleet: order, names, sums over what is up, and snapshots that never change."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+from enginetop.fleet.fleet_tracker import FleetTracker, default_name
+from enginetop.fleet.model import Quality, ReplicaState, Role, Target
+from enginetop.fleet.observation import FailureKind
+from enginetop.fleet.reading import EngineFlags
+from enginetop.fleet.signals import SIGNALS
+from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuDevice, GpuReport, Scalar, Slo
+from tests.support.looks import ROUTER, VLLM, failure, page
+
+A, B, C = (Target(f"http://{name}:8000", name) for name in "abc")
+
+
+def fleet(*targets: Target, spacing: float | None = 2.0) -> FleetTracker:
+    return FleetTracker(
+        targets,
+        interval_seconds=2.0,
+        window_seconds=60.0,
+        slo_for=lambda model: Slo(ttft_seconds=0.6, source="config") if model == "llama" else Slo(),
+        fixed_spacing_seconds=spacing,
+    )
+
+
+def scalar(snapshot: FleetSnapshot, name: str) -> Scalar:
+    value = snapshot.fleet.signals[name]
+    assert isinstance(value, Scalar)
+    return value
+
+
+def test_targets_stand_in_their_order_and_others_behind_them() -> None:
+    made = fleet(B, A)
+    made.observe("http://z:9", page(0))
+    made.observe(A.url, page(0))
+    snapshot = made.snapshot(0.0)
+    assert [replica.target.name for replica in snapshot.replicas] == ["b", "a", "z:9"]
+    assert snapshot.fleet.replicas == 3
+    assert snapshot.fleet.states == {ReplicaState.UNKNOWN: 1, ReplicaState.OK: 2}
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("http://h:8000", "h:8000"),
+        ("https://h", "h"),
+        ("http://[::1]:8000", "[::1]:8000"),
+        ("http://h:8000/base/", "h:8000/base"),
+        ("http://user:secret@h:8000", "h:8000"),
+        ("gibberish", "gibberish"),
+        ("http://[broken", "http://[broken"),
+        ("http://h:8000/\x1ba\n", "h:8000/a"),
+        ("http://user:secret@[broken", "[broken"),
+        ("", ""),
+    ],
+)
+def test_names_of_unnamed_targets(url: str, name: str) -> None:
+    assert default_name(url) == name
+    made = fleet()
+    made.observe(url, page(0))  # whatever the URL is, it is tracked
+    made.observe_gpus(GpuReport("h", 0.0, (GpuDevice(0, "g", "H100"),)))
+    assert made.snapshot(0.0).replicas[0].target.url == url
+
+
+def test_two_targets_never_share_a_name() -> None:
+    made = fleet(Target("http://x:1", "h:8000"))
+    for url in ("http://h:8000", "https://h:8000", "ftp://h:8000"):
+        made.observe(url, page(0))
+    names = [replica.target.name for replica in made.snapshot(0.0).replicas]
+    assert names == ["h:8000", "h:8000 (2)", "h:8000 (3)", "h:8000 (4)"]
+
+
+def test_each_snapshot_has_the_next_number_and_stays_as_it_is() -> None:
+    made = fleet(A)
+    first = made.snapshot(0.0)
+    made.observe(A.url, page(1, kv=0.9))
+    second = made.snapshot(2.0, CollectorHealth(asked_per_second=0.5))
+    assert (first.sequence, second.sequence) == (1, 2)
+    assert (first.at, first.interval_seconds, first.window_seconds) == (0.0, 2.0, 60.0)
+    assert first.replicas[0].state is ReplicaState.UNKNOWN
+    assert (first.collector, second.collector.asked_per_second) == (CollectorHealth(), 0.5)
+    with pytest.raises(FrozenInstanceError):
+        second.at = 3.0  # type: ignore[misc]
+
+
+def test_sums_and_merges_over_what_is_up() -> None:
+    """In 10 s a made 100 tokens and b 300; c is down."""
+    made = fleet(A, B, C)
+    for target, tokens, kv, running in ((A, 100, 0.5, 1), (B, 300, 0.9, 2), (C, 999, 0.99, 9)):
+        made.observe(target.url, page(0, kv=kv, running=running))
+        made.observe(target.url, page(10, tokens=tokens, kv=kv, running=running, e2e=(1, 2, 4)))
+    made.observe(C.url, failure(11, FailureKind.REFUSED))
+    made.observe(C.url, failure(12, FailureKind.REFUSED))
+    snapshot = made.snapshot(12.0)
+    assert scalar(snapshot, "generation_tokens_per_second").value == 40.0  # 10 + 30
+    assert scalar(snapshot, "requests_running").value == 3.0
+    usage = scalar(snapshot, "kv_usage_ratio")
+    assert (usage.value, usage.mean, usage.worst) == (0.9, pytest.approx(0.7), {"replica": "b"})
+    e2e = snapshot.fleet.signals["e2e_seconds"]
+    assert not isinstance(e2e, Scalar)
+    assert (e2e.count, e2e.quantiles["p50"].value) == (8.0, 20.0)
+    assert (e2e.quantiles["p99"].low, e2e.quantiles["p99"].censored) == (20.0, True)
+    assert snapshot.fleet.slo == Slo()
+    assert [replica.slo.source for replica in snapshot.replicas] == ["config"] * 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "counted"),
+    [
+        (EngineFlags(sleeping=True), True),
+        (EngineFlags(paused=True), True),
+        (EngineFlags(draining=True), True),
+    ],
+)
+def test_resting_replicas_count(flags: EngineFlags, counted: bool) -> None:
+    made = fleet(A)
+    made.observe(A.url, page(0, running=4, flags=flags))
+    assert scalar(made.snapshot(0.0), "requests_running").value == 4.0
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [FailureKind.UNAUTHORIZED, FailureKind.LOADING, FailureKind.NO_ENGINE_METRICS, FailureKind.SERVER_ERROR],
+)
+def test_replicas_that_are_not_up_do_not_count(kind: FailureKind) -> None:
+    made = fleet(A, B)
+    made.observe(A.url, page(0, running=4))
+    made.observe(B.url, page(0, running=7))
+    made.observe(A.url, failure(1, kind))
+    assert scalar(made.snapshot(1.0), "requests_running").value == 7.0
+
+
+def test_when_nothing_is_up_nothing_is_known() -> None:
+    made = fleet(A)
+    for snapshot in (made.snapshot(0.0), fleet().snapshot(0.0)):
+        assert set(snapshot.fleet.signals) == set(SIGNALS)
+        assert all(signal.quality is Quality.UNKNOWN for signal in snapshot.fleet.signals.values())
+
+
+@pytest.mark.parametrize(
+    "router", [ROUTER, replace(VLLM, role=Role.ROUTER), replace(VLLM, role=Role.GATEWAY)]
+)
+def test_a_router_never_adds_to_engines_but_speaks_where_there_are_none(router: object) -> None:
+    assert isinstance(router, type(VLLM))
+    made = fleet(A, B)
+    made.observe(B.url, page(0, running=5, identity=router))
+    assert scalar(made.snapshot(0.0), "requests_running").value == 5.0
+    made.observe(A.url, page(0, running=1))
+    assert scalar(made.snapshot(0.0), "requests_running").value == 1.0
+    # An engine that is away is not replaced by the router's view of it.
+    for at in (1.0, 2.0):
+        made.observe(A.url, failure(at, FailureKind.REFUSED))
+    assert scalar(made.snapshot(2.0), "requests_running").value is None
+
+
+def test_power_of_the_fleet_counts_each_gpu_once() -> None:
+    one, two = Target("http://m:8000", "m1"), Target("http://m:8001", "m2")
+    made = fleet(one, two, A)
+    for target in (one, two, A):
+        made.observe(target.url, page(0))
+    made.observe_gpus(GpuReport("m", 0.0, (GpuDevice(0, "g0", "H100", power_watts=300.0),)))
+    made.observe_gpus(GpuReport("a", 0.0, (GpuDevice(0, "g0", "H100", power_watts=100.0),)))
+    snapshot = made.snapshot(0.0)
+    assert [replica.scalar("power_watts").value for replica in snapshot.replicas] == [None, None, 100.0]
+    assert [len(replica.gpus) for replica in snapshot.replicas] == [1, 1, 1]
+    assert scalar(snapshot, "power_watts").value == 400.0
+
+
+def test_gpu_trouble_is_told() -> None:
+    made = fleet(A)
+    made.observe_gpus(GpuReport("a", 0.0, (), problem="no NVIDIA driver"))
+    assert made.snapshot(0.0).gpu_problem == "no NVIDIA driver"
+
+
+def test_only_what_changed_is_drawn_anew() -> None:
+    made = fleet(A, B)
+    for target in (A, B):
+        made.observe(target.url, page(0))
+    first = made.snapshot(0.0)
+    made.observe(B.url, page(2, tokens=5))
+    second = made.snapshot(2.0)
+    assert second.replicas[0] is first.replicas[0]
+    assert second.replicas[1] is not first.replicas[1]
+    assert scalar(second, "generation_tokens_per_second").value == 2.5
