@@ -48,11 +48,11 @@ _LLAMA = ReplicaPlan(
         max_model_len=32768,
         gpus=4,
         kv_blocks=25_600,
-        step=StepTime(base_ms=17.0, per_token_us=75.0, per_kv_token_ns=35.0, per_draft_ms=1.8),
+        step=StepTime(base_ms=17.0, per_token_us=68.0, per_kv_token_ns=35.0, per_draft_ms=1.8),
     ),
     Traffic(
         requests_per_second=1.9,
-        prompt_tokens=Lengths(1400, 1.0),
+        prompt_tokens=Lengths(1100, 0.9),
         answer_tokens=Lengths(320, 0.8),
         shared_prefix_tokens=1024,
         shared_prefix_ratio=0.45,
@@ -70,7 +70,7 @@ _LLAMA_SPECULATING = _LLAMA.with_engine(
     num_speculative_tokens=3, acceptance=(0.71, 0.49, 0.33), max_num_batched_tokens=4096
 )
 _QWEN_SHORT_OF_KV = _QWEN.with_engine(kv_blocks=3_800).with_traffic(requests_per_second=1.7)
-_LLAMA_THROTTLED = _LLAMA.with_engine(step=_LLAMA.engine.step.slowed(3.0), gpu_throttled=True).with_traffic(
+_LLAMA_THROTTLED = _LLAMA.with_engine(step=_LLAMA.engine.step.slowed(3.6), gpu_throttled=True).with_traffic(
     requests_per_second=0.9
 )
 _LLAMA_CRASHING = ReplicaPlan(

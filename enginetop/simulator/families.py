@@ -277,8 +277,8 @@ def families(settings: EngineSettings, slo: Slo, begun_at: float, reasons: bool)
         *(_speculation(settings.num_speculative_tokens) if settings.num_speculative_tokens else ()),
         _cache_config(settings),
         _gauge("enginetop_simulated", "1: a simulation, not an engine.", lambda _: 1),
-        _histogram("enginetop_ttft_seconds", "Time to first token, finer.", lambda m: m.exact_first_token),
-        _histogram("enginetop_tpot_seconds", "Time per output token, finer.", lambda m: m.exact_per_token),
+        _histogram("enginetop_ttft_seconds", "Time to first token, finer.", lambda m: m.fine_first_token),
+        _histogram("enginetop_tpot_seconds", "Time per output token, finer.", lambda m: m.fine_per_token),
         *(
             [_histogram("enginetop_reasoning_tokens", "Reasoning length.", lambda m: m.reasoning_tokens)]
             if reasons

@@ -109,8 +109,8 @@ class EngineMetrics:
         self.request_samples = Histogram(_SAMPLES)
         self.request_preemptions = Histogram(_PREEMPTIONS)
         self.request_prefill_computed_tokens = Histogram(tokens)
-        self.exact_first_token = Histogram(_FINE_FIRST_TOKEN)
-        self.exact_per_token = Histogram(_FINE_PER_TOKEN)
+        self.fine_first_token = Histogram(_FINE_FIRST_TOKEN)
+        self.fine_per_token = Histogram(_FINE_PER_TOKEN)
         self.reasoning_tokens = Histogram(_REASONING)
 
     def admitted(self, request: Request) -> None:
@@ -141,8 +141,8 @@ class EngineMetrics:
         self.request_samples.observe(1)
         self.request_preemptions.observe(request.preemptions)
         self.request_prefill_computed_tokens.observe(drawn.prompt_tokens - drawn.cached_tokens)
-        self.exact_first_token.observe(ttft)
-        self.exact_per_token.observe(tpot)
+        self.fine_first_token.observe(ttft)
+        self.fine_per_token.observe(tpot)
         self.reasoning_tokens.observe(drawn.reasoning_tokens)
         if (
             drawn.finish_reason in GOOD_REASONS

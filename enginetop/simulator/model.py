@@ -96,9 +96,9 @@ class EngineModel:
     # Steps with prompt tokens
 
     def _begin_chunked_step(self) -> None:
-        budget = self.settings.max_num_batched_tokens - len(self._decoding) * self._per_step
-        chunks: list[tuple[Request, int]] = []
         scheduled = len(self._decoding) * self._per_step
+        budget = self.settings.max_num_batched_tokens - scheduled
+        chunks: list[tuple[Request, int]] = []
         for request in self._prefilling:
             budget -= self._add_chunk(chunks, request, budget)
         while budget > 0 and self.waiting and self._admissible(self.waiting[0]):
@@ -138,6 +138,7 @@ class EngineModel:
         self.now += seconds
         self._chunked_step_seconds = None
         tokens, ended = self._emit(1)
+        self._kv_tokens += tokens
         for request, chunk in self._chunks:
             request.computed_tokens += chunk
             self._kv_tokens += chunk
@@ -182,11 +183,11 @@ class EngineModel:
                 return False
             self.now += seconds
             tokens, ended = self._emit(1)
+            self._kv_tokens += tokens
             self._record(seconds, decoding, tokens)
             self._settle(ended)
             return True
         done = 0
-        kv_tokens = self._kv_tokens
         for tokens in self._coming_tokens(steps):
             seconds = self._step_seconds(scheduled)
             if self.now + seconds > to:
@@ -199,7 +200,6 @@ class EngineModel:
                 break
         if not done:
             return False
-        self._kv_tokens = kv_tokens
         _, ended = self._emit(done)
         self._settle(ended)
         return True
@@ -240,7 +240,7 @@ class EngineModel:
         self.steps.append(Step(seconds, decoding, tokens))
 
     def _emit(self, steps: int) -> tuple[int, list[Request]]:
-        """Let every decoding request take `steps` steps; returns the tokens, and who has all of his."""
+        """Let every decoding request take `steps` steps; returns the tokens, and who has all of its own."""
         speculating = self._per_step > 1
         total = 0
         ended = []
@@ -255,7 +255,6 @@ class EngineModel:
                 ended.append(request)
             request.generated_tokens += gained
             total += gained
-        self._kv_tokens += total
         self.metrics.generation_tokens += total
         return total, ended
 

@@ -78,7 +78,7 @@ class EngineSettings:
                 f"{self.model}: max_num_batched_tokens = {self.max_num_batched_tokens} is below "
                 f"max_num_seqs x (1 + num_speculative_tokens); raise it"
             )
-        if self.kv_capacity_tokens < self.max_model_len + self.block_size * (1 + self.num_speculative_tokens):
+        if self.kv_capacity_tokens < self.max_model_len + 1 + self.num_speculative_tokens:
             raise ConfigError(
                 f"{self.model}: kv_blocks cannot hold one request of max_model_len; raise kv_blocks"
             )
