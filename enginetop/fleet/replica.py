@@ -192,7 +192,7 @@ class ReplicaTracker:
         """The replica at Unix time `now`; the same object as before while nothing has changed."""
         values = self._window.at(now)
         if values is not None and values is not self._values:
-            self._learn(values)
+            self._learn(now, values)
         self._values = values
         self._settle(now)
         pictured = (self._judgement, share, values)
@@ -201,10 +201,10 @@ class ReplicaTracker:
             self._pictured = pictured
         return self._picture
 
-    def _learn(self, values: Values) -> None:
+    def _learn(self, now: float, values: Values) -> None:
         preemptions, e2e = values.signals["preemptions"], values.signals["e2e_seconds"]
         if isinstance(preemptions, Scalar):
-            self._log.preemptions(values.facts.at, preemptions.number)
+            self._log.preemptions(now, preemptions.number)
         if isinstance(e2e, Distribution) and e2e.count:
             p99 = e2e.quantiles["p99"]
             longest = p99.low if p99.censored else p99.value
