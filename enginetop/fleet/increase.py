@@ -88,11 +88,12 @@ class SeriesTotals:
                 slot, _Fall(reading.at, last[slot], page[slot], token if new_process else None)
             )
 
+        reborn = self._reborn(reading)
         resets: set[int] = set()
         if new_process:
             resets.update(slot for slot, kind in enumerate(self.slots.kinds) if kind is not Kind.GAUGE)
         else:
-            for slot in (*fallen, *self._reborn(reading)):
+            for slot in (*fallen, *reborn):
                 resets.update(self.slots.label_set[slot])
         restarted = self._restart(reading, resets, new_process=new_process) if resets else ""
         sums_fallen = self._add_steps(page, changed, resets)
