@@ -62,12 +62,12 @@ class Follower:
     place, pages may keep it.
     """
 
-    __slots__ = ("_lines", "template", "values")
+    __slots__ = ("lines", "template", "values")
 
     def __init__(self, template: Template) -> None:
         self.template = template
         self.values = template.values
-        self._lines = list(template.lines)
+        self.lines = list(template.lines)
 
     def follow(self, lines: Sequence[bytes]) -> Sequence[int] | None:
         """Take over the next page's lines; the slots whose line changed, in the order of the page.
@@ -75,9 +75,9 @@ class Follower:
         None when the page does not fit: nothing is taken over then.
         """
         template = self.template
-        if len(lines) != len(self._lines):
+        if len(lines) != len(self.lines):
             return None
-        places = tuple(compress(count(), map(ne, lines, self._lines)))
+        places = tuple(compress(count(), map(ne, lines, self.lines)))
         if not places:
             return ()
         new_lines = _pick(places, lines)
@@ -90,7 +90,7 @@ class Follower:
         put(values, changed, numbers)
         values.pop()
         self.values = values
-        put(self._lines, places, new_lines)
+        put(self.lines, places, new_lines)
         if template.bad_lines and SCRATCH in changed:
             return [slot for slot in changed if slot != SCRATCH]
         return changed

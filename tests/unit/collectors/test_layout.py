@@ -1,0 +1,191 @@
+"""The cheap way: what is shared, what is followed, and when it is left."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from unittest.mock import patch
+
+import pytest
+
+from collectors.exposition import PageParser, ParseLimits
+from collectors.layout import LayoutCache
+from collectors.page import Page
+from collectors.page_lines import parse_lines
+
+PAGE = b'# TYPE a counter\na{x="1"} 1\na{x="2"} 2\n# TYPE b gauge\nb 3\n'
+
+
+def changed_page(**values: str) -> bytes:
+    page = PAGE
+    for name, value in values.items():
+        old = {"a1": b'a{x="1"} 1', "a2": b'a{x="2"} 2', "b": b"b 3"}[name]
+        page = page.replace(old, old.rpartition(b" ")[0] + b" " + value.encode())
+    return page
+
+
+def parse_counting(parser: PageParser, body: bytes) -> tuple[Page, int]:
+    """The page, and how often a page had to be parsed from nothing for it."""
+    with patch("collectors.exposition.parse_lines", wraps=parse_lines) as counted:
+        page = parser.parse(body)
+    return page, counted.call_count
+
+
+def moved(parser: PageParser) -> list[int] | None:
+    return None if parser.changed is None else sorted(parser.changed)
+
+
+def test_the_next_page_shares_the_layout_and_is_not_parsed_anew() -> None:
+    parser = PageParser(LayoutCache())
+    first, parsed = parse_counting(parser, PAGE)
+    assert parsed == 1
+    assert moved(parser) is None
+    second, parsed = parse_counting(parser, changed_page(a2="20", b="NaN"))
+    assert parsed == 0
+    assert second.layout is first.layout
+    assert list(second.values) == pytest.approx([1, 20, float("nan")], nan_ok=True)
+    assert moved(parser) == [1, 2]
+
+
+def test_a_page_never_changes_afterwards() -> None:
+    parser = PageParser(LayoutCache())
+    pages = [parser.parse(changed_page(a1=str(value))) for value in range(5)]
+    assert [page.values[0] for page in pages] == [0, 1, 2, 3, 4]
+
+
+def test_changed_is_empty_for_the_same_page_and_follows_a_single_change_there_and_back() -> None:
+    parser = PageParser(LayoutCache())
+    seen = []
+    for body in (PAGE, PAGE, changed_page(b="4"), PAGE, PAGE):
+        parser.parse(body)
+        seen.append(moved(parser))
+    assert seen == [None, [], [2], [2], []]
+
+
+def test_changed_survives_other_lines_with_the_same_samples_and_ends_with_the_layout() -> None:
+    parser = PageParser(LayoutCache())
+    parser.parse(PAGE)
+    parser.parse(b"# HELP a New words.\n" + changed_page(a1="9"))
+    assert moved(parser) == [0]
+    parser.parse(PAGE + b"c 1\n")
+    assert moved(parser) is None
+    parser.parse(PAGE)
+    assert moved(parser) is None
+
+
+def test_another_target_finds_the_known_page() -> None:
+    layouts = LayoutCache()
+    first = PageParser(layouts).parse(PAGE)
+    other = PageParser(layouts)
+    second, parsed = parse_counting(other, changed_page(a1="7", a2="8", b="9"))
+    assert parsed == 0
+    assert second.layout is first.layout
+    assert list(second.values) == [7, 8, 9]
+    assert moved(other) is None
+    assert list(first.values) == [1, 2, 3]
+
+
+def test_targets_do_not_see_each_other() -> None:
+    layouts = LayoutCache()
+    one, two = PageParser(layouts), PageParser(layouts)
+    for step in range(3):
+        assert list(one.parse(changed_page(b=str(step))).values) == [1, 2, step]
+        assert list(two.parse(changed_page(a1=str(step))).values) == [step, 2, 3]
+
+
+def test_the_same_samples_in_other_words_share_one_layout() -> None:
+    layouts = LayoutCache()
+    plain = PageParser(layouts).parse(PAGE)
+    other = PageParser(layouts).parse(PAGE.replace(b'a{x="1"} 1', b'a{ x="1", } 1 1700000000') + b"\n# end\n")
+    assert other.layout is plain.layout
+    typed = PageParser(layouts).parse(PAGE.replace(b"gauge", b"counter"))
+    assert typed.layout is not plain.layout
+
+
+@pytest.mark.parametrize(
+    ("line", "bad_lines", "values"),
+    [
+        (b'a{x="2"} 0x2', 1, [1, 3]),
+        (b'a{x="2"}', 1, [1, 3]),
+        (b'a{x="2"} ', 1, [1, 3]),
+        (b"5", 1, [1, 3]),
+        (b"", 0, [1, 3]),
+        (b"# gone", 0, [1, 3]),
+        (b'a{x="3"} 2', 0, [1, 2, 3]),
+        (b'a{x="1"} 2', 1, [2, 3]),
+        (b'a{x="2"} 2 1700', 0, [1, 2, 3]),
+        (b'a{x="2"}  2', 0, [1, 2, 3]),
+        (b'a{x="2"} 2\r', 0, [1, 2, 3]),
+    ],
+)
+def test_a_line_that_does_not_fit_is_read_as_if_the_page_were_new(
+    line: bytes, bad_lines: int, values: list[float]
+) -> None:
+    parser = PageParser(LayoutCache())
+    parser.parse(PAGE)
+    body = PAGE.replace(b'a{x="2"} 2', line)
+    for _ in range(2):
+        page = parser.parse(body)
+        assert list(page.values) == values
+        assert page.bad_lines == bad_lines
+        assert page.layout.keys == PageParser(LayoutCache()).parse(body).layout.keys
+    assert list(parser.parse(PAGE).values) == [1, 2, 3]
+
+
+def test_repeated_lines_and_bad_ones_are_followed_too() -> None:
+    parser = PageParser(LayoutCache())
+    parser.parse(b"a 1\nb 1\na 2\n!\n")
+    page, parsed = parse_counting(parser, b"a 7\nb 5\na 3\n!\n")
+    assert parsed == 0
+    assert list(page.values) == [3, 5]
+    assert page.bad_lines == 2
+    assert moved(parser) == [0, 1]
+    page, _ = parse_counting(parser, b"a x\nb 5\na 3\n!\n")
+    assert (page.layout.names, list(page.values), page.bad_lines) == (("b", "a"), [5, 3], 2)
+    page, _ = parse_counting(parser, b"a 7\nb 5\na x\n!\n")
+    assert (list(page.values), page.bad_lines) == ([7, 5], 2)
+
+
+def test_the_cache_drops_the_least_recently_used() -> None:
+    layouts = LayoutCache(max_templates=2)
+    first, second, third = b"a 1\n", b"a 1\nb 1\n", b"a 1\nb 1\nc 1\n"
+    for body in (first, second, first, third):  # second is the oldest use
+        PageParser(layouts).parse(body)
+    assert len(layouts) == 2
+    assert [parse_counting(PageParser(layouts), body)[1] for body in (first, third, second)] == [0, 0, 1]
+
+
+def test_the_cache_is_bounded_by_lines_and_gives_layouts_up() -> None:
+    layouts = LayoutCache(max_lines=100)
+    for count in range(1, 60):
+        PageParser(layouts).parse(b"".join(b"m%d 1\n" % index for index in range(count)))
+    assert len(layouts) <= 2
+    long = PageParser(layouts).parse(b"m 1\n" * 200)
+    assert list(long.values) == [1]
+    assert len(layouts) <= 2
+    layout = weakref.ref(long.layout)
+    del long
+    gc.collect()
+    assert layout() is None
+
+
+def test_a_parser_keeps_its_page_when_the_cache_has_dropped_it() -> None:
+    layouts = LayoutCache(max_templates=1)
+    parser = PageParser(layouts)
+    parser.parse(PAGE)
+    PageParser(layouts).parse(b"other 1\n")
+    page, parsed = parse_counting(parser, changed_page(b="4"))
+    assert parsed == 0
+    assert list(page.values) == [1, 2, 4]
+
+
+def test_unchanged_lines_are_shared_with_the_template() -> None:
+    layouts = LayoutCache()
+    layouts.add(parse_lines(PAGE.split(b"\n"), ParseLimits()))
+    held = []
+    for value in ("4", "5", "6"):
+        follower = layouts.follow_known(changed_page(b=value).split(b"\n"))
+        assert follower is not None
+        held.append(follower.lines)
+    same = [len({id(lines[place]) for lines in held}) == 1 for place in range(6)]
+    assert same == [True, True, True, True, False, True]
