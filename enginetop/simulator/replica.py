@@ -14,12 +14,12 @@ from enginetop.simulator.pages import PageTemplate
 from enginetop.simulator.scenario import Outage, ReplicaPlan
 from enginetop.simulator.traffic import RequestSource
 
-NEVER = math.inf
+_SHORTEST_LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How hard a replica works: shares of the time between two looks. `up` False: there is no process.
+    """How hard a replica works, as shares of the time. `up` False: there is no process.
 
     `compute_ratio` is the share spent on computing tokens rather than on reading weights and KV.
     """
@@ -27,6 +27,9 @@ class Load:
     up: bool
     busy_ratio: float
     compute_ratio: float
+
+
+_FRESH = Load(up=True, busy_ratio=0.0, compute_ratio=0.0)
 
 
 class SimulatedReplica:
@@ -52,6 +55,7 @@ class SimulatedReplica:
         self._looked_at = begun_at
         self._busy_seconds = 0.0
         self._tokens = 0
+        self._load = _FRESH
         self._changes = _changes(plan.outage)
         self._change_at = next(self._changes)
         self._begin_life()
@@ -74,16 +78,21 @@ class SimulatedReplica:
         return self._template.render(self._now - self.life_at)
 
     def load(self) -> Load:
-        """The load since `load` was last called, or since the present life began."""
+        """The load over at least the last second, as far as the present life goes back."""
         if self.engine is None:
             return Load(up=False, busy_ratio=0.0, compute_ratio=0.0)
-        metrics = self.engine.metrics
-        tokens = metrics.prompt_tokens - metrics.prompt_tokens_cached + metrics.generation_tokens
         elapsed = self._now - self._looked_at
-        busy = self.engine.busy_seconds - self._busy_seconds
-        compute = (tokens - self._tokens) * self.plan.engine.step.per_token_us / 1e6
-        self._looked_at, self._busy_seconds, self._tokens = self._now, self.engine.busy_seconds, tokens
-        return Load(up=True, busy_ratio=_share(busy, elapsed), compute_ratio=_share(compute, elapsed))
+        if elapsed >= _SHORTEST_LOOK_SECONDS:
+            metrics = self.engine.metrics
+            tokens = metrics.prompt_tokens - metrics.prompt_tokens_cached + metrics.generation_tokens
+            compute_seconds = (tokens - self._tokens) * self.plan.engine.step.per_token_us / 1e6
+            self._load = Load(
+                up=True,
+                busy_ratio=min(1.0, (self.engine.busy_seconds - self._busy_seconds) / elapsed),
+                compute_ratio=min(1.0, compute_seconds / elapsed),
+            )
+            self._looked_at, self._busy_seconds, self._tokens = self._now, self.engine.busy_seconds, tokens
+        return self._load
 
     def _run(self, to: float) -> None:
         self._now = max(self._now, to)
@@ -93,7 +102,7 @@ class SimulatedReplica:
     def _begin_life(self) -> None:
         self._lives += 1
         self.life_at = self._looked_at = self._now
-        self._busy_seconds, self._tokens = 0.0, 0
+        self._busy_seconds, self._tokens, self._load = 0.0, 0, _FRESH
         engine, traffic = self.plan.engine, self.plan.traffic
         source = RequestSource(traffic, engine, f"{self._seed}/{self.name}/{self._lives}")
         self.engine = EngineModel(engine, source, self._slo)
@@ -102,15 +111,11 @@ class SimulatedReplica:
         self._template = PageTemplate(layout, self.engine, process_at)
 
 
-def _share(part: float, whole: float) -> float:
-    return min(1.0, part / whole) if whole > 0.0 else 0.0
-
-
 def _changes(outage: Outage | None) -> Iterator[float]:
     """The seconds at which a replica goes down, comes back, goes down, ..."""
     if outage is None:
         while True:
-            yield NEVER
+            yield math.inf
     for cycle in count():
         down_at = outage.first_at_seconds + cycle * outage.every_seconds
         yield down_at

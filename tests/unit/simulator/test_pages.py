@@ -153,5 +153,5 @@ def test_reasoning_stands_only_where_the_model_reasons() -> None:
 @given(st.one_of(st.floats(-1e5, 1e15, allow_nan=False), st.integers(0, 10**15)))
 @settings(max_examples=300, deadline=None)
 def test_numbers_are_written_as_prometheus_clients_do(value: float) -> None:
-    assert number_text(value) == floatToGoString(value)
+    assert number_text(value) == floatToGoString(value)  # type: ignore[no-untyped-call]
     assert float(number_text(value)) == float(value)

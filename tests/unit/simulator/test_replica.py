@@ -75,7 +75,7 @@ def test_history_before_second_0() -> None:
     assert replica.page() is None
 
 
-def test_load_is_the_work_since_the_last_look() -> None:
+def test_load_is_the_work_of_the_last_second_or_more() -> None:
     replica = replica_of(Outage(first_at_seconds=100.0, every_seconds=200.0, for_seconds=10.0))
     assert replica.load() == Load(up=True, busy_ratio=0.0, compute_ratio=0.0)
     replica.advance(40.0)
@@ -88,6 +88,8 @@ def test_load_is_the_work_since_the_last_look() -> None:
     # 55 microseconds a token, from the scenario.
     assert load.compute_ratio == pytest.approx(computed * 55e-6 / 40.0)
     busy = engine.busy_seconds
+    replica.advance(40.9)
+    assert replica.load() == load
     replica.advance(50.0)
     assert replica.load().busy_ratio == pytest.approx((engine.busy_seconds - busy) / 10.0)
     replica.advance(105.0)

@@ -1,0 +1,302 @@
+"""The fleet over real sockets: what HTTP clients see, ports, start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from enginetop.fleet.errors import ConfigError
+from enginetop.simulator.builtin import SCENARIOS
+from enginetop.simulator.http_server import HttpServer, Port, Reply
+from enginetop.simulator.scenario import Outage, Pool, ReplicaPlan, Scenario
+from enginetop.simulator.simulated_fleet import SimulatedFleet, serve_until
+from tests.unit.simulator.read_page import ReadPage
+
+STEADY = SCENARIOS["steady"]
+QWEN = STEADY.pools[0].members[0]
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def fleet_of(scenario: Scenario = STEADY, replicas: int = 2, clock: Clock | None = None) -> SimulatedFleet:
+    return SimulatedFleet(scenario, replicas, start_time=1.7e9, warm_up_seconds=10.0, clock=clock or Clock())
+
+
+def port_of(url: str) -> int:
+    scheme, _, port = url.rpartition(":")
+    assert scheme == "http://127.0.0.1"
+    return int(port)
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[SimulatedFleet]:
+    with fleet_of() as running:
+        yield running
+
+
+@pytest.fixture
+def client(fleet: SimulatedFleet) -> Iterator[http.client.HTTPConnection]:
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(fleet.urls[0]), timeout=10)
+    yield connection
+    connection.close()
+
+
+def ask(client: http.client.HTTPConnection, path: str, method: str = "GET") -> http.client.HTTPResponse:
+    client.request(method, path)
+    return client.getresponse()
+
+
+def test_metrics_page(client: http.client.HTTPConnection) -> None:
+    reply = ask(client, "/metrics")
+    body = reply.read()
+    assert reply.status == 200
+    assert reply.getheader("content-type") == "text/plain; version=0.0.4; charset=utf-8"
+    assert reply.getheader("content-length") == str(len(body))
+    page = ReadPage.of(body)
+    assert page.value("enginetop_simulated") == 1.0
+    assert page.value("vllm:generation_tokens_total") > 0
+
+
+def test_pages_beside_it(client: http.client.HTTPConnection) -> None:
+    assert ask(client, "/version").read() == b'{"version":"0.32.0"}'
+    reply = ask(client, "/v1/models")
+    assert reply.getheader("content-type") == "application/json"
+    (model,) = json.loads(reply.read())["data"]
+    assert (model["id"], model["max_model_len"]) == ("Qwen3-32B", 32768)
+    health = ask(client, "/health")
+    assert (health.status, health.read()) == (200, b"")
+
+
+@pytest.mark.parametrize("path", ["/prometheus/metrics", "/", "/metrics/", "/metricsx", "/server_info"])
+def test_other_paths_are_not_found(client: http.client.HTTPConnection, path: str) -> None:
+    reply = ask(client, path)
+    reply.read()
+    assert reply.status == 404
+    assert ask(client, "/health").read() == b"", "the connection lives on"
+
+
+def test_a_query_is_ignored_and_head_has_no_body(client: http.client.HTTPConnection) -> None:
+    page = ask(client, "/metrics?name[]=x").read()
+    reply = ask(client, "/metrics", "HEAD")
+    assert reply.read() == b""
+    assert reply.getheader("content-length") == str(len(page))
+
+
+def test_other_methods_are_refused(client: http.client.HTTPConnection) -> None:
+    reply = ask(client, "/metrics", "DELETE")
+    reply.read()
+    assert reply.status == 405
+    assert reply.getheader("connection") == "close"
+
+
+def talk(fleet: SimulatedFleet, sent: bytes) -> bytes:
+    """Everything that comes back until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", port_of(fleet.urls[0])), timeout=10) as connection:
+        connection.sendall(sent)
+        received = b""
+        while part := connection.recv(65536):
+            received += part
+        return received
+
+
+@pytest.mark.parametrize(
+    ("sent", "statuses"),
+    [
+        (b"GET /health HTTP/1.0\r\n\r\n", [b"200"]),
+        (b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n", [b"200"]),
+        (b"GET /health HTTP/1.1\r\n\r\nGET /x HTTP/1.1\r\nconnection:Close\r\n\r\n", [b"200", b"404"]),
+        (b"nonsense\r\n\r\n", [b"400"]),
+        (b"GET /health\r\n\r\n", [b"400"]),
+        (b"\xff\xfe\x00 \xff HTTP/9.9\r\n\r\n", [b"400"]),
+        (b"GET /health HTTP/1.1\r\nx: " + b"a" * 20_000, [b"400"]),
+        (b"POST /metrics HTTP/1.1\r\ncontent-length: 30\r\n\r\nGET /health HTTP/1.1\r\n\r\n", [b"405"]),
+    ],
+)
+def test_raw_requests(fleet: SimulatedFleet, sent: bytes, statuses: list[bytes]) -> None:
+    received = talk(fleet, sent)
+    assert [part[:3] for part in received.split(b"HTTP/1.1 ")[1:]] == statuses
+
+
+def test_a_request_in_pieces(fleet: SimulatedFleet) -> None:
+    with socket.create_connection(("127.0.0.1", port_of(fleet.urls[0])), timeout=10) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in (b"GET /ver", b"sion HTTP/1.1\r\nConnection: clo", b"se\r\n", b"\r\n"):
+            connection.sendall(piece)
+        received = b""
+        while part := connection.recv(65536):
+            received += part
+    assert received.endswith(b'{"version":"0.32.0"}')
+
+
+def test_targets_are_named(fleet: SimulatedFleet) -> None:
+    assert [target.name for target in fleet.targets()] == ["a1", "b1"]
+    assert [target.url for target in fleet.targets()] == fleet.urls
+    assert len(set(fleet.urls)) == 2
+
+
+def test_gpus_belong_to_the_urls(fleet: SimulatedFleet) -> None:
+    (report,) = fleet.gpus.read(1.0)
+    assert [gpu.replicas for gpu in report.gpus] == [(fleet.urls[0],)] * 2 + [(fleet.urls[1],)] * 4
+    assert all((gpu.utilization_ratio or 0.0) > 0.5 for gpu in report.gpus), "warmed up"
+
+
+def test_the_page_follows_the_clock() -> None:
+    clock = Clock()
+    with fleet_of(clock=clock) as fleet:
+        connection = http.client.HTTPConnection("127.0.0.1", port_of(fleet.urls[0]), timeout=10)
+        try:
+            pages = []
+            for _ in range(3):
+                pages.append(ReadPage.of(ask(connection, "/metrics").read()))
+                clock.now += 7.0
+        finally:
+            connection.close()
+    cpu = [page.value("process_cpu_seconds_total") for page in pages]
+    tokens = [page.value("vllm:generation_tokens_total") for page in pages]
+    assert tokens == sorted(set(tokens))
+    assert cpu == sorted(set(cpu))
+
+
+def refuses(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert connection.recv(1) in (b"", b"H")
+            return False
+    except ConnectionRefusedError:
+        return True
+    except ConnectionResetError:
+        return False
+
+
+def until(wanted: bool, port: int) -> None:
+    """Knock until connections are refused, or no longer are; the test's own timeout ends it."""
+    while refuses(port) is not wanted:
+        pass
+
+
+def test_a_replica_that_is_down_refuses_and_returns_on_its_port() -> None:
+    plan = ReplicaPlan(QWEN.engine, QWEN.traffic, Outage(50.0, every_seconds=1000.0, for_seconds=30.0))
+    clock = Clock()
+    with fleet_of(Scenario("s", "s", (Pool("a", (QWEN, plan)),)), clock=clock) as fleet:
+        first, second = map(port_of, fleet.urls)
+        idle = socket.create_connection(("127.0.0.1", second), timeout=10)
+        with idle:
+            clock.now += 60.0
+            until(True, second)
+            with contextlib.suppress(ConnectionResetError):
+                assert idle.recv(1) == b"", "connections die with the process"
+        assert not refuses(first)
+        clock.now += 60.0
+        until(False, second)
+        assert [port_of(url) for url in fleet.urls] == [first, second]
+
+
+def test_a_page_of_a_process_that_just_died_is_cut_off() -> None:
+    async def scenario() -> bytes:
+        port = Port()
+        server = HttpServer(port, {"/gone": lambda: None, "/here": lambda: Reply(b"x")})
+        await server.open()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
+        writer.write(b"GET /gone HTTP/1.1\r\n\r\n")
+        try:
+            return await reader.read()
+        except ConnectionResetError:
+            return b""
+        finally:
+            writer.close()
+            server.close()
+            port.close()
+
+    assert asyncio.run(scenario()) == b""
+
+
+def test_stop_leaves_nothing_behind() -> None:
+    before = threading.active_count()
+    fleet = fleet_of()
+    urls = fleet.start()
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(urls[0]), timeout=10)
+    ask(connection, "/health").read()
+    fleet.stop()
+    connection.close()
+    assert threading.active_count() == before
+    assert fleet.urls == []
+    assert fleet.targets() == []
+    assert all(refuses(port_of(url)) for url in urls)
+    fleet.stop()
+    with pytest.raises(RuntimeError, match="not started"):
+        _ = fleet.gpus
+
+
+def test_a_fleet_can_be_started_again() -> None:
+    fleet = fleet_of(replicas=1)
+    for _ in range(2):
+        (url,) = fleet.start()
+        with pytest.raises(RuntimeError, match="already started"):
+            fleet.start()
+        assert not refuses(port_of(url))
+        fleet.stop()
+
+
+def test_a_wanted_port_is_taken_or_refused() -> None:
+    free = Port()
+    number = free.number
+    free.close()
+    with fleet_of(replicas=1) as other:
+        assert other.urls
+    fleet, rival = fleet_of(replicas=1), fleet_of(replicas=1)
+    try:
+        assert fleet.start(number) == [f"http://127.0.0.1:{number}"]
+        with pytest.raises(ConfigError, match=f"port {number}: .*; try another --port"):
+            rival.start(number)
+        assert rival.urls == []
+    finally:
+        fleet.stop()
+        rival.stop()
+
+
+@pytest.mark.parametrize("first", [65535, 70_000, -1])
+def test_ports_that_do_not_exist_are_refused(first: int) -> None:
+    with pytest.raises(ConfigError, match=f"--port {first}: 2 replicas"):
+        fleet_of().start(first)
+
+
+def test_serve_until_announces_and_ends() -> None:
+    stopped = threading.Event()
+    told: list[str] = []
+
+    def announce(url: str) -> None:
+        told.append(url)
+        assert not refuses(port_of(url))
+        if len(told) == 2:
+            stopped.set()
+
+    fleet = fleet_of()
+    serve_until(stopped, fleet, announce)
+    assert len(set(told)) == 2
+    assert fleet.urls == []
+
+
+def test_serve_until_stops_the_fleet_when_interrupted() -> None:
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    fleet = fleet_of()
+    with pytest.raises(KeyboardInterrupt):
+        serve_until(threading.Event(), fleet, interrupt)
+    assert fleet.urls == []
