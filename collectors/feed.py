@@ -133,7 +133,14 @@ class TargetFeed:
             return next((path for path in self._candidates() if path not in asked), None)
         if table is None or answers[-1].error is not None:
             return None
-        return next((s.path for s in table.side_pages if s.path not in asked and self._due(s)), None)
+        due = [s.path for s in table.side_pages if s.path not in asked and self._due(s)]
+        return next((path for path in due if self._wanted(path, answers)), None)
+
+    def _wanted(self, path: str, answers: Sequence[Answer]) -> bool:
+        """Whether the reader has use for a side page after the metrics page among these."""
+        judged = (self._judge(answer) for answer in answers if self._is_metrics_path(answer.path))
+        page = next((one.page for one in judged if isinstance(one, _Good)), None)
+        return self._reader is None or page is None or self._reader.wants_side(path, page)
 
     def _candidates(self) -> Iterable[str]:
         """Metrics paths in the order in which they are tried."""

@@ -50,6 +50,9 @@ class Look:
 class Reader(Protocol):
     """Turns the looks at one target into readings. May keep state between calls (live token counts)."""
 
+    def wants_side(self, path: str, page: Page) -> bool:
+        """Whether a due side page is worth asking after this metrics page; changes nothing here."""
+
     def read(self, look: Look) -> Reading | Failure:
         """The reading, or why this server has none to give."""
 

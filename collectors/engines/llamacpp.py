@@ -1,7 +1,8 @@
 """llama.cpp server: no page may be asked that wakes a sleeping model or loads another one.
 
 `/props` is free of side effects in every build and is asked first. While it says `is_sleeping`, neither
-`/metrics` (wakes builds before b11434) nor `/slots` (wakes all) is asked. A router's `/metrics` is never
+`/metrics` (wakes builds before b11434) nor `/slots` (wakes all) is asked. An idle server's `/slots` is not
+asked either, since that counts as work and would keep it from falling asleep. A router's `/metrics` is never
 asked: with `?model=` it would load that model and may evict the one in service.
 """
 
@@ -31,6 +32,10 @@ _PROPS = "/props"
 _SLOTS = "/slots"
 _FINISHED = ("llamacpp:tokens_predicted_total", "llamacpp_tokens_predicted_total")
 _DECODES = ("llamacpp:n_decode_total", "llamacpp_n_decode_total")
+_LOAD = (
+    ("llamacpp:requests_processing", "llamacpp_requests_processing"),
+    ("llamacpp:requests_deferred", "llamacpp_requests_deferred"),
+)
 
 _AT_RESPONSE = "llama.cpp tells it in each response only"
 _KV_NOTE = (
@@ -132,6 +137,12 @@ class LlamaReader:
     def __init__(self) -> None:
         self._tokens = LiveTokens()
         self._last: Reading | None = None
+        self._page: Page | None = None
+        self._decodes_at_slots = math.nan
+
+    def wants_side(self, path: str, page: Page) -> bool:
+        """All but the slots of an idle server that has decoded nothing since they were read."""
+        return path != _SLOTS or not _at_rest(page) or _sample(page, _DECODES) != self._decodes_at_slots
 
     def read(self, look: Look) -> Reading | Failure:
         """The reading; without a page that of a sleeping server, whose numbers are not known."""
@@ -145,8 +156,14 @@ class LlamaReader:
         slots_known = bool(items(slots))
         plan = (_plan_with_slots if slots_known else _plan_without_slots)(page.layout)
         start = _start_token(look.headers)
-        live = slots_of(slots) if slots_known and _SLOTS in look.fresh_sides else None
-        generated = self._tokens.update(_sample(page, _FINISHED), live, start)
+        live = None
+        if slots_known and _SLOTS in look.fresh_sides:
+            live = slots_of(slots)
+            self._decodes_at_slots = _sample(page, _DECODES)
+        # A page seen before says nothing about slots that were read after it.
+        at_rest = page is not self._page and _at_rest(page)
+        self._page = page
+        generated = self._tokens.update(_sample(page, _FINISHED), live, start, at_rest=at_rest)
         computed = (generated, *_kv(slots)) if slots_known else (generated,)
         return Reading(
             at=look.at,
@@ -187,6 +204,11 @@ def _sample(page: Page, names: tuple[str, ...]) -> float:
         if name in page.layout.names:
             return page.values[page.layout.names.index(name)]
     return math.nan
+
+
+def _at_rest(page: Page) -> bool:
+    """Whether the page says that nothing runs or waits, so that its finish counter is complete."""
+    return all(_sample(page, names) == 0 for names in _LOAD)
 
 
 def _start_token(headers: Mapping[str, str]) -> float | None:

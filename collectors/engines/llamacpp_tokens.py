@@ -69,11 +69,19 @@ class LiveTokens:
     _slots: dict[int, Slot] = field(default_factory=dict)
     _behind: deque[float] = field(default_factory=lambda: deque(maxlen=PERSISTENT_LOOKS))
 
-    def update(self, finished: float, slots: Iterable[Slot] | None, start: float | None) -> float:
+    def update(
+        self,
+        finished: float,
+        slots: Iterable[Slot] | None,
+        start: float | None,
+        *,
+        at_rest: bool = False,
+    ) -> float:
         """The count at this look.
 
         `finished` is the finish counter, `slots` those read after it (None: not known), `start` a token that
-        changes when the server restarts.
+        changes when the server restarts. `at_rest`: nothing ran when the counter was read, after the last look
+        at the slots, so that it held all but what was aborted.
         """
         if math.isnan(finished):
             return self._count
@@ -86,17 +94,24 @@ class LiveTokens:
             running = sum(slot.decoded for slot in now.values() if slot.processing)
             gained = sum(_gain(slot, self._slots.get(slot.slot_id)) for slot in now.values())
             self._slots = now
-        by_end = finished + running + self._aborted
         if math.isnan(self._count):
-            self._count = by_end
-            return by_end
+            self._count = finished + running
+            return self._count
+        if at_rest:
+            self._aborted = max(self._aborted, self._count - finished)
+            self._behind.clear()
+        by_end = finished + running + self._aborted
         self._count = max(self._count + gained, by_end)
-        if slots is not None:
-            self._behind.append(self._count - by_end)
-            if len(self._behind) == PERSISTENT_LOOKS and (lost := min(self._behind)) > 0:
-                self._aborted += lost
-                self._behind.clear()
+        if slots is not None and not at_rest:
+            self._note_deficit(self._count - by_end)
         return self._count
+
+    def _note_deficit(self, deficit: float) -> None:
+        """Take what the second view lacks for good as aborted."""
+        self._behind.append(deficit)
+        if len(self._behind) == PERSISTENT_LOOKS and (lost := min(self._behind)) > 0:
+            self._aborted += lost
+            self._behind.clear()
 
     def _restart(self) -> None:
         self._count, self._aborted = math.nan, 0.0

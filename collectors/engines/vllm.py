@@ -144,6 +144,11 @@ def recognise(layout: Layout) -> bool:
 class VllmReader:
     """Readings of one vLLM server."""
 
+    def wants_side(self, path: str, page: Page) -> bool:
+        """Every side page that is due."""
+        del path, page
+        return True
+
     def read(self, look: Look) -> Reading:
         """The reading of a page; vLLM's page may always be asked."""
         page = look.page

@@ -233,21 +233,42 @@ def test_tokens_of_aborted_requests_stay_counted() -> None:
     assert live.update(7, [Slot(0, 2, 0, False)], None) == 107
 
 
-@st.composite
-def lives(draw: st.DrawFn) -> list[tuple[str, int, int]]:
-    """Steps of a server with three slots: (what, slot, tokens)."""
-    step = st.tuples(
-        st.sampled_from(["start", "decode", "end", "look"]), st.integers(0, 2), st.integers(1, 9)
-    )
-    return draw(st.lists(step, max_size=60))
+def test_a_server_at_rest_owes_nothing_but_aborted_tokens() -> None:
+    live = LiveTokens()
+    live.update(0, [Slot(0, 1, 100, True)], None)
+    assert live.update(0, None, None, at_rest=True) == 100
+    assert live.update(7, None, None, at_rest=True) == 107
+
+
+def test_slots_of_an_idle_server_are_read_once() -> None:
+    reader = LlamaReader()
+    busy, idle = look_at(f"{OLD}-busy1"), look_at(f"{OLD}-after")
+    assert busy.page is not None
+    assert idle.page is not None
+    assert reader.wants_side("/slots", idle.page)  # first sight
+    read(idle, reader)
+    assert not reader.wants_side("/slots", idle.page)
+    assert reader.wants_side("/props", idle.page)
+    assert reader.wants_side("/slots", busy.page)
+    read(busy, reader)
+    assert reader.wants_side("/slots", busy.page)
+    assert reader.wants_side("/slots", idle.page)  # what ended in between has left its prompt there
+
+
+_STEPS = st.tuples(st.sampled_from(["start", "decode", "end", "look"]), st.integers(0, 2), st.integers(1, 9))
+_STEPS_WITH_ABORTS = st.one_of(_STEPS, st.tuples(st.just("abort"), st.integers(0, 2), st.just(0)))
 
 
 class Server:
-    """A server that knows the truth."""
+    """A server with three slots that knows the truth."""
 
     def __init__(self) -> None:
         self.truth = self.finished = self.task = 0
         self.slots = {i: Slot(i, None, 0, False) for i in range(3)}
+
+    @property
+    def at_rest(self) -> bool:
+        return not any(slot.processing for slot in self.slots.values())
 
     def do(self, what: str, slot: int, tokens: int) -> None:
         task, decoded, busy = self.slots[slot].task, self.slots[slot].decoded, self.slots[slot].processing
@@ -257,35 +278,43 @@ class Server:
         elif what == "decode" and busy:
             self.truth += tokens
             self.slots[slot] = Slot(slot, task, decoded + tokens, True)
-        elif what == "end" and busy:
-            self.finished += decoded
+        elif what in ("end", "abort") and busy:
+            self.finished += decoded if what == "end" else 0
             self.slots[slot] = Slot(slot, task, 0, False)
 
-    def drain(self) -> None:
-        for slot in self.slots:
-            self.do("end", slot, 0)
 
-
-def looks(server: Server, steps: list[tuple[str, int, int]]) -> Iterator[tuple[float, int]]:
-    """(count shown, truth) at each look; the counter is read some steps before the slots are."""
-    live = LiveTokens()
-    finished: int | None = None
+def looks(steps: list[tuple[str, int, int]]) -> Iterator[tuple[float, int, int]]:
+    """(count shown, finish counter, truth) at each look; the counter is read some steps before the slots."""
+    server, live = Server(), LiveTokens()
+    page: tuple[int, bool] | None = None
     for what, slot, tokens in steps:
         if what != "look":
             server.do(what, slot, tokens)
-        elif finished is None:
-            finished = server.finished
+        elif page is None:
+            page = server.finished, server.at_rest
         else:
-            yield live.update(finished, list(server.slots.values()), None), server.truth
-            finished = None
-    server.drain()
-    yield live.update(server.finished, list(server.slots.values()), None), server.truth
+            shown = live.update(page[0], list(server.slots.values()), None, at_rest=page[1])
+            yield shown, server.finished, server.truth
+            page = None
+    for slot in server.slots:
+        server.do("end", slot, 0)
+    shown = live.update(server.finished, list(server.slots.values()), None, at_rest=True)
+    yield shown, server.finished, server.truth
 
 
 @settings(max_examples=150, deadline=None)
-@given(lives())
+@given(st.lists(_STEPS, max_size=60))
 def test_the_live_count_is_a_rising_lower_bound_and_exact_at_rest(steps: list[tuple[str, int, int]]) -> None:
-    seen = list(looks(Server(), steps))
-    assert all(shown <= truth for shown, truth in seen)
+    seen = list(looks(steps))
+    assert all(shown <= truth for shown, _, truth in seen)
     assert all(one[0] <= other[0] for one, other in pairwise(seen))
-    assert seen[-1][0] == seen[-1][1]
+    assert seen[-1][0] == seen[-1][2]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(_STEPS_WITH_ABORTS, max_size=60))
+def test_aborted_requests_leave_it_a_lower_bound(steps: list[tuple[str, int, int]]) -> None:
+    seen = list(looks(steps))
+    assert all(shown <= truth for shown, _, truth in seen)
+    assert all(one[0] <= other[0] for one, other in pairwise(seen))
+    assert seen[-1][1] <= seen[-1][0]
