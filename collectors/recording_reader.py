@@ -104,7 +104,8 @@ class Recording:
             self._in_order = self._in_order and record.at >= times[1]
             times = [min(times[0], record.at), max(times[1], record.at)]
         if not times:
-            why = f" ({self._first_problem})" if self._first_problem else ""
+            problem = self._first_problem or self._cut
+            why = f" ({problem})" if problem else ""
             raise ConfigError(f"{self.path}: no record in it{why}; see `enginetop record`")
         if not self._in_order and self._size > MAX_SORTED_BYTES:
             raise ConfigError(f"{self.path}: not in time order and too large to sort; sort its lines by `t`")
