@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeGuard
 
 from collectors.answer import Answer
 from collectors.fetch import KEPT_HEADERS, one_line
@@ -25,6 +25,7 @@ VERSION = 1
 GPU_SCHEME = "gpu://"
 DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType({"content-type": "text/plain; version=0.0.4"})
 
+_LONGEST_ADDRESS = 2048
 _ERROR_WORDS = frozenset(
     {
         FailureKind.TIMEOUT,
@@ -139,7 +140,7 @@ def parse_record(line: str) -> Record | None:
     url = document.get("target")
     if at is None:
         raise RecordError("no time `t`")
-    if not isinstance(url, str) or not url:
+    if not _is_address(url):
         raise RecordError("no `target`")
     if kind == "gpu" or url.startswith(GPU_SCHEME):
         return GpuRecord(at, _gpu_report(document, url.removeprefix(GPU_SCHEME), at))
@@ -148,7 +149,7 @@ def parse_record(line: str) -> Record | None:
 
 def _header_targets(listed: Sequence[object]) -> Iterator[Target]:
     for entry in listed:
-        if isinstance(entry, dict) and isinstance(url := entry.get("url"), str) and url:
+        if isinstance(entry, dict) and _is_address(url := entry.get("url")):
             name = entry.get("name")
             yield target_of(url, name if isinstance(name, str) else None)
 
@@ -161,7 +162,7 @@ def target_of(url: str, name: str | None = None) -> Target:
 
 def _answer(document: Mapping[str, Any], at: float) -> Answer:
     path = document.get("path")
-    if not isinstance(path, str) or not path.startswith("/"):
+    if not _is_address(path) or not path.startswith("/"):
         raise RecordError("no `path`")
     seconds = _number(document.get("seconds")) or 0.0
     error = document.get("error")
@@ -212,8 +213,10 @@ def _gpu(item: Mapping[str, Any]) -> GpuDevice:
     known: dict[str, Any] = {"index": 0, "uuid": "", "name": ""}
     for field in fields(GpuDevice):
         if field.name in item:
-            known[field.name] = _gpu_value(str(field.type), item[field.name])
-    return GpuDevice(**{name: value for name, value in known.items() if value is not _WRONG})
+            value = _gpu_value(str(field.type), item[field.name])
+            if value is not _WRONG:
+                known[field.name] = value
+    return GpuDevice(**known)
 
 
 _WRONG = object()
@@ -235,6 +238,11 @@ def _gpu_value(kind: str, value: object) -> object:
     if value is None:
         return None if "None" in kind else _WRONG
     return one_line(str(value))
+
+
+def _is_address(text: object) -> TypeGuard[str]:
+    """Whether it may be a URL or a path: both are shown, so that neither may hold what a terminal obeys."""
+    return isinstance(text, str) and 0 < len(text) <= _LONGEST_ADDRESS and text.isprintable()
 
 
 def _number(value: object) -> float | None:
