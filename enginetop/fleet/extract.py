@@ -51,17 +51,16 @@ class _LabelSet:
 
     def __init__(self, series: Mapping[int, Series], usable: Collection[int] | None) -> None:
         by_bound: dict[float, list[int]] = {}
-        self.infinite: list[int] = []
+        self.members = frozenset(series)
+        series = {slot: one for slot, one in series.items() if usable is None or slot in usable}
         for slot, one in series.items():
-            if one.part is Part.BUCKET and one.le == math.inf:
-                self.infinite.append(slot)
-            elif one.part is Part.BUCKET and math.isfinite(one.le) and (usable is None or slot in usable):
+            if one.part is Part.BUCKET and math.isfinite(one.le):
                 by_bound.setdefault(canonical_bound(one.le), []).append(slot)
+        self.infinite = [slot for slot, one in series.items() if one.le == math.inf]
         self.bounds = tuple(sorted(by_bound))
         self.buckets = [by_bound[bound] for bound in self.bounds]
         self.counts = [slot for slot, one in series.items() if one.part is Part.COUNT]
         self.sums = [slot for slot, one in series.items() if one.part is Part.SUM]
-        self.members = frozenset(series)
         single = len(self.buckets) > 1 and all(len(slots) == 1 for slots in self.buckets)
         self._get = itemgetter(*(slots[0] for slots in self.buckets)) if single else None
 
@@ -74,8 +73,9 @@ class _LabelSet:
         corrected = any(map(gt, cumulative, cumulative[1:]))
         if corrected:
             cumulative = tuple(accumulate(cumulative, max))
-        totals = self.counts or self.infinite
-        count = sum(increases[slot] for slot in totals) if totals else max(cumulative, default=0.0)
+        count = cumulative[-1] if cumulative else 0.0
+        for slots in (self.counts, self.infinite):  # either line may be missing on a page, or lag behind
+            count = max(count, sum([increases[slot] for slot in slots]))
         return HistogramIncrease(
             bounds=self.bounds,
             cumulative=cumulative,
@@ -188,8 +188,8 @@ class _EnginePlan:
 class Extraction:
     """How to read the growth of a target whose last page has `columns`.
 
-    `baseline` is the layout of the baseline page where it is another one: a bucket bound that is not on both
-    pages counts only part of the window and is left out.
+    `baseline` is the layout of the baseline page where it is another one: a line of a histogram that is not
+    on both pages counts only part of the window and is left out.
     """
 
     def __init__(self, slots: Slots, columns: Columns, baseline: Columns | None = None) -> None:
@@ -243,7 +243,7 @@ def shared_extraction(columns: Columns) -> Extraction:
 
 
 def _usable(slots: Slots, current: frozenset[int], baseline: Columns | None) -> Collection[int] | None:
-    """Bucket slots whose increase covers the whole window; None when all do."""
+    """Slots of histograms whose increase covers the whole window; None when all do."""
     if len(current) == len(slots.series) and baseline is None:
         return None
     pages = [current]

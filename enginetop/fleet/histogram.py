@@ -17,7 +17,7 @@ class HistogramIncrease:
     """What a histogram gained over a window.
 
     `bounds` are the finite upper bounds, ascending and canonical (`canonical_bound`); `cumulative[i]` counts
-    the observations at or below `bounds[i]` and never falls along the list. `sum` is None where no sum is
+    the observations at or below `bounds[i]`, never falls along the list and never exceeds `count`. `sum` is None where no sum is
     exported. `sum_fell`: the sum went down without a reset, so neither it nor a mean means anything.
     `corrected`: the page's bucket counts contradicted each other and were raised to be monotone.
     """
@@ -43,10 +43,9 @@ class HistogramIncrease:
         at 0 unless its bound is 0 or less, where that bound is the answer and `low` is not known.
         """
         bounds, cumulative = self.bounds, self.cumulative
-        observations = max(self.count, cumulative[-1]) if cumulative else self.count
-        if observations <= 0:
+        if self.count <= 0:
             return NO_QUANTILE
-        rank = q * observations
+        rank = q * self.count
         index = bisect_left(cumulative, rank * (1 - _RANK_SLACK))
         if index == len(bounds):
             return Quantile(None, bounds[-1] if bounds else 0.0, None, censored=True)
@@ -77,7 +76,7 @@ def merge_histograms(parts: Sequence[HistogramIncrease]) -> HistogramIncrease:
         raise ValueError("nothing to merge")
     if len(parts) == 1:
         return parts[0]
-    filled = [part for part in parts if part.count > 0 or (part.cumulative and part.cumulative[-1] > 0)]
+    filled = [part for part in parts if part.count > 0]
     if not filled:
         return parts[0]
     if len(filled) == 1:

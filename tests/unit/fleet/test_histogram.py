@@ -66,12 +66,6 @@ def test_without_finite_bounds_only_zero_is_known() -> None:
     assert HistogramIncrease((), (), 3, 6.0).quantile(0.5) == Quantile(None, 0.0, None, censored=True)
 
 
-def test_a_count_that_lags_behind_its_buckets_does_not_shrink_the_ranks() -> None:
-    torn = HistogramIncrease((1.0, 2.0), (5, 10), 9, None)
-    assert torn.quantile(0.5) == Quantile(1.0, 0.0, 1.0)
-    assert torn.quantile(1.0) == Quantile(2.0, 1.0, 2.0)
-
-
 def test_means() -> None:
     assert HALF_TO_TWO.mean == pytest.approx(0.9)
     assert HistogramIncrease((1.0,), (1,), 1, None).mean is None
