@@ -18,8 +18,8 @@ class HistogramIncrease:
 
     `bounds` are the finite upper bounds, ascending and canonical (`canonical_bound`); `cumulative[i]` counts
     the observations at or below `bounds[i]`, never falls along the list and never exceeds `count`. `sum` is
-    None where no sum is exported. `sum_fell`: the sum went down without a reset, so neither it nor a mean means anything.
-    `corrected`: the page's bucket counts contradicted each other and were raised to be monotone.
+    None where no sum is exported. `sum_fell`: the sum went down without a reset, so neither it nor a mean
+    means anything. `corrected`: bucket counts contradicted each other and were raised to be monotone.
     """
 
     bounds: tuple[float, ...]
