@@ -9,8 +9,9 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from enginetop.fleet.derive import no_signals, signals
-from enginetop.fleet.facts import WindowFacts, merge_facts
+from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.gpus import NO_GPUS, GpuBoard, GpuShare, total_power
+from enginetop.fleet.merge_tree import MergeTree
 from enginetop.fleet.model import UP_STATES, Quality, Target
 from enginetop.fleet.observation import Observation
 from enginetop.fleet.replica import ReplicaTracker, SloFor
@@ -50,6 +51,7 @@ class FleetTracker:
         self._trackers: dict[str, ReplicaTracker] = {}
         self._board = GpuBoard(fixed_spacing_seconds)
         self._sequence = 0
+        self._merge_tree = MergeTree()
         self._merged_windows: tuple[WindowFacts, ...] | None = None
         self._merged_signals: Signals = {}
         for target in targets:
@@ -129,7 +131,8 @@ class FleetTracker:
             return no_signals(Quality.UNKNOWN, "no replica is up")
         if windows != self._merged_windows:
             self._merged_windows = windows
-            self._merged_signals = signals(merge_facts(windows, [target.name for target, _ in counted]))
+            names = [target.name for target, _ in counted]
+            self._merged_signals = signals(self._merge_tree.merged(windows, names))
         return self._merged_signals
 
 

@@ -168,8 +168,9 @@ class Slo:
 class ReplicaSnapshot:
     """Everything known about one replica at the snapshot's instant.
 
-    `since` is when the present state began. `scraped_at` is the time of the last good page. `trends` holds
-    recent values of a few signals, oldest first, None where nothing was known, at the times of `trend_times`.
+    `since` is when the present state began, or its cause if that is older (the first failure, the last
+    movement). `scraped_at` is the time of the last good page. `trends` holds recent values of a few signals,
+    oldest first, None where nothing was known, at the times of `trend_times`.
     `next_try_at` is when a failing target is asked again, if known. `live_progress`: as in `Reading`.
     """
 

@@ -35,7 +35,7 @@ NEITHER = columns(value("generation_tokens"))
         (RANKS, (1, 2, 0, 4, 99), Work(3, 4, True)),
         (RANKS, (0, 0, 0, 0, 99), Work(0, 0, False)),
         (RANKS, (0, NAN, 0, 0, 99), Work(None, 0, None)),
-        # An engine without a queue gauge is idle when nothing runs; one whose gauge is yet to come may not be.
+        # Without a queue gauge nothing running is idle; a gauge that is yet to come might say more.
         (RUNNING, (0,), Work(0, None, False)),
         (RUNNING, (2,), Work(2, None, True)),
         (LATE, (0,), Work(0, None, None)),
