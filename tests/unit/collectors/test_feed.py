@@ -484,6 +484,18 @@ def test_slots_alone_refresh_what_is_live_and_are_no_metrics_page() -> None:
     assert plain.reading is None
 
 
+def test_slots_of_an_earlier_time_are_not_added_to_a_later_counter() -> None:
+    ended = LLAMA_PAGE.replace(b"tokens_predicted_total 240", b"tokens_predicted_total 480")
+    first, second = replay(
+        [answer("/metrics", LLAMA_PAGE), answer("/slots", LLAMA_SLOTS)],
+        [answer("/metrics", ended, at=102)],
+    )
+    assert first.reading is not None
+    assert total(first.reading, "generation_tokens") == 240 + 119 + 119
+    assert second.reading is not None
+    assert total(second.reading, "generation_tokens") == 480
+
+
 def test_metrics_pages_alone_are_enough() -> None:
     (observation,) = replay([answer("/metrics", LLAMA_PAGE)])
     assert observation.reading is not None

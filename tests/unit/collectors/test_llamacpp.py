@@ -112,6 +112,25 @@ def test_slots_older_than_the_page_are_not_added_to_its_counter() -> None:
     assert total(reading, "generation_tokens") == 240
 
 
+def test_slots_read_after_a_page_of_an_idle_server_count_once() -> None:
+    reader = LlamaReader()
+    page = look_at(f"{OLD}-idle").page
+    counts = []
+    for decoded in (0, 5, 8, 8):
+        slots = [
+            {
+                "id": 0,
+                "id_task": 1,
+                "n_ctx": 64,
+                "is_processing": True,
+                "next_token": [{"n_decoded": decoded}],
+            }
+        ]
+        look = Look(at=1.0, page=page, sides={"/slots": slots}, fresh_sides=frozenset({"/slots"}))
+        counts.append(total(read(look, reader), "generation_tokens"))
+    assert counts == [0, 5, 8, 8]
+
+
 def test_tokens_of_a_whole_run() -> None:
     reader = LlamaReader()
     captures = [f"{OLD}-{name}" for name in ("idle", "busy1", "busy2", "busy3", "after")]
@@ -227,9 +246,16 @@ def test_tokens_of_aborted_requests_stay_counted() -> None:
     live = LiveTokens()
     live.update(0, [Slot(0, 1, 100, True)], None)
     assert live.update(0, [Slot(0, 1, 0, False)], None) == 100  # aborted: the counter never gets them
-    counts = [live.update(0, [Slot(0, 1, 0, False)], None) for _ in range(PERSISTENT_LOOKS)]
-    assert set(counts) == {100}
-    # Short requests that no look sees must still move the count once the abort is understood.
+    assert live.update(0, [Slot(0, 2, 4, True)], None) == 104
+    assert live.update(0, [Slot(0, 2, 9, True)], None) == 109
+
+
+def test_what_was_aborted_on_a_server_that_never_rests_is_understood_in_time() -> None:
+    live = LiveTokens()
+    live.update(0, [Slot(0, 1, 100, True)], None)
+    counts = {live.update(0, [Slot(0, 1, 0, False)], None) for _ in range(PERSISTENT_LOOKS)}
+    assert counts == {100}
+    # Requests too short for any look to see them move the count again.
     assert live.update(7, [Slot(0, 2, 0, False)], None) == 107
 
 
