@@ -111,11 +111,14 @@ def test_the_youngest_is_preempted_and_computed_anew() -> None:
     has room for one more, and the second has to go. The first ends with 40 tokens at 400 ms; the second is
     computed again in the step to 410 ms, which yields its 37th token, and ends at 440 ms.
     """
-    model = run(SMALL, ask(0.0, prompt=60, output=40), ask(0.0, prompt=60, output=40), to=0.395)
+    one, other = ask(0.0, prompt=60, output=40), ask(0.0, prompt=60, output=40)
+    model = run(SMALL, one, other, to=0.395)
     assert model.requests_running == 1
     assert [request.generated_tokens for request in model.waiting] == [36]
     model.advance(10.0)
     first, second = model.finished
+    assert (first.drawn, second.drawn) == (one, other)
+    assert first.drawn is one
     assert first.preemptions == 0
     assert first.last_token_at == pytest.approx(0.400)
     assert second.preemptions == 1
@@ -126,6 +129,27 @@ def test_the_youngest_is_preempted_and_computed_anew() -> None:
     assert model.metrics.prompt_tokens == 120
     assert model.metrics.iteration_tokens.sum == 120 + 80
     assert model.kv_usage_ratio == 0.0
+
+
+def test_a_last_token_may_come_from_computing_anew() -> None:
+    """The second request as above, with one token missing when it is preempted at 360 ms."""
+    model = run(SMALL, ask(0.0, prompt=60, output=40), ask(0.0, prompt=60, output=37))
+    _, second = model.finished
+    assert second.last_token_at == pytest.approx(0.410)
+    assert second.tpot_seconds == pytest.approx(0.400 / 36)
+    assert model.steps[-1].tokens == 1
+
+
+def test_a_preempted_request_goes_first_and_pays_for_all_of_its_context() -> None:
+    """As above at 1 ms a token, with a third request that waits for blocks all the while."""
+    engine = replace(SMALL, step=StepTime(base_ms=0.0, per_token_us=1000.0, per_kv_token_ns=0.0))
+    asked = [ask(0.0, prompt=60, output=40), ask(0.0, prompt=60, output=40), ask(0.0, prompt=100, output=2)]
+    model = run(engine, *asked)
+    assert [request.drawn for request in model.finished] == asked
+    steps = [round(step.seconds * 1e3) for step in model.steps]
+    # Both prompts, 35 steps of two, four of one until the first has ended. The second's 96 tokens leave room
+    # for 32 of the third's prompt in the same budget, but no blocks for it. Its three last steps, the third.
+    assert steps == [120] + [2] * 35 + [1] * 4 + [96] + [1] * 3 + [100, 1]
 
 
 def test_a_draft_step_yields_what_is_accepted_and_one_more() -> None:
