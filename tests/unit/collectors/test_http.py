@@ -484,3 +484,20 @@ def test_a_proxied_target_is_asked_through_the_proxy(
     (answer,) = fetch("http://engine.example:8000")
     assert answer.body == BODY
     assert proxy.requests[0].path == "http://engine.example:8000/metrics"
+
+
+def test_handshakes_that_hang_leak_no_connection(server: FaultyServer) -> None:
+    url = server.replica(HANG).url.replace("http", "https")
+
+    async def ask() -> list[int]:
+        fetcher = HttpFetcher()
+        counts = []
+        for _ in range(4):
+            answer = await fetcher.fetch(url, "/metrics", timeout_seconds=0.1)
+            assert answer.error is FailureKind.TIMEOUT
+            counts.append(len(list(Path("/proc/self/fd").iterdir())))
+        await fetcher.aclose()
+        return counts
+
+    counts = asyncio.run(ask())
+    assert counts[-1] <= counts[0] + 1  # the server's end of a closed connection may linger once

@@ -1,0 +1,86 @@
+"""CPU of one scrape's GET, three clients beside each other: `python -m bench.fetch [--json]`.
+
+Pages of 74 KiB over kept connections, the server in another process. The clients take turns, round by round,
+so that a busy machine is busy for all of them. CPU time of this process, median over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import httpx
+
+from bench.page_server import PAGE_BYTES, page_server
+from collectors.http import HttpFetcher
+
+TARGETS = 16
+ROUNDS = 12
+
+Get = Callable[[str], Awaitable[int]]
+
+
+async def measure(urls: Sequence[str], rounds: int = ROUNDS) -> dict[str, float]:
+    """CPU milliseconds a GET, and how many times cheaper the fast path is."""
+    shared = httpx.AsyncClient(trust_env=False)
+    own = {url: httpx.AsyncClient(trust_env=False) for url in urls}
+    full, fast = HttpFetcher(fast_path=False), HttpFetcher()
+
+    async def by_shared(url: str) -> int:
+        return len((await shared.get(url + "/metrics")).content)
+
+    async def by_own(url: str) -> int:
+        return len((await own[url].get(url + "/metrics")).content)
+
+    async def by_full(url: str) -> int:
+        return len((await full.fetch(url, "/metrics", timeout_seconds=10)).body)
+
+    async def by_fast(url: str) -> int:
+        return len((await fast.fetch(url, "/metrics", timeout_seconds=10)).body)
+
+    ways: dict[str, Get] = {
+        "httpx_shared": by_shared,
+        "httpx_per_target": by_own,
+        "fetcher_without_fast_path": by_full,
+        "fetcher_fast_path": by_fast,
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(rounds + 1):
+        for name, get in ways.items():
+            began = time.process_time()
+            sizes = [await get(url) for url in urls]
+            if min(sizes) < PAGE_BYTES * 0.95:
+                raise RuntimeError(f"{name}: a page of {min(sizes)} bytes")
+            if turn:  # the first round opens the connections
+                times[name].append((time.process_time() - began) / len(urls) * 1000)
+    for client in (shared, *own.values()):
+        await client.aclose()
+    await full.aclose()
+    await fast.aclose()
+    figures = {f"{name}_cpu_ms": statistics.median(values) for name, values in times.items()}
+    figures["fast_path_ratio"] = figures["httpx_per_target_cpu_ms"] / figures["fetcher_fast_path_cpu_ms"]
+    figures["fast_path_ratio_to_shared"] = (
+        figures["httpx_shared_cpu_ms"] / figures["fetcher_fast_path_cpu_ms"]
+    )
+    return figures
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="CPU of one GET of a 74 KiB page.")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    with page_server(TARGETS) as urls:
+        figures = asyncio.run(measure(urls["good"]))
+    for name, value in figures.items():
+        print(f"{name:36} {value:8.3f}")
+    if arguments.json:
+        print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Simulated vLLM replicas for benches, light enough to leave the CPU to what is measured.
+
+`python -m bench.page_server --replicas 64 --hung 1` prints one JSON line, `{"good": [URL, ...], "hung": [URL,
+...]}`, and serves until it is stopped. The page is a capture of a loaded server, filled up to 74 KiB; its
+counters and buckets grow with time, so that no two pages are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+CAPTURE: Final = Path(__file__).parents[1] / "tests/fixtures/vllm/0.32.0/vllm-0.32.0-loaded.prom"
+PAGE_BYTES: Final = 74 * 1024
+_GROWING: Final = ("_total", "_bucket", "_count", "_sum")
+_GROWTH_PER_SECOND: Final = 0.01
+
+
+class MovingPage:
+    """A page whose counters are `1 + growth` times those of the capture."""
+
+    def __init__(self, capture: bytes = b"") -> None:
+        text = _filled_up((capture or CAPTURE.read_bytes()).decode())
+        self._parts: list[str] = []
+        self._values: list[float] = []
+        fixed = ""
+        for line in text.splitlines(keepends=True):
+            series, _, value = line.rstrip("\n").rpartition(" ")
+            if not line.startswith("#") and series.partition("{")[0].endswith(_GROWING):
+                self._parts.append(f"{fixed}{series} ")
+                self._values.append(float(value))
+                fixed = "\n"
+            else:
+                fixed += line
+        self._end = fixed
+
+    def at(self, seconds: float) -> bytes:
+        """The page after `seconds`."""
+        growth = 1.0 + _GROWTH_PER_SECOND * seconds
+        pairs = zip(self._parts, self._values, strict=True)
+        return (
+            "".join([f"{part}{float(int(value * growth))!r}" for part, value in pairs]) + self._end
+        ).encode()
+
+
+def _filled_up(text: str) -> str:
+    """The page with more handlers of the HTTP histogram, up to `PAGE_BYTES`."""
+    lines = [text.rstrip("\n")]
+    missing = PAGE_BYTES - len(lines[0])
+    number = 0
+    while missing > 0:
+        labels = f'handler="/v1/extra/{number // 10}",le="{number % 10}.0",method="POST"'
+        lines.append(f"http_request_duration_seconds_bucket{{{labels}}} {1000.0 + number % 10}")
+        missing -= len(lines[-1]) + 1
+        number += 1
+    return "\n".join(lines) + "\n"
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, page: MovingPage, hung: bool, started: float) -> None:
+        self._page = page
+        self._hung = hung
+        self._started = started
+        self._head = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        self._head += data
+        while b"\r\n\r\n" in self._head and self._transport is not None:
+            head, _, self._head = self._head.partition(b"\r\n\r\n")
+            if self._hung:
+                return
+            status, body = b"404 Not Found", b""
+            if head.startswith(b"GET /metrics "):
+                status, body = b"200 OK", self._page.at(time.monotonic() - self._started)
+            kind = b"content-type: text/plain; version=0.0.4; charset=utf-8"
+            self._transport.write(
+                b"HTTP/1.1 %b\r\n%b\r\ncontent-length: %d\r\n\r\n%b" % (status, kind, len(body), body)
+            )
+
+
+async def _serve(replicas: int, hung: int) -> None:
+    loop = asyncio.get_running_loop()
+    page = MovingPage()
+    urls: dict[str, list[str]] = {"good": [], "hung": []}
+    for number in range(replicas + hung):
+        stuck = number >= replicas
+        make = partial(_Connection, page, stuck, time.monotonic() - 7.0 * number)
+        server = await loop.create_server(make, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        urls["hung" if stuck else "good"].append(f"http://127.0.0.1:{port}")
+    print(json.dumps(urls), flush=True)
+    await asyncio.Event().wait()
+
+
+@contextmanager
+def page_server(replicas: int, hung: int = 0) -> Iterator[dict[str, list[str]]]:
+    """The server in a process of its own; yields the base URLs."""
+    command = [sys.executable, "-m", "bench.page_server", "--replicas", str(replicas), "--hung", str(hung)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            if process.stdout is None:
+                raise RuntimeError("the page server has no output")
+            urls: dict[str, list[str]] = json.loads(process.stdout.readline())
+            yield urls
+        finally:
+            process.kill()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Simulated vLLM replicas for benches.")
+    parser.add_argument("--replicas", type=int, default=64)
+    parser.add_argument("--hung", type=int, default=0)
+    arguments = parser.parse_args()
+    asyncio.run(_serve(arguments.replicas, arguments.hung))
