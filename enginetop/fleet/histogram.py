@@ -9,8 +9,6 @@ from operator import add
 
 from enginetop.fleet.snapshot import NO_QUANTILE, Quantile
 
-_RANK_SLACK = 1e-12  # q * n is a rounded product: 0.95 x 20 must still mean the 19th
-
 
 @dataclass(frozen=True, slots=True)
 class HistogramIncrease:
@@ -46,7 +44,7 @@ class HistogramIncrease:
         if self.count <= 0:
             return NO_QUANTILE
         rank = q * self.count
-        index = bisect_left(cumulative, rank * (1 - _RANK_SLACK))
+        index = bisect_left(cumulative, rank)
         if index == len(bounds):
             return Quantile(None, bounds[-1] if bounds else 0.0, None, censored=True)
         high = bounds[index]

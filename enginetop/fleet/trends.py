@@ -49,7 +49,7 @@ def trend_values(signals: Signals, recent: Mapping[str, float | None]) -> Mappin
         elif not isinstance(signal, Scalar):
             values[name] = signal.quantiles[quantile].value
         else:
-            values[name] = recent.get(name) if name in _RATES and signal.value is not None else signal.number
+            values[name] = recent.get(name) if name in _RATES else signal.number
     return values
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -234,7 +235,7 @@ class TestDistributions:
         assert (found.mean.value, found.quality) == (None, Quality.INVALID)
 
     def test_rounding_of_a_sum_is_no_fall(self) -> None:
-        noise = 12345.678900000001
+        noise = math.nextafter(12345.6789, INF)
         pages = (10, 10, 10, 10, noise, 10), (10, 10, 10, 10, 12345.6789, 10), (11, 11, 11, 11, 12346.2, 11)
         found = distribution(told_signals(self.SHAPE, *pages), "ttft_seconds")
         assert found.quality is Quality.OK

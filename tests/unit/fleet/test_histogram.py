@@ -37,7 +37,7 @@ def test_empty_buckets_are_passed_over() -> None:
 
 @pytest.mark.parametrize("count", range(20, 2001, 20))
 def test_a_rank_that_is_whole_stays_in_its_bucket(count: int) -> None:
-    """The product 0.95 x n is rounded; an exact share must not slip into the next bucket."""
+    """The product 0.95 x n is rounded, and must not slip into the next bucket."""
     below = count * 95 // 100
     histogram = HistogramIncrease((1.0, 100.0), (below, count), count, None)
     assert histogram.quantile(0.95) == Quantile(1.0, 0.0, 1.0)

@@ -216,6 +216,13 @@ class TestFlips:
         assert self.quality(told, "ttft_seconds") is Quality.SUSPECT
         assert restarts == 1
 
+    def test_a_start_token_that_was_there_before_is_no_restart(self) -> None:
+        """The page of the younger process comes second, and its counter is the higher one."""
+        told = Told(TOKENS)
+        pages = ((50, 1.0), (1000, 2.0), (60, 1.0), (1010, 2.0))
+        restarts = [bool(told.page(at, n, token=token).restarted) for at, (n, token) in enumerate(pages)]
+        assert restarts == [False, True, False, False]
+
     def test_counters_that_fall_on_opposite_pages_give_one_restart_too(self) -> None:
         shape = columns(value("generation_tokens"), value("requests_finished"))
         told = Told(shape)
