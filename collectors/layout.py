@@ -12,7 +12,7 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress, count, repeat
+from itertools import compress, repeat
 from operator import eq, itemgetter, ne, setitem
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
@@ -32,6 +32,7 @@ NO_SAMPLE: Final = b"\n"
 SCRATCH: Final = -1
 """Slot of a line that a later line with the same name and labels overrides."""
 
+_FIRST_PLACES: Final = tuple(range(2048))
 _NUMBER_BYTES: Final = NUMBER_CHARACTERS.encode()
 
 T = TypeVar("T")
@@ -77,7 +78,8 @@ class Follower:
         template = self.template
         if len(lines) != len(self.lines):
             return None
-        places = tuple(compress(count(), map(ne, lines, self.lines)))
+        numbering = _FIRST_PLACES if len(lines) <= len(_FIRST_PLACES) else range(len(lines))
+        places = tuple(compress(numbering, map(ne, lines, self.lines)))
         if not places:
             return ()
         new_lines = _pick(places, lines)

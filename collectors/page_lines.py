@@ -50,7 +50,7 @@ class _LineParser:
         self._grammar = SampleGrammar(limits.labels, limits.label_characters)
         self._bad_lines = 0
         self._problem = ""
-        self._comments: list[bytes] = []
+        self._type_lines: list[bytes] = []
         self._places: list[int] = []
         self._names: list[str] = []
         self._labels: list[Mapping[str, str]] = []
@@ -83,16 +83,17 @@ class _LineParser:
         )
 
     def _sample_places(self) -> list[int]:
-        """Where lines stand that are neither empty nor comments; notes the comments on the way."""
+        """Where lines stand that are neither empty nor comments; notes the TYPE lines on the way."""
         behind_comments = list(map(gt, self._lines, repeat(_BEHIND_COMMENTS)))
         places = list(compress(count(), behind_comments))
         indented = []
         for place in compress(count(), map(not_, behind_comments)):
             raw = self._lines[place]
-            if raw[:1] == b"#":
-                self._comments.append(raw)
-            elif raw:
-                indented.append(place)
+            if raw[:1] != b"#":
+                if raw:
+                    indented.append(place)
+            elif b"TYPE" in raw[:_TYPE_WITHIN]:
+                self._type_lines.append(raw)
         if indented:
             places = sorted(places + indented)
         limit = self._limits.line_bytes
@@ -160,8 +161,8 @@ class _LineParser:
         return slots
 
     def _types(self) -> Mapping[str, str]:
-        comments = [raw for raw in self._comments if b"TYPE" in raw[:_TYPE_WITHIN]]
-        return MappingProxyType(family_types(b"\n".join(comments).decode("utf-8", "surrogateescape")))
+        comments = b"\n".join(self._type_lines).decode("utf-8", "surrogateescape")
+        return MappingProxyType(family_types(comments))
 
     def _cut(self, rows: int) -> None:
         columns = self._places, self._names, self._labels, self._keys, self._values, self._prefixes

@@ -159,25 +159,24 @@ class SampleGrammar:
 
     def _learn_label_sets(self, inners: set[str]) -> None:
         """`inners` are what stands behind the opening brace: `a="x",b="y"}`."""
-        for inner in inners.difference(self._label_sets):
+        sets, shapes, max_characters = self._label_sets, self._shapes, self._max_characters
+        for inner in inners.difference(sets):
             parts = inner.split('"')
             shape = tuple(parts[0::2])
-            try:
-                names, in_order = self._shapes[shape]
-            except KeyError:
-                names, in_order = self._shapes[shape] = self._names_of_shape(shape)
+            known = shapes.get(shape)
+            if known is None:
+                known = shapes[shape] = self._names_of_shape(shape)
+            names, in_order = known
             if not names or "\\" in inner:
                 continue
             values = parts[1::2]
-            if len(inner) > self._max_characters and max(map(len, values)) > self._max_characters:
+            if len(inner) > max_characters and max(map(len, values)) > max_characters:
                 continue
             labels = dict(zip(names, values, strict=True))
             printable = inner.isprintable()
             if not (in_order and printable):
                 self._key_ends[inner] = _key_end(labels)
-            if not (printable and inner.isascii()):
-                labels = _cleaned(labels)
-            self._label_sets[inner] = labels
+            sets[inner] = labels if printable and inner.isascii() else _cleaned(labels)
 
     def _names_of_shape(self, shape: Sequence[str]) -> tuple[tuple[str, ...], bool]:
         """The label names in what stands outside the quotes, and whether they are sorted; none: not plain."""
