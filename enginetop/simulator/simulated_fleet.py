@@ -79,6 +79,7 @@ class SimulatedFleet:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._gpus: SimulatedGpus | None = None
+        self._problem: OSError | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -111,7 +112,7 @@ class SimulatedFleet:
         """Serve on `port` and those after it (0: any free ones); returns the base URLs once all listen.
 
         Raises:
-            ConfigError: a port cannot be had.
+            ConfigError: a port, or a file descriptor for it, cannot be had.
         """
         if self._thread is not None:
             raise RuntimeError("the simulated fleet is already started")
@@ -124,11 +125,16 @@ class SimulatedFleet:
         )
         self._started_at = self._clock()
         listening = threading.Event()
+        self._problem = None
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._serve(listening)), name="simulated-fleet", daemon=True
+            target=self._run, args=(listening,), name="simulated-fleet", daemon=True
         )
         self._thread.start()
         listening.wait()
+        if self._problem is not None:
+            problem = self._problem
+            self.stop()
+            raise ConfigError(f"cannot serve the simulated fleet: {problem.strerror}") from problem
         return self.urls
 
     def stop(self) -> None:
@@ -136,7 +142,7 @@ class SimulatedFleet:
         if self._thread is None:
             return
         if self._loop is not None and self._stopping is not None:
-            # The loop is gone already if its thread died of an error.
+            # The loop is closed already if its thread ended by an error.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
@@ -144,6 +150,14 @@ class SimulatedFleet:
             port.close()
         self._ports = []
         self._thread = self._loop = self._stopping = self._gpus = None
+
+    def _run(self, listening: threading.Event) -> None:
+        try:
+            asyncio.run(self._serve(listening))
+        except OSError as error:
+            self._problem = error
+        finally:
+            listening.set()
 
     async def _serve(self, listening: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
@@ -166,7 +180,6 @@ class SimulatedFleet:
         finally:
             for server in servers:
                 server.close()
-            listening.set()
 
     def _now(self) -> float:
         return self._clock() - self._started_at
@@ -229,9 +242,11 @@ def _take_ports(first: int, number: int) -> list[Port]:
     except OSError as error:
         for port in ports:
             port.close()
-        wanted = f"port {first + len(ports)}" if first else "a free port"
+        if not first:
+            raise ConfigError(f"cannot listen on {LOOPBACK}: {error.strerror}") from error
+        taken = first + len(ports)
         raise ConfigError(
-            f"cannot listen on {LOOPBACK}, {wanted}: {error.strerror}; try another --port"
+            f"cannot listen on {LOOPBACK}, port {taken}: {error.strerror}; try another --port"
         ) from error
     return ports
 

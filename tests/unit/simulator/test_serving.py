@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import http.client
 import json
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -276,6 +278,19 @@ def test_a_wanted_port_is_taken_or_refused() -> None:
 def test_ports_that_do_not_exist_are_refused(first: int) -> None:
     with pytest.raises(ConfigError, match=f"--port {first}: 2 replicas"):
         fleet_of().start(first)
+
+
+def test_a_fleet_that_cannot_listen_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_: HttpServer) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(HttpServer, "open", fail)
+    before = threading.active_count()
+    fleet = fleet_of()
+    with pytest.raises(ConfigError, match=r"^cannot serve the simulated fleet: Too many open files$"):
+        fleet.start()
+    assert threading.active_count() == before
+    assert fleet.urls == []
 
 
 def test_serve_until_announces_and_ends() -> None:
