@@ -9,7 +9,7 @@ from enginetop.cli.until_stopped import stop_event
 from enginetop.simulator.builtin import scenario_named
 from enginetop.simulator.simulated_fleet import SimulatedFleet, serve_until
 
-DEFAULT_SCENARIO = "steady"
+DEFAULT_SCENARIO = "demo"
 DEFAULT_REPLICAS = 12
 
 
