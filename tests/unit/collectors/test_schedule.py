@@ -75,6 +75,12 @@ def test_a_dead_target_is_tried_at_the_next_turn_then_ever_less_often() -> None:
         assert 0.75 * full <= wait <= full
 
 
+def test_a_target_that_hangs_is_tried_again_at_the_very_next_turn() -> None:
+    schedule = TargetSchedule("http://hung", 2.0, 0.0)
+    due = schedule.next_turn(schedule.first.due, schedule.first.due, failed=False).due
+    assert schedule.next_turn(due, due + 1.8, failed=True).due == pytest.approx(due + 2.0)
+
+
 def test_one_good_answer_ends_the_patience() -> None:
     schedule = TargetSchedule("http://dead", 2.0, 0.0)
     due = 100.0
