@@ -13,6 +13,7 @@ from statistics import median
 from time import perf_counter
 
 from enginetop.fleet.derive import rank_signals, signals
+from enginetop.fleet.facts import merge_facts
 from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.reading import Columns, Part, Reading, Series
 
@@ -74,7 +75,7 @@ def pages(columns: Columns, count: int, seed: int = 1) -> list[Reading]:
 
 
 def measure(count: int = 400) -> dict[str, float]:
-    """Medians in microseconds."""
+    """Medians over `count` pages; one merge of a fleet of 1000."""
     columns = vllm_columns()
     history = TargetHistory(keep_seconds=60.0)
     appending, windowing, deriving = [], [], []
@@ -90,11 +91,16 @@ def measure(count: int = 400) -> dict[str, float]:
         appending.append(appended - start)
         windowing.append(windowed - appended)
         deriving.append(derived - windowed)
+    windows = [window] * 1000 if window is not None else []
+    start = perf_counter()
+    merge_facts(windows)
+    merging = perf_counter() - start
     return {
         "series": len(columns.series),
         "append_microseconds": round(median(appending) * 1e6, 1),
         "window_microseconds": round(median(windowing) * 1e6, 1),
         "signals_microseconds": round(median(deriving) * 1e6, 1),
+        "merge_1000_replicas_milliseconds": round(merging * 1e3, 1),
     }
 
 

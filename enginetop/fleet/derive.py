@@ -199,13 +199,13 @@ def _distribution(name: str, unit: str, facts: Facts) -> SignalValue:
         notes.append(remark)
     mean = histogram.mean
     return Distribution(
-        count=histogram.count,
-        sum=None if histogram.sum_fell else histogram.sum,
-        mean=NO_QUANTILE if mean is None else Quantile(mean),
-        quantiles={key: histogram.quantile(q) for key, q in PERCENTILES},
-        unit=unit,
-        quality=quality,
-        note="; ".join(notes),
+        histogram.count,
+        None if histogram.sum_fell else histogram.sum,
+        NO_QUANTILE if mean is None else Quantile(mean),
+        {key: histogram.quantile(q) for key, q in PERCENTILES},
+        unit,
+        quality,
+        "; ".join(notes),
     )
 
 

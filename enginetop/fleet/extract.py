@@ -76,14 +76,9 @@ class _LabelSet:
         count = cumulative[-1] if cumulative else 0.0
         for slots in (self.counts, self.infinite):  # either line may be missing on a page, or lag behind
             count = max(count, sum([increases[slot] for slot in slots]))
-        return HistogramIncrease(
-            bounds=self.bounds,
-            cumulative=cumulative,
-            count=count,
-            sum=sum(increases[slot] for slot in self.sums) if self.sums else None,
-            sum_fell=not growth.sums_fallen.isdisjoint(self.sums),
-            corrected=corrected,
-        )
+        total = sum([increases[slot] for slot in self.sums]) if self.sums else None
+        sum_fell = bool(growth.sums_fallen) and not growth.sums_fallen.isdisjoint(self.sums)
+        return HistogramIncrease(self.bounds, cumulative, count, total, sum_fell, corrected)
 
 
 class _EnginePlan:
