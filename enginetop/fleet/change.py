@@ -1,0 +1,106 @@
+"""The life of one change: its states, its verdict, and what the screens and the audit show of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ChangeState(StrEnum):
+    """State of a change. The last five are final."""
+
+    PLANNED = "PLANNED"
+    PREFLIGHT = "PREFLIGHT"
+    APPROVED = "APPROVED"
+    CANARY = "CANARY"
+    WARMUP = "WARMUP"
+    OBSERVE = "OBSERVE"
+    PROMOTE = "PROMOTE"
+    VERIFY = "VERIFY"
+    DONE = "DONE"
+    HELD = "HELD"
+    ROLLED_BACK = "ROLLED_BACK"
+    ROLLBACK_FAILED = "ROLLBACK_FAILED"
+    REFUSED = "REFUSED"
+
+
+FINAL_STATES: frozenset[ChangeState] = frozenset(
+    {
+        ChangeState.DONE,
+        ChangeState.HELD,
+        ChangeState.ROLLED_BACK,
+        ChangeState.ROLLBACK_FAILED,
+        ChangeState.REFUSED,
+    }
+)
+
+
+class Verdict(StrEnum):
+    """What a canary showed of the SLO attainment."""
+
+    IMPROVED = "improved"
+    NOT_WORSE = "not_worse"
+    WORSE = "worse"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One side of a canary so far: requests judged and those within the SLO, over the same blocks."""
+
+    targets: tuple[str, ...]
+    requests: float
+    within_slo: float
+
+    @property
+    def attainment_ratio(self) -> float | None:
+        """Share within the SLO; None before the first request."""
+        return self.within_slo / self.requests if self.requests > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """One hard guard: its name, whether it holds, and the figures in words."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One line of the audit, without its hash: `change` is the change's id."""
+
+    change: str
+    at: float
+    state: ChangeState
+    target: str
+    knob: str
+    before: int | None
+    after: int | None
+    verdict: Verdict | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangeView:
+    """Everything that a screen shows of a change in flight, or of a finished one."""
+
+    id: str
+    state: ChangeState
+    since: float
+    knob: str
+    before: int | None
+    after: int | None
+    canary_target: str
+    promote_targets: tuple[str, ...]
+    block: int
+    blocks: int
+    eta_seconds: float | None
+    expires_in_seconds: float | None
+    canary: Arm | None
+    baseline: Arm | None
+    verdict: Verdict | None
+    guards: tuple[Guard, ...]
+    detail: str
+    history: tuple[AuditRow, ...]
