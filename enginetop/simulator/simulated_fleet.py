@@ -125,14 +125,13 @@ class SimulatedFleet:
         )
         self._started_at = self._clock()
         listening = threading.Event()
-        self._problem = None
         self._thread = threading.Thread(
             target=self._run, args=(listening,), name="simulated-fleet", daemon=True
         )
         self._thread.start()
         listening.wait()
-        if self._problem is not None:
-            problem = self._problem
+        problem = self._problem
+        if problem is not None:
             self.stop()
             raise ConfigError(f"cannot serve the simulated fleet: {problem.strerror}") from problem
         return self.urls
@@ -149,6 +148,7 @@ class SimulatedFleet:
         for port in self._ports:
             port.close()
         self._ports = []
+        self._problem = None
         self._thread = self._loop = self._stopping = self._gpus = None
 
     def _run(self, listening: threading.Event) -> None:
