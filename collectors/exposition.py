@@ -80,8 +80,6 @@ def _split(body: bytes, limits: ParseLimits) -> tuple[Sequence[bytes], str]:
         body = body[: body.rfind(b"\n", 0, limits.body_bytes) + 1]
     if body.startswith(_BYTE_ORDER_MARK):
         body = body[len(_BYTE_ORDER_MARK) :]
-    if b"\r" in body:
-        body = body.replace(b"\r\n", b"\n")
     lines = body.split(b"\n", limits.lines)
     if len(lines) > limits.lines:
         problem = problem or f"more than {limits.lines} lines: the rest was not read"

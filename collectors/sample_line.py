@@ -128,18 +128,18 @@ class SampleGrammar:
         names, braces, texts = zip(*map(str.partition, heads, repeat("{")), strict=True)
         # behind `name` stands "", behind `name{` only "{", which is no label text
         inners = [text or brace for text, brace in zip(texts, braces, strict=True)]
-        different_names, different_inners, different_tokens = set(names), set(inners), set(tokens)
-        values = _values(different_tokens)
+        different_names, different_inners = set(names), set(inners)
+        numbers = _numbers(tokens)
         self._learn_names(different_names)
         self._learn_label_sets(different_inners)
         return Samples(
-            values.keys() >= different_tokens
+            numbers is not None
             and self._names.keys() >= different_names
             and self._label_sets.keys() >= different_inners,
             list(map(self._names.get, names)),
             list(map(self._label_sets.get, inners)),
             self._keys(heads, names, inners),
-            list(map(values.get, tokens)),
+            list(map(tail_value, tokens)) if numbers is None else numbers,
             (" \n".join(heads) + " ").encode("utf-8", "surrogateescape").split(b"\n"),
         )
 
@@ -227,15 +227,14 @@ class SampleGrammar:
             raise OverLimitError(f"a name or a label is longer than {self._max_characters} characters")
 
 
-def _values(tokens: set[str]) -> dict[str, float]:
-    """The value of each token that is a number."""
-    if not "".join(tokens).translate(_NUMBERS_REMOVED):
-        try:
-            return dict(zip(tokens, map(float, tokens), strict=True))
-        except ValueError:
-            pass  # one of them is no number, such as "1-2"
-    values = ((token, tail_value(token)) for token in tokens)
-    return {token: value for token, value in values if value is not None}
+def _numbers(tokens: Sequence[str]) -> list[float | None] | None:
+    """The numbers that the tokens are, if all of them are plain numbers."""
+    if "".join(tokens).translate(_NUMBERS_REMOVED):
+        return None
+    try:
+        return list(map(float, tokens))
+    except ValueError:
+        return None  # one of them is no number, such as "1-2"
 
 
 def _scan_labels(line: str, at: int, name: str) -> tuple[str, dict[str, str], int] | None:

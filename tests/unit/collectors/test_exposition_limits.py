@@ -84,6 +84,17 @@ def test_a_problem_is_told_on_every_page_that_has_it_and_only_there() -> None:
     ]
 
 
+def test_a_page_that_was_cut_short_is_nothing_to_compare_with() -> None:
+    parser = PageParser(LayoutCache(), ParseLimits(lines=3))
+    parser.parse(b"a 1\nb 2\n")
+    parser.parse(b"a 1\nb 3\n")
+    assert parser.changed is not None
+    parser.parse(b"a 1\nb 2\nc 3\n")
+    assert parser.changed is None
+    parser.parse(b"a 1\nb 2\n")
+    assert parser.changed is None
+
+
 HOSTILE = {
     "open braces": b"m" + b"{" * 60_000 + b"\n",
     "open quotes": b'm{a="' + b'"' * 60_000 + b"\n",

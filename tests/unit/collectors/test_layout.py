@@ -106,6 +106,10 @@ def test_the_same_samples_in_other_words_share_one_layout() -> None:
     ("line", "bad_lines", "values"),
     [
         (b'a{x="2"} 0x2', 1, [1, 3]),
+        (b'a{x="2"} 1_0', 1, [1, 3]),
+        (b'a{x="2"} infinity', 1, [1, 3]),
+        (b'a{x="2"} \xd9\xa1', 1, [1, 3]),
+        (b'a{x="2"} 1-2', 1, [1, 3]),
         (b'a{x="2"}', 1, [1, 3]),
         (b'a{x="2"} ', 1, [1, 3]),
         (b"5", 1, [1, 3]),
@@ -130,6 +134,19 @@ def test_a_line_that_does_not_fit_is_read_as_if_the_page_were_new(
         assert page.bad_lines == bad_lines
         assert page.layout.keys == PageParser(LayoutCache()).parse(body).layout.keys
     assert list(parser.parse(PAGE).values) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("page", [PAGE, PAGE.rstrip(b"\n"), b"a 1\nb 2\nc 3\nd 4"])
+def test_a_page_cut_anywhere_reads_as_that_page_alone(page: bytes) -> None:
+    for end in range(len(page) + 1):
+        layouts = LayoutCache()
+        parser = PageParser(layouts)
+        parser.parse(page)
+        alone = PageParser(LayoutCache()).parse(page[:end])
+        for cut in (parser.parse(page[:end]), PageParser(layouts).parse(page[:end])):
+            assert cut.layout.keys == alone.layout.keys
+            assert list(cut.values) == list(alone.values)
+            assert cut.bad_lines == alone.bad_lines
 
 
 def test_repeated_lines_and_bad_ones_are_followed_too() -> None:
