@@ -55,7 +55,7 @@ class SimulatedFleet:
     """`replicas` engines of `scenario` on loopback ports, until `stop`.
 
     `start_time` is the Unix time that the fleet takes for now when it is made (None: the real one). From
-    `start` on its time follows `clock`, a monotonic clock in seconds. `start` and `stop` belong to one
+    `start` on its time follows `clock`, a monotonic clock in seconds; it stands still while stopped. `start` and `stop` belong to one
     thread; what `gpus` offers may be used from any.
     """
 
@@ -74,6 +74,7 @@ class SimulatedFleet:
         self.model = FleetModel(scenario, replicas, seed, epoch, warm_up_seconds)
         self._clock = clock
         self._started_at = 0.0
+        self._served_seconds = 0.0
         self._ports: list[Port] = []
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -123,7 +124,7 @@ class SimulatedFleet:
             [replica.plan.engine for replica in self.model.replicas],
             lambda: self.model.loads,
         )
-        self._started_at = self._clock()
+        self._started_at = self._clock() - self._served_seconds
         listening = threading.Event()
         self._thread = threading.Thread(
             target=self._run, args=(listening,), name="simulated-fleet", daemon=True
@@ -145,6 +146,7 @@ class SimulatedFleet:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
+        self._served_seconds = self._now()
         for port in self._ports:
             port.close()
         self._ports = []

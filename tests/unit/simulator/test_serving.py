@@ -247,14 +247,22 @@ def test_stop_leaves_nothing_behind() -> None:
         _ = fleet.gpus
 
 
-def test_a_fleet_can_be_started_again() -> None:
-    fleet = fleet_of(replicas=1)
-    for _ in range(2):
+def test_a_fleet_can_be_started_again_and_goes_on_where_it_stood() -> None:
+    clock = Clock()
+    fleet = fleet_of(replicas=1, clock=clock)
+    tokens = []
+    for _ in range(3):
         (url,) = fleet.start()
         with pytest.raises(RuntimeError, match="already started"):
             fleet.start()
-        assert not refuses(port_of(url))
+        clock.now += 5.0
+        connection = http.client.HTTPConnection("127.0.0.1", port_of(url), timeout=10)
+        tokens.append(ReadPage.of(ask(connection, "/metrics").read()).value("vllm:generation_tokens_total"))
+        connection.close()
         fleet.stop()
+        clock.now += 1000.0
+    assert tokens == sorted(set(tokens))
+    assert tokens[-1] < 30 * 5000, "the time between does not count"
 
 
 def test_a_wanted_port_is_taken_or_refused() -> None:
