@@ -159,8 +159,8 @@ def test_unknown_keys_kinds_and_broken_lines_are_passed_over(tmp_path: Path) -> 
 
 
 def test_lines_out_of_order_are_sorted(tmp_path: Path) -> None:
-    ordered = [line(t, vllm_page(1, int(t) * 10), url=url) for url in (R1, R2) for t in (0.0, 2.0, 4.0)]
-    snapshot = replay(tmp_path, *ordered)
+    mixed = [line(t, vllm_page(1, int(t) * 10), url=url) for url in (R1, R2) for t in (4.0, 0.0, 2.0)]
+    snapshot = replay(tmp_path, *mixed)
     assert (snapshot.at, rate(snapshot, R1), rate(snapshot, R2)) == (4.0, 10.0, 10.0)
 
 
