@@ -43,7 +43,6 @@ _ANYWHERE = (Place.ANYWHERE,)
 _FLEET = (Place.FLEET,)
 _REPLICA = (Place.REPLICA,)
 _READING = (Place.REPLICA, Place.HELP)
-_ALL = (Place.FLEET, Place.REPLICA, Place.HELP)
 _DOWN, _UP = ("down", "j"), ("up", "k")
 _PAGE_DOWN, _PAGE_UP = ("pagedown", "ctrl+d"), ("pageup", "ctrl+u")
 _HOME, _END = ("g", "home"), ("G", "end")
@@ -53,7 +52,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("filter", ("slash",), "filter", "show only what matches", _FLEET, 2, "/"),
     Action("sort_next", ("s",), "sort", "sort by the next column, in the end trouble first again", _FLEET, 3),
     Action("sort_turn", ("S",), "turn", "turn the order around", _FLEET, 7),
-    Action("back", ("escape",), "back", "leave: the filter, the sorting, this screen", _ALL, 4, "esc"),
+    Action("back", ("escape",), "clear", "clear the filter; with none, the sorting", _FLEET, shown="esc"),
+    Action("back", ("escape",), "back", "one screen back", _READING, 1, "esc"),
     Action("cursor(1)", _DOWN, "down", "next replica", _FLEET, shown="↓ j"),
     Action("cursor(-1)", _UP, "up", "previous replica", _FLEET, shown="↑ k"),
     Action("cursor_page(1)", _PAGE_DOWN, "page down", "one page down", _FLEET, shown="PgDn ctrl+d"),

@@ -108,8 +108,7 @@ class FleetApp(App[None]):
         return screen
 
     def on_mount(self) -> None:
-        """Start the source only when something is on the screen."""
-        self.call_after_refresh(self._start_source)
+        """Keep the ages of pause and silence going."""
         self.set_interval(_TICK_SECONDS, self._tick)
 
     def on_unmount(self) -> None:
@@ -118,7 +117,8 @@ class FleetApp(App[None]):
             self._unsubscribe()
             self._unsubscribe = None
 
-    def _start_source(self) -> None:
+    def on_fleet_screen_painted(self) -> None:
+        """Something is on the screen: now start the source."""
         try:
             self._unsubscribe = self._source.subscribe(self._announce)
             self._source.start()
@@ -159,7 +159,10 @@ class FleetApp(App[None]):
 
     def _tick(self) -> None:
         """Once a second: how long the picture is frozen or without news."""
-        if self._paused_at is not None or self._snapshot is not None:
+        silent = self._snapshot is not None and (
+            self._clock() - self._arrived_at > self._snapshot.interval_seconds
+        )
+        if self._paused_at is not None or silent:
             self._paint()
 
     def _picture(self) -> Picture:

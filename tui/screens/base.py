@@ -51,6 +51,11 @@ class PictureScreen(Screen[None]):
         self.picture = picture
         self.paint()
 
+    @property
+    def can_paint(self) -> bool:
+        """Whether there is something to paint on: not before the first layout, not while closing."""
+        return self.is_mounted and bool(self.children) and self.size.width > 0
+
     def paint(self) -> None:
         """Bring every part of the screen up to date with `picture`."""
         raise NotImplementedError

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.message import Message
 from textual.widgets import Input
 
 from tui.actions import Place
@@ -33,9 +34,14 @@ class FleetScreen(PictureScreen):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.FLEET)]
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (8, "-short"), (14, "-normal"), (30, "-tall")]  # noqa: RUF012 - Textual's
 
+    class Painted(Message):
+        """The first picture is on the terminal."""
+
     sort = Sort()
     filter_query = Query()
     filter_error = ""
+    table: FleetTable | None = None
+    _painted = False
 
     def compose(self) -> ComposeResult:
         """Title, verdict, totals; column titles; grid; events; filter; footer."""
@@ -57,7 +63,7 @@ class FleetScreen(PictureScreen):
     def paint(self) -> None:
         """Bring every part up to date; each fails alone."""
         picture, width = self.picture, self.size.width
-        if not self.is_mounted or width <= 0:
+        if not self.can_paint:
             return
         with self.app.batch_update():
             for part, build in (("title", title_line), ("verdict", verdict_line), ("totals", totals_line)):
@@ -71,6 +77,9 @@ class FleetScreen(PictureScreen):
                 )
             self.part("#filtered").show_lines(self.build_lines("filter", lambda: [self._filter_line(width)]))
             self._paint_footer(width)
+        if not self._painted:
+            self._painted = True
+            self.call_after_refresh(self.post_message, self.Painted())
 
     def _paint_grid(self, width: int) -> None:
         snapshot = self.picture.snapshot
@@ -101,7 +110,7 @@ class FleetScreen(PictureScreen):
     def _paint_footer(self, width: int) -> None:
         in_sight = self.grid.in_sight()
         total = self.grid.line_count
-        where = "" if len(in_sight) >= total else f"lines {in_sight.start + 1}–{in_sight.stop} of {total}"
+        where = "" if len(in_sight) >= total else f"{in_sight.start + 1}–{in_sight.stop} of {total}"
         self.part("#footer").show_lines([footer_line(footer_hints(Place.FLEET), where, width)])
 
     def _filter_line(self, width: int) -> Line:
@@ -115,8 +124,6 @@ class FleetScreen(PictureScreen):
             plain(f"{shown} of {total} · esc clears ", "dim"),
             width,
         )
-
-    table: FleetTable | None = None
 
     def action_cursor(self, rows: int) -> None:
         """Move the cursor by rows."""
@@ -184,8 +191,9 @@ class FleetScreen(PictureScreen):
 
     def action_open(self) -> None:
         """Show all about the replica under the cursor."""
-        if self.picture.snapshot is not None and self.grid.cursor is not None:
-            self._open(self.grid.cursor)
+        cursor = self.grid.cursor
+        if self.table is not None and cursor is not None and self.table.position(cursor) is not None:
+            self._open(cursor)
 
     def on_fleet_grid_opened(self, message: FleetGrid.Opened) -> None:
         """A row was clicked twice."""

@@ -33,7 +33,7 @@ class ReadingScreen(PictureScreen):
     def paint(self) -> None:
         """Bring title, body and footer up to date; each fails alone."""
         width = self.size.width
-        if not self.is_mounted or width <= 0:
+        if not self.can_paint:
             return
         with self.app.batch_update():
             self.part("#title").show_lines(self.build_lines("title", lambda: [self.title_line(width)]))
@@ -43,7 +43,7 @@ class ReadingScreen(PictureScreen):
     def _paint_footer(self) -> None:
         body, width = self.part("#body"), self.size.width
         in_sight, total = body.in_sight(), body.line_count
-        where = "" if len(in_sight) >= total else f"lines {in_sight.start + 1}–{in_sight.stop} of {total}"
+        where = "" if len(in_sight) >= total else f"{in_sight.start + 1}–{in_sight.stop} of {total}"
         self.part("#footer").show_lines([footer_line(footer_hints(self.PLACE), where, width)])
 
     def action_read(self, lines: int) -> None:

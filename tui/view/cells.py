@@ -35,7 +35,10 @@ def width_of(text: str) -> int:
 
 def line_width(line: Iterable[Span]) -> int:
     """Terminal cells that a line takes."""
-    return sum(width_of(span.text) for span in line)
+    width = 0
+    for text, _ in line:
+        width += len(text) if text.isascii() else cell_len(text)
+    return width
 
 
 def line_text(line: Iterable[Span]) -> str:
@@ -139,6 +142,11 @@ def spread(left: Sequence[Span], right: Sequence[Span], width: int) -> Line:
 
 def wrap_items(items: Sequence[Line], width: int, separator: Span) -> Line:
     """As many whole items as fit in `width`, joined; what is left out is counted at the end (`+3 more`)."""
+    whole = merge(
+        span for number, item in enumerate(items) for span in ((separator, *item) if number else item)
+    )
+    if line_width(whole) <= width:
+        return whole
     used: list[Span] = []
     room = width
     for number, item in enumerate(items):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 
 _LEFT_EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -24,7 +25,10 @@ def bar(ratio: float | None, width: int) -> str:
 
 def scale_of(values: Values, floor: float = 0.0) -> float:
     """The largest known value, at least `floor`: the top of a plot that starts at zero."""
-    return max(filter(None, values), default=floor)
+    try:
+        return max(values, default=floor) or floor  # type: ignore[type-var]
+    except TypeError:  # some are not known
+        return max(filter(None, values), default=floor)
 
 
 def resample(
@@ -34,17 +38,15 @@ def resample(
 
     Steps start at multiples of `step`, so a plot only moves once a step and not with every sample.
     """
-    last = math.floor(at / step)
-    sums = [0.0] * width
-    counts = [0] * width
-    for value, time in zip(reversed(values), reversed(times), strict=False):
-        column = width - 1 - (last - math.floor(time / step))
-        if column < 0:
-            break
-        if value is not None and column < width:
-            sums[column] += value
-            counts[column] += 1
-    return [total / number if number else None for total, number in zip(sums, counts, strict=True)]
+    end = (math.floor(at / step) + 1) * step
+    means: list[float | None] = []
+    start = bisect_left(times, end - width * step)
+    for column in range(width):
+        stop = bisect_left(times, end - (width - 1 - column) * step, start)
+        known = [value for value in values[start:stop] if value is not None]
+        means.append(sum(known) / len(known) if known else None)
+        start = stop
+    return means
 
 
 def spark(values: Values, width: int, top: float) -> str:

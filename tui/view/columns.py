@@ -8,10 +8,11 @@ from operator import attrgetter
 
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Distribution, GpuDevice, ReplicaSnapshot, Scalar
+from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 from themes.loader import Ink
 from tui.view import charts, numbers
 from tui.view.cells import UNKNOWN, Line, Span, cut_end, cut_middle, plain
-from tui.view.condition import GLYPH_OF, INK_OF, KV_PRESSURE_RATIO, Condition
+from tui.view.condition import GLYPH_OF, INK_OF, KV_PRESSURE_RATIO, Condition, Severity
 from tui.view.engines import engine_text
 
 Value = float | str | None
@@ -22,13 +23,13 @@ TREND_STEP_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a cell is drawn from. `name` is the shown name; `tops` are the plot scales by signal."""
+    """What a cell is drawn from: `name` as shown, `old` numbers or not, `tops` the plot scales by signal."""
 
     replica: ReplicaSnapshot
     condition: Condition
     name: str
     at: float
-    interval_seconds: float
+    old: bool
     tops: Mapping[str, float]
 
 
@@ -55,15 +56,15 @@ class Column:
     relevant: Callable[[ReplicaSnapshot], bool] | None = None
 
 
-def is_old(row: Row) -> bool:
+def is_old(replica: ReplicaSnapshot, at: float, interval_seconds: float) -> bool:
     """Whether the numbers are older than two of the target's own intervals."""
-    seen = row.replica.scraped_at
-    spacing = max(row.interval_seconds, row.replica.spacing_seconds or 0.0)
-    return seen is not None and row.at - seen > 2 * spacing
+    seen = replica.scraped_at
+    spacing = max(interval_seconds, replica.spacing_seconds or 0.0)
+    return seen is not None and at - seen > 2 * spacing
 
 
 def _stale_ink(row: Row, quality: Quality, ink: Ink) -> Ink:
-    return "dim" if quality is Quality.STALE or is_old(row) else ink
+    return "dim" if quality is Quality.STALE or row.old else ink
 
 
 Judge = Callable[[ReplicaSnapshot, float], Ink]
@@ -193,7 +194,7 @@ def _gpu(
         shown = text(gpu_number(row.replica, read_gpu, merge))
         return plain(shown, "dim" if shown == UNKNOWN else "text")
 
-    return Column(key, title, width, 60, meaning, draw, read, relevant=_has_gpus)
+    return Column(key, title, width, 42, meaning, draw, read, relevant=_has_gpus)
 
 
 def _has_gpus(replica: ReplicaSnapshot) -> bool:
@@ -212,9 +213,8 @@ def _draw_name(row: Row, width: int) -> Line:
 
 def _draw_state(row: Row, width: int) -> Line:
     condition = row.condition
-    return plain(
-        cut_end(f"{GLYPH_OF[condition.severity]} {condition.word}", width), INK_OF[condition.severity]
-    )
+    ink: Ink = "text" if condition.severity is Severity.OK else INK_OF[condition.severity]
+    return plain(cut_end(f"{GLYPH_OF[condition.severity]} {condition.word}", width), ink)
 
 
 def _draw_kv(row: Row, width: int) -> Line:
@@ -235,7 +235,7 @@ def _draw_age(row: Row, _width: int) -> Line:
     seen = row.replica.scraped_at
     if seen is None:
         return plain(UNKNOWN, "dim")
-    return plain(numbers.age(row.at - seen), "warn") if is_old(row) else ()
+    return plain(numbers.age(row.at - seen), "warn") if row.old else ()
 
 
 def _read_age(replica: ReplicaSnapshot) -> Value:
@@ -251,7 +251,9 @@ def _draw_throttle(row: Row, width: int) -> Line:
     lost = [gpu for gpu in row.replica.gpus if gpu.state != "ok"]
     if lost:
         return plain(cut_end(f"gpu {lost[0].state}", width), "crit")
-    return plain(cut_end(",".join(throttle_reasons(row.replica)), width), "warn")
+    reasons = throttle_reasons(row.replica)
+    alarming = not ALARMING_THROTTLE_WORDS.isdisjoint(reasons)
+    return plain(cut_end(",".join(reasons), width), "warn" if alarming else "dim")
 
 
 def _supports(signal: str) -> Callable[[ReplicaSnapshot], bool]:
@@ -310,7 +312,7 @@ COLUMNS: tuple[Column, ...] = (
         _warn_above(lambda replica: replica.slo.tpot_seconds),
     ),
     _quantile("itl", "ITL95ms", 7, 33, "itl_seconds", "p95", "time between output events, p95"),
-    _quantile("queue", "queue95ms", 9, 34, "queue_seconds", "p95", "time from arrival to scheduling, p95"),
+    _quantile("queue", "queue95ms", 9, 51, "queue_seconds", "p95", "time from arrival to scheduling, p95"),
     _scalar(
         "prefix", "hit%", 4, 35, "prefix_hit_ratio", "prefix tokens found in the KV cache",
         text=numbers.percent,
@@ -323,7 +325,7 @@ COLUMNS: tuple[Column, ...] = (
     _gpu("watts", "W", 5, "power of the replica's GPUs", _WATTS, sum, numbers.count),
     _gpu("celsius", "°C", 3, "hottest of the replica's GPUs", _CELSIUS, max, numbers.count),
     Column(
-        "throttle", "throttle", 9, 61, "what holds the GPU back, or a lost GPU", _draw_throttle,
+        "throttle", "throttle", 12, 43, "what holds the GPU back, or a lost GPU", _draw_throttle,
         lambda replica: ",".join(throttle_reasons(replica)) or None,
         right=False, sortable=False, relevant=_has_gpus,
     ),
@@ -358,11 +360,12 @@ def place_columns(
     The name gets what is left, up to the longest name (`name_width`). `keep`, the sorted column, stays.
     A terminal too narrow for name and state shows what part of them fits.
     """
+    tests = {column.relevant for column in COLUMNS if column.relevant is not None}
+    relevant = {test for test in tests if any(map(test, replicas))}
     wanted = [
         column
         for column in COLUMNS
-        if (flat or not column.flat_only)
-        and (column.relevant is None or any(column.relevant(replica) for replica in replicas))
+        if (flat or not column.flat_only) and (column.relevant is None or column.relevant in relevant)
     ]
     chosen: list[Column] = []
     room = width - MARKER_WIDTH
@@ -399,6 +402,7 @@ def _extra(column: Column, name_width: int, spare: int) -> int:
 def trend_tops(replicas: Iterable[ReplicaSnapshot]) -> dict[str, float]:
     """The scale of each trend, common to all rows so that rows can be compared."""
     tokens = "generation_tokens_per_second"
-    shown = -int(BY_KEY["tok_trend"].width * TREND_STEP_SECONDS)
-    top = max((charts.scale_of(replica.trends.get(tokens, ())[shown:]) for replica in replicas), default=0.0)
+    # A cell is a mean over its step, so every fourth sample is scale enough for a thousand rows.
+    recent = slice(-int(BY_KEY["tok_trend"].width * TREND_STEP_SECONDS), None, 4)
+    top = max((charts.scale_of(replica.trends.get(tokens, ())[recent]) for replica in replicas), default=0.0)
     return {"kv_usage_ratio": 1.0, tokens: top}

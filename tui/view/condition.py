@@ -7,12 +7,12 @@ These are readings of one picture without hold times; alert rules with holds liv
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 from enginetop.fleet.model import ReplicaState
-from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
+from enginetop.fleet.snapshot import Alert, Distribution, FleetSnapshot, ReplicaSnapshot
 from enginetop.fleet.state import duration_text
 from themes.loader import Ink
 from tui.view.numbers import (
@@ -76,6 +76,8 @@ class Condition:
         """Whether somebody should look."""
         return self.severity >= Severity.WARN
 
+
+_OK = Condition(Severity.OK, "ok", "ok")
 
 STATES: Mapping[ReplicaState, tuple[Severity, str]] = {
     ReplicaState.DOWN: (Severity.CRIT, "down"),
@@ -143,12 +145,15 @@ def condition_of(
     if leading is not None and _alert_severity(leading) >= Severity.WARN:
         return _alert_condition(leading, at)
     for breach in _BREACHES:
-        for found in breach(replica):
+        found = breach(replica)
+        if found is not None:
             return found
     if severity <= Severity.QUIET and _restarted_within(replica, at, RESTART_SECONDS):
         return Condition(Severity.INFO, "restarted", "restarted")
     if severity is Severity.OK and leading is not None:
         return _alert_condition(leading, at)
+    if not replica.reasons and severity is Severity.OK:
+        return _OK
     reason = "; ".join(replica.reasons)
     if replica.state is ReplicaState.UNKNOWN and replica.scraped_at is None and not replica.last_failure:
         return Condition(severity, "waiting", "waiting", reason)
@@ -178,46 +183,50 @@ def _alert_condition(alert: Alert, at: float) -> Condition:
 
 
 def _restarted_within(replica: ReplicaSnapshot, at: float, seconds: float) -> bool:
+    if not replica.events:
+        return False
     return any(event.kind == "restarted" and at - event.at <= seconds for event in replica.events)
 
 
-def _kv_breach(replica: ReplicaSnapshot) -> Iterator[Condition]:
-    kv = scalar_number(replica.signals.get("kv_usage_ratio"))
-    preemptions = scalar_number(replica.signals.get("preemptions_per_second")) or 0.0
-    waiting = scalar_number(replica.signals.get("requests_waiting")) or 0.0
+def _kv_breach(replica: ReplicaSnapshot) -> Condition | None:
+    signals = replica.signals
+    kv = scalar_number(signals.get("kv_usage_ratio"))
+    preemptions = scalar_number(signals.get("preemptions_per_second")) or 0.0
     full = kv is not None and kv >= KV_PRESSURE_RATIO
+    if preemptions <= 0 and not full:
+        return None
+    waiting = scalar_number(signals.get("requests_waiting")) or 0.0
     at_kv = f" at KV {percent(kv)} %" if kv is not None else ""
     if preemptions > 0:
         word = "pressure" if full else "preempt"
-        yield Condition(
+        return Condition(
             Severity.WARN, word, f"preempting{at_kv}", f"{rate(preemptions)} preemptions/s{at_kv}"
         )
-    elif full and waiting > 0:
-        yield Condition(
+    if full and waiting > 0:
+        return Condition(
             Severity.WARN, "pressure", f"KV {percent(kv)} %", f"{waiting:.0f} requests wait{at_kv}"
         )
+    return None
 
 
 def _latency_breach(signal: str, word: str, limit: Callable[[ReplicaSnapshot], float]) -> _Breach:
-    def breach(replica: ReplicaSnapshot) -> Iterator[Condition]:
+    title = word.split()[0].upper()
+
+    def breach(replica: ReplicaSnapshot) -> Condition | None:
         value = replica.signals.get(signal)
+        if not isinstance(value, Distribution) or (value.count or 0) < SLO_MIN_REQUESTS:
+            return None
         quantile = quantile_of(value, "p95")
         number, allowed = quantile_number(quantile), limit(replica)
-        requests = getattr(value, "count", None) or 0
-        if number is not None and number > allowed and requests >= SLO_MIN_REQUESTS:
-            title = word.split()[0].upper()
-            shown = f"{CENSORED if quantile.censored else ''}{seconds_text(number)}"
-            yield Condition(
-                Severity.WARN,
-                word,
-                f"{title} p95 {shown}",
-                f"{title} p95 {shown}, the SLO allows {seconds_text(allowed)}",
-            )
+        if number is None or number <= allowed:
+            return None
+        shown = f"{title} p95 {CENSORED if quantile.censored else ''}{seconds_text(number)}"
+        return Condition(Severity.WARN, word, shown, f"{shown}, the SLO allows {seconds_text(allowed)}")
 
     return breach
 
 
-_Breach = Callable[[ReplicaSnapshot], Iterator[Condition]]
+_Breach = Callable[[ReplicaSnapshot], Condition | None]
 
 _BREACHES: tuple[_Breach, ...] = (
     _kv_breach,

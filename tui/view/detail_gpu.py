@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enginetop.fleet.snapshot import GpuDevice, ReplicaSnapshot
+from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 from tui.view import numbers
 from tui.view.cells import EMPTY_LINE, Line, Span, cut_middle, merge, pad
 from tui.view.figures import WIDE, Lines, figure, row, signal_of
@@ -36,7 +37,8 @@ def _gpu_row(gpu: GpuDevice, name_width: int) -> Line:
     )
     spans = [Span(f" {gpu.index:<3} {pad(name, name_width)}"), Span(figures)]
     if gpu.throttle_reasons:
-        spans.append(Span(f"  {', '.join(gpu.throttle_reasons)}", "warn"))
+        alarming = not ALARMING_THROTTLE_WORDS.isdisjoint(gpu.throttle_reasons)
+        spans.append(Span(f"  {', '.join(gpu.throttle_reasons)}", "warn" if alarming else "text"))
     if gpu.last_xid is not None:
         spans.append(Span(f"  Xid {gpu.last_xid}", "crit"))
     if gpu.state != "ok":

@@ -84,7 +84,7 @@ def _plot(
 ) -> list[Line]:
     """A plot of exactly `width` cells: scale at the left, newest value at the right edge."""
     scale_width = 8
-    room = max(width - scale_width, 1)
+    room = max(width - scale_width - 1, 1)
     times, values = replica.trend_times, replica.trends[signal]
     step = _plot_step(times, at, room)
     series = charts.resample(values, times, at, step, room)

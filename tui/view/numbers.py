@@ -116,8 +116,10 @@ def marked(text: str, quality: Quality) -> str:
 
 def scalar_number(signal: object) -> float | None:
     """The finite number of a scalar signal, None for anything else."""
-    number = signal.number if isinstance(signal, Scalar) else None
-    return number if number is not None and math.isfinite(number) else None
+    if not isinstance(signal, Scalar):
+        return None
+    number = signal.value
+    return number if isinstance(number, (int, float)) and math.isfinite(number) else None
 
 
 def quantile_of(signal: object, name: str) -> Quantile:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from enginetop.fleet.model import ReplicaState, Role
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from themes.loader import Ink
 from tui.view.cells import Line, Span, clip, cut_end, cut_middle, line_width, merge, pad, plain, width_of
-from tui.view.columns import BY_KEY, MARKER_WIDTH, Column, Placed, Row, place_columns, trend_tops
+from tui.view.columns import BY_KEY, MARKER_WIDTH, Column, Placed, Row, is_old, place_columns, trend_tops
 from tui.view.condition import Condition, Conditions, Severity
 from tui.view.names import shown_names
 from tui.view.query import Query
@@ -49,8 +50,7 @@ class Group:
     trouble: int
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One line of the grid: a group's header, a replica, or (`reason`) why that replica fails."""
 
     replica: ReplicaSnapshot | None = None
@@ -75,15 +75,21 @@ def arrange(replicas: Sequence[ReplicaSnapshot], conditions: Conditions, sort: S
 
     def gravity(replica: ReplicaSnapshot) -> int:
         severity = conditions[replica.target.url].severity
-        return -severity if severity >= Severity.WARN else 0
+        return severity if severity >= Severity.WARN else 0
 
-    sign = -1 if sort.reverse else 1
-    for (model, role), members in sorted(
-        groups.items(), key=lambda entry: sign * min(gravity(member) for member in entry[1])
-    ):
-        trouble = sum(conditions[member.target.url].needs_you for member in members)
-        items.append(Item(group=Group(model, role, len(members), trouble)))
-        for replica in sorted(members, key=lambda member: sign * gravity(member)):
+    # sort() keeps the order of equals; `reverse` would keep it too, so the sign decides the direction.
+    sign = 1 if sort.reverse else -1
+    ordered = []
+    for (model, role), members in groups.items():
+        graded = [(gravity(member), member) for member in members]
+        trouble = sum(grade > 0 for grade, _ in graded)
+        if trouble:
+            graded.sort(key=lambda entry: sign * entry[0])
+        worst = max(grade for grade, _ in graded)
+        ordered.append((worst, Group(model, role, len(members), trouble), graded))
+    for _, group, graded in sorted(ordered, key=lambda entry: sign * entry[0]):
+        items.append(Item(group=group))
+        for _, replica in graded:
             items += _replica_items(replica)
     return items
 
@@ -140,8 +146,8 @@ class FleetTable:
         self._tops = trend_tops(snapshot.replicas) if has_trends else {}
         self._positions = {
             item.replica.target.url: position
-            for position, item in reversed(list(enumerate(self._items)))
-            if item.replica is not None
+            for position, item in enumerate(self._items)
+            if item.replica is not None and not item.reason
         }
 
     def __len__(self) -> int:
@@ -198,15 +204,15 @@ class FleetTable:
             condition,
             self._names[replica.target.url],
             self._snapshot.at,
-            self._snapshot.interval_seconds,
+            is_old(replica, self._snapshot.at, self._snapshot.interval_seconds),
             self._tops,
         )
-        spans: list[Span] = [Span("▸" if selected else " ", "title")]
+        cells = [Span("▸", "title") if selected else Span(" ")]
         for number, placed in enumerate(self._placed):
             if number:
-                spans.append(Span(" "))
-            spans += _cell(placed, row)
-        return clip(merge(_attach_spaces(spans)), self._width)
+                cells.append(Span(" "))
+            _add_cell(cells, placed, row)
+        return _join_cells(cells)
 
     def _group_line(self, group: Group) -> Line:
         count = f" · {group.role} ×{group.count}"
@@ -218,27 +224,36 @@ class FleetTable:
         return clip(merge([*line, Span("─" * max(rule, 0), "dim")]), self._width)
 
 
-def _cell(placed: Placed, row: Row) -> Line:
-    drawn = clip(placed.column.draw(row, placed.width), placed.width)
-    space = placed.width - line_width(drawn)
-    if space <= 0:
-        return drawn
-    gap = Span(" " * space)
-    return (gap, *drawn) if placed.column.right else (*drawn, gap)
+def _add_cell(cells: list[Span], placed: Placed, row: Row) -> None:
+    """Append a column's text in exactly its width."""
+    drawn, width = placed.column.draw(row, placed.width), placed.width
+    space = width - line_width(drawn)
+    if space < 0:
+        drawn = clip(drawn, width)
+        space = width - line_width(drawn)
+    if space and placed.column.right:
+        cells.append(Span(" " * space))
+    cells += drawn
+    if space and not placed.column.right:
+        cells.append(Span(" " * space))
 
 
-def _attach_spaces(spans: Sequence[Span]) -> list[Span]:
-    """Give spaces the ink of what precedes them: fewer changes of colour on the wire, the same picture."""
-    attached: list[Span] = []
-    for span in spans:
-        if attached and span.text.isspace() and span.ink == "text":
-            span = Span(span.text, attached[-1].ink)
-        attached.append(span)
-    return attached
+def _join_cells(cells: Sequence[Span]) -> Line:
+    """Join neighbours of one ink. Spaces take the ink of what precedes them, which costs no picture."""
+    joined: list[Span] = []
+    texts: list[str] = []
+    current: Ink = "text"
+    for text, ink in cells:
+        if ink != current and not (ink == "text" and text.isspace()):
+            if texts:
+                joined.append(Span("".join(texts), current))
+                texts = []
+            current = ink
+        texts.append(text)
+    if texts:
+        joined.append(Span("".join(texts), current))
+    return tuple(joined)
 
 
 def _reason_ink(condition: Condition) -> Ink:
     return "crit" if condition.severity is Severity.CRIT else "warn"
-
-
-Draw = Callable[[int], Line]

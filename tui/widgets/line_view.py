@@ -55,11 +55,13 @@ class LineView(ScrollView, can_focus=False):
         self._source: LineSource = FixedLines(())
         self._selected: int | None = None
         self._shown: dict[int, tuple[Line, bool]] = {}
+        self._drawn: dict[int, tuple[Line, bool]] = {}
 
     def show(self, source: LineSource, selected: int | None = None) -> None:
         """Show these lines; the one at `selected` is highlighted. Repaints what differs from before."""
         self._source = source
         self._selected = selected
+        self._drawn = {}
         height = len(source)
         if height != self.virtual_size.height:
             self.virtual_size = Size(self.size.width, height)
@@ -98,8 +100,7 @@ class LineView(ScrollView, can_focus=False):
     def render_line(self, y: int) -> Strip:
         """Textual asks for the line at row `y` of the widget."""
         index = y + self.scroll_offset.y
-        line, selected = self._draw(index)
-        self._shown[index] = (line, selected)
+        line, selected = self._shown[index] = self._draw(index)
         return self._inks.strip(line, self.size.width, selected=selected)
 
     def _repaint_changes(self) -> None:
@@ -117,6 +118,13 @@ class LineView(ScrollView, can_focus=False):
             self.refresh(*regions)
 
     def _draw(self, index: int) -> tuple[Line, bool]:
+        """The line and whether it is selected; drawn once for each set of lines."""
+        drawn = self._drawn.get(index)
+        if drawn is None:
+            drawn = self._drawn[index] = self._draw_anew(index)
+        return drawn
+
+    def _draw_anew(self, index: int) -> tuple[Line, bool]:
         if not 0 <= index < len(self._source):
             return EMPTY_LINE, False
         selected = index == self._selected

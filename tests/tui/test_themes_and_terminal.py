@@ -1,0 +1,60 @@
+"""Themes on the app, and what is settled before Textual is imported."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.tui.snapshots import FakeSource, down_replica, fleet, replica
+from themes.loader import theme_names
+from tui.app import FleetApp
+from tui.terminal import prepare, wants_ascii
+
+
+@pytest.mark.parametrize("theme", theme_names())
+def test_every_theme_draws_the_first_screen(theme: str) -> None:
+    async def run() -> None:
+        app = FleetApp(FakeSource(fleet([replica("a1"), down_replica("c0")])), theme=theme)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.pause()
+            assert app.current_theme.name == f"enginetop-{theme}"
+        assert app.failures == []
+
+    asyncio.run(run())
+
+
+def test_no_color_sends_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def run() -> None:
+        app = FleetApp(FakeSource(fleet([replica("a1"), down_replica("c0")])), theme="dark")
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.pause()
+            await pilot.pause()
+            colours = {
+                color.name
+                for strip in app.screen._compositor.render_strips()
+                for segment in strip
+                if segment.style is not None
+                for color in (segment.style.color, segment.style.bgcolor)
+                if color is not None
+            }
+            assert colours == {"default"}
+
+    asyncio.run(run())
+
+
+def test_settings_of_the_user_are_kept() -> None:
+    environ = {"TEXTUAL_FPS": "30", "NO_COLOR": ""}
+    prepare(environ)
+    assert environ["TEXTUAL_FPS"] == "30"
+    assert environ["TEXTUAL_ANIMATIONS"] == "none"
+    assert "NO_COLOR" not in environ
+
+
+def test_terminals_without_our_glyphs() -> None:
+    assert wants_ascii({"TERM": "linux", "LANG": "en_US.UTF-8"})
+    assert wants_ascii({"LANG": "C"})
+    assert not wants_ascii({"TERM": "xterm-256color", "LANG": "C.UTF-8"})
+    assert not wants_ascii({"LC_ALL": "de_DE.UTF-8", "LANG": "C"})

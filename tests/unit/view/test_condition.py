@@ -1,0 +1,78 @@
+"""What leads about a replica: state, alert, its own numbers, a restart, in this order."""
+
+from __future__ import annotations
+
+import pytest
+
+from enginetop.fleet.model import ReplicaState
+from tests.tui.snapshots import AT, alert, censored, distribution, down_replica, event, fleet, replica
+from tui.view.condition import Severity, condition_of, conditions_of
+
+
+@pytest.mark.parametrize("state", list(ReplicaState))
+def test_every_state_has_a_word_that_fits_its_column(state: ReplicaState) -> None:
+    condition = condition_of(replica("a", state), AT)
+    assert 0 < len(condition.word) <= 9
+
+
+def test_down_says_why_and_when_it_is_asked_again() -> None:
+    condition = condition_of(down_replica("c0", 72), AT)
+    assert (condition.severity, condition.word, condition.short) == (Severity.CRIT, "down", "down 72 s")
+    assert condition.because == "connection refused for 72 s, next try in 4 s"
+
+
+def test_a_stalled_engine_without_live_progress_is_only_a_warning() -> None:
+    stalled = replica("a", ReplicaState.NO_PROGRESS, since=AT - 45)
+    assert condition_of(stalled, AT).severity is Severity.CRIT
+    assert condition_of(stalled, AT).short == "no progress 45 s"
+    quiet = replica("a", ReplicaState.NO_PROGRESS, since=AT - 45, live_progress=False)
+    assert condition_of(quiet, AT).severity is Severity.WARN
+
+
+def test_preempting_names_the_cache() -> None:
+    condition = condition_of(
+        replica("a", changes={"preemptions_per_second": 2.1, "kv_usage_ratio": 0.97}), AT
+    )
+    assert (condition.word, condition.short) == ("pressure", "preempting at KV 97 %")
+    condition = condition_of(replica("a", changes={"preemptions_per_second": 0.2, "kv_usage_ratio": 0.5}), AT)
+    assert (condition.word, condition.short) == ("preempt", "preempting at KV 50 %")
+
+
+def test_a_full_cache_is_trouble_only_with_a_queue() -> None:
+    full = {"kv_usage_ratio": 0.97}
+    assert condition_of(replica("a", changes=full), AT).severity is Severity.OK
+    assert condition_of(replica("a", changes={**full, "requests_waiting": 3}), AT).short == "KV 97 %"
+
+
+def test_latency_beyond_the_slo_leads_when_enough_requests_say_so() -> None:
+    slow = {"tpot_seconds": distribution(0.05, 0.16)}
+    assert condition_of(replica("a", changes=slow), AT).short == "TPOT p95 160 ms"
+    few = {"tpot_seconds": distribution(0.05, 0.16, count=19)}
+    assert condition_of(replica("a", changes=few), AT).severity is Severity.OK
+    over = {"ttft_seconds": distribution(1, censored(10))}
+    assert condition_of(replica("a", changes=over), AT).short == "TTFT p95 ≥10 s"
+
+
+def test_a_restart_is_told_for_two_minutes() -> None:
+    assert condition_of(replica("a", events=(event("restarted", 119),)), AT).word == "restarted"
+    assert condition_of(replica("a", events=(event("restarted", 121),)), AT).word == "ok"
+
+
+def test_a_firing_alert_leads_over_numbers_but_not_over_a_failing_state() -> None:
+    preempting = replica("a", changes={"preemptions_per_second": 2.1})
+    hot = alert("GpuHot", preempting.target.url, "critical", "GPU 0 at 93 °C")
+    snapshot = fleet([preempting], alerts=[hot])
+    condition = conditions_of(snapshot)[preempting.target.url]
+    assert (condition.severity, condition.word, condition.because) == (
+        Severity.CRIT,
+        "gpu hot",
+        "GPU 0 at 93 °C",
+    )
+    down = down_replica("a")
+    assert condition_of(down, AT, [hot]).word == "down"
+
+
+def test_alerts_of_other_replicas_or_not_firing_do_not_count() -> None:
+    one = replica("a")
+    other = alert("GpuHot", "http://elsewhere:1", "critical")
+    assert conditions_of(fleet([one], alerts=[other]))[one.target.url].word == "ok"

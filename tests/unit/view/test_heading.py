@@ -1,0 +1,164 @@
+"""Title, verdict, totals, events and footer."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from enginetop.fleet.model import ReplicaState, Target
+from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot
+from tests.tui.snapshots import OK_SIGNALS, distribution, down_replica, event, fleet, replica, scalar
+from tui.actions import Place
+from tui.view.cells import line_text, line_width
+from tui.view.heading import (
+    KeyHint,
+    events_line,
+    footer_line,
+    title_line,
+    totals_line,
+    verdict_line,
+    waiting_lines,
+)
+from tui.view.help import footer_hints, help_lines
+from tui.view.picture import Picture
+
+
+@pytest.fixture(autouse=True)
+def _utc() -> Iterator[None]:
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    yield
+    if before is None:
+        del os.environ["TZ"]
+    else:
+        os.environ["TZ"] = before
+    time.tzset()
+
+
+def picture(snapshot: FleetSnapshot | None, **fields: object) -> Picture:
+    return Picture(snapshot, title="prod-eu", **fields)  # type: ignore[arg-type]
+
+
+TROUBLE = fleet(
+    [
+        replica("a1"),
+        replica("a3", changes={"preemptions_per_second": 2.1, "kv_usage_ratio": 0.97}),
+        replica("a7", ReplicaState.NO_PROGRESS, since=1_764_446_400 - 45),
+        down_replica("c0"),
+    ]
+)
+
+
+def test_title_by_hand() -> None:
+    assert line_text(title_line(picture(TROUBLE), 80)) == (
+        " enginetop  prod-eu · 3/4 up · 20:00:00 · every 2.0 s (2.0)" + 11 * " " + "READ-ONLY "
+    )
+
+
+def test_title_tells_that_the_collector_is_late() -> None:
+    late = fleet([replica("a1")], collector=CollectorHealth(6.0, 4.0))
+    line = title_line(picture(late), 80)
+    assert "every 2.0 s (3.0)" in line_text(line)
+    assert [span.ink for span in line if "(3.0)" in span.text] == ["warn"]
+    stopped = fleet([replica("a1")], collector=CollectorHealth(6.0, 0.0))
+    assert "(none achieved)" in line_text(title_line(picture(stopped), 80))
+
+
+def test_badges() -> None:
+    line = line_text(title_line(picture(TROUBLE, paused_seconds=12.0, simulated=True), 120))
+    assert line.endswith(" PAUSED 12s  SIMULATED READ-ONLY ")
+    assert "READ-ONLY" not in line_text(title_line(picture(TROUBLE, read_only=False), 120))
+
+
+def test_verdict_by_hand() -> None:
+    assert line_text(verdict_line(picture(TROUBLE), 80)) == (
+        " ✖ 3 need you: c0 down 72 s · a7 no progress 45 s · a3 preempting at KV 97 %"
+    )
+    assert (
+        line_text(verdict_line(picture(TROUBLE), 60))
+        == " ✖ 3 need you: c0 down 72 s · a7 no progress 45 s · +1 more"
+    )
+
+
+def test_verdict_is_quiet_when_all_is_well() -> None:
+    assert line_text(verdict_line(picture(fleet([replica("a"), replica("b")])), 80)) == " ● all 2 ok"
+    mixed = fleet([replica("a"), replica("b", ReplicaState.IDLE), replica("c", ReplicaState.LOADING)])
+    assert line_text(verdict_line(picture(mixed), 80)) == " ● nothing needs you · 1 ok · 1 idle · 1 loading"
+    assert line_text(verdict_line(picture(fleet([])), 80)) == " no replicas"
+
+
+def test_one_replica_needs_you() -> None:
+    assert line_text(verdict_line(picture(fleet([down_replica("c0")])), 80)) == " ✖ 1 needs you: c0 down 72 s"
+
+
+def test_faults_of_the_program_itself_outrank_the_fleet() -> None:
+    assert "no GPU thread" in line_text(verdict_line(picture(TROUBLE, notice="no GPU thread"), 80))
+    broken = fleet([replica("a")], collector=CollectorHealth(problem="stopped: out of files"))
+    assert line_text(verdict_line(picture(broken), 80)) == " ✖ collector: stopped: out of files"
+    assert "no new picture for 7.0 s" in line_text(verdict_line(picture(TROUBLE, silent_seconds=7.0), 80))
+    assert "need you" in line_text(verdict_line(picture(TROUBLE, silent_seconds=6.0), 80))
+    assert "need you" in line_text(
+        verdict_line(picture(TROUBLE, silent_seconds=99.0, paused_seconds=99.0), 80)
+    )
+
+
+def test_before_the_first_scrape() -> None:
+    targets = (Target("http://r1:8000", "r1:8000"), Target("https://10.0.0.7", "a1"))
+    waiting = picture(None, targets=targets)
+    assert line_text(verdict_line(waiting, 80)) == " waiting for the first scrape"
+    assert "2 targets" in line_text(title_line(waiting, 80))
+    assert totals_line(waiting, 80) == ()
+    assert [line_text(line) for line in waiting_lines(waiting, 80)] == ["  r1:8000", "  a1  https://10.0.0.7"]
+
+
+def test_totals_by_hand() -> None:
+    totals = {**OK_SIGNALS, "kv_usage_ratio": scalar(0.97, mean=0.61), "ttft_seconds": distribution(0.2, 1.4)}
+    snapshot = fleet([replica("a1")], totals=totals)
+    line = totals_line(picture(snapshot), 160)
+    assert line_text(line) == (
+        " req/s 4.20 · tok/s 2310 · run 44 · wait 0 · KV max 97 mean 61 % · TTFT p95 1.4 s · TPOT p95 38 ms"
+        " · SLO TTFT≤1.0 s TPOT≤100 ms for 95 %"
+    )
+    assert [span.ink for span in line if "1.4 s" in span.text] == ["warn"]
+
+
+def test_unknown_totals_are_dashes() -> None:
+    assert line_text(totals_line(picture(fleet([], totals={})), 80)).startswith(
+        " req/s – · tok/s – · run – · wait – · KV – · TTFT p95 – · TPOT p95 –"
+    )
+
+
+def test_events_newest_first_over_the_fleet() -> None:
+    snapshot = fleet(
+        [
+            replica("a3", events=(event("appeared", 900), event("preemptions_began", 60))),
+            replica("b2", events=(event("restarted", 30, "0.32.0 -> 0.33.0"),)),
+        ]
+    )
+    assert line_text(events_line(picture(snapshot), 100)) == (
+        " 19:59:30 b2 restarted 0.32.0 -> 0.33.0 · 19:59:00 a3 preemptions began"
+    )
+
+
+def test_footer_keeps_whole_hints() -> None:
+    hints = [KeyHint("a", "first"), KeyHint("b", "second")]
+    assert line_text(footer_line(hints, "1 of 9", 30)) == " a first  b second     1 of 9 "
+    assert line_text(footer_line(hints, "1 of 9", 20)) == " a first     1 of 9 "
+
+
+@pytest.mark.parametrize("place", [Place.FLEET, Place.REPLICA, Place.HELP])
+def test_help_and_quit_are_in_every_footer_of_80_columns(place: Place) -> None:
+    line = footer_line(footer_hints(place), "1–17 of 64", 80)
+    assert "? help" in line_text(line)
+    assert "q quit" in line_text(line)
+    assert line_width(line) == 80
+
+
+def test_help_explains_every_action_and_column() -> None:
+    text = "\n".join(line_text(line) for line in help_lines(120))
+    for expected in ("enter", "Home", "pre/s", "preemptions per second", "state:down", "never 0"):
+        assert expected in text

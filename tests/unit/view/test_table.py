@@ -1,0 +1,205 @@
+"""The grid line by line, at 80 and at 200 columns, written out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role
+from enginetop.fleet.snapshot import ReplicaSnapshot
+from tests.tui.snapshots import (
+    AT,
+    censored,
+    distribution,
+    down_replica,
+    fleet,
+    gpu,
+    no_distribution,
+    replica,
+    scalar,
+    signals,
+)
+from tui.view.cells import line_text, line_width
+from tui.view.columns import COLUMNS
+from tui.view.condition import conditions_of
+from tui.view.query import Query, parse_query
+from tui.view.table import FleetTable, Sort
+
+TROUBLE_FIRST, EVERYTHING = Sort(), Query()
+
+
+def table(
+    replicas: Sequence[ReplicaSnapshot],
+    width: int = 80,
+    sort: Sort = TROUBLE_FIRST,
+    query: Query = EVERYTHING,
+) -> FleetTable:
+    snapshot = fleet(replicas)
+    return FleetTable(snapshot, conditions_of(snapshot), width=width, sort=sort, query=query)
+
+
+def lines(*args: object, **options: object) -> list[str]:
+    shown = table(*args, **options)  # type: ignore[arg-type]
+    return [line_text(shown.line(index)).rstrip() for index in range(len(shown))]
+
+
+def names(shown: FleetTable) -> str:
+    return " ".join(
+        (shown.key(index) or "").removeprefix("http://").removesuffix(".example:8000")
+        for index in range(len(shown))
+        if shown.is_row(index)
+    )
+
+
+def test_80_columns_by_hand() -> None:
+    replicas = [
+        replica("a1"),
+        replica(
+            "a3",
+            changes={
+                "requests_running": 61, "requests_waiting": 18, "kv_usage_ratio": 0.97,
+                "preemptions_per_second": 2.1, "generation_tokens_per_second": 1812,
+                "ttft_seconds": distribution(0.4, 1.4), "tpot_seconds": distribution(0.05, 0.061),
+                "spec_accepted_length": 3.1,
+            },
+        ),
+        down_replica("c0", model="Qwen3-32B", role=Role.AGGREGATED),
+    ]  # fmt: skip
+    shown = table(replicas)
+    assert line_text(shown.header()) == (
+        " replica  state        run wait     KV % pre/s tok/s TTFT95ms TPOT95ms  acc  age"
+    )
+    assert lines(replicas) == [
+        " Qwen3-32B · aggregated ×1 · 1 need you ────────────────────────────────────────",
+        " c0       ✖ down         –    –        –     –     –        –        –    –  72s",
+        "    connection refused for 72 s, next try in 4 s",
+        " Llama-3.3-70B · decode ×2 · 1 need you ────────────────────────────────────────",
+        " a3       ▲ pressure    61   18 ███▉  97  2.10  1812     1400       61  3.1",
+        " a1       ● ok          44    0 ██▌   64     0  2310      310       38  3.2",
+    ]
+    assert {line_width(shown.line(index)) for index in (0, 1, 3, 4, 5)} == {80}
+
+
+def test_200_columns_by_hand() -> None:
+    times = tuple(AT - 119 + 2 * step for step in range(60))
+    trends = {"kv_usage_ratio": (0.5,) * 60, "generation_tokens_per_second": (1000.0,) * 60}
+    one = replica(
+        "a1", gpus=(gpu(0), gpu(1, throttle_reasons=("hw_slowdown",))), trends=trends, trend_times=times
+    )
+    shown = table([one], width=200)
+    assert line_text(shown.header()).rstrip() == (
+        " replica  state        run wait     KV % KV trend     pre/s tok/s tok/s trend  in tok/s req/s"
+        " TTFT50ms TTFT95ms TPOT95ms ITL95ms queue95ms hit%  acc GPU%     W  °C throttle     engine"
+        "          age"
+    )
+    # Twelve cells of ten seconds; the newest began at AT and has no sample yet.
+    assert line_text(shown.line(1)).rstrip() == (
+        " a1       ● ok          44    0 ██▌   64 ▄▄▄▄▄▄▄▄▄▄▄      0  2310 ███████████      5120  4.20"
+        "      120      310       38      41        20   38  3.2   94  1224  72 hw_slowdown  vLLM 0.33.0"
+    )
+
+
+def test_columns_without_a_source_take_no_room() -> None:
+    plain = line_text(table([replica("a1", changes={"spec_accepted_length": None})], width=200).header())
+    assert "GPU" not in plain
+    assert "acc" not in plain
+    assert "trend" not in plain
+
+
+def test_unknown_is_a_dash_and_marks_stand_at_the_value() -> None:
+    odd = replica(
+        "a1",
+        changes={
+            "requests_running": scalar(3, Quality.ESTIMATED),
+            "requests_waiting": None,
+            "ttft_seconds": distribution(censored(2.5), censored(2.5), count=3),
+            "tpot_seconds": no_distribution(Quality.UNSUPPORTED),
+        },
+    )
+    assert lines([odd])[1] == " a1       ● ok          3?    – ██▌   64     0  2310    ≥2500        –  3.2"
+
+
+def test_old_values_are_dimmed_and_their_age_is_shown() -> None:
+    shown = table([replica("a1", scraped_at=AT - 9)])
+    spans = shown.line(1)
+    assert line_text(spans).rstrip().endswith("3.2   9s")
+    assert [span.ink for span in spans if "2310" in span.text] == ["dim"]
+    assert [span.ink for span in spans if "9s" in span.text] == ["warn"]
+
+
+def test_a_target_with_a_wide_spacing_of_its_own_is_not_old() -> None:
+    assert line_text(table([replica("a1", scraped_at=AT - 9, spacing_seconds=10)]).line(1)).endswith("     ")
+
+
+def test_the_cursor_marks_its_row() -> None:
+    shown = table([replica("a1")])
+    assert line_text(shown.line(1, selected=True)).startswith("▸a1")
+    assert line_text(shown.line(1)).startswith(" a1")
+
+
+def test_trouble_comes_first_and_quiet_rows_keep_the_order_of_the_configuration() -> None:
+    replicas = [
+        replica("a1"),
+        replica("a2", ReplicaState.IDLE),
+        replica("a3", changes={"preemptions_per_second": 1}),
+        replica("b1", model="Qwen"),
+        down_replica("b2", model="Qwen"),
+    ]
+    assert names(table(replicas)) == "b2 b1 a3 a1 a2"
+    assert names(table(replicas, sort=Sort(None, reverse=True))) == "a1 a2 a3 b1 b2"
+
+
+def test_sorting_by_a_column_is_flat_and_puts_the_unknown_last() -> None:
+    replicas = [
+        replica("a1", changes={"kv_usage_ratio": 0.2}),
+        replica("a2", model="Qwen", changes={"kv_usage_ratio": None}),
+        replica("a3", model="Qwen", changes={"kv_usage_ratio": 0.9}),
+    ]
+    shown = table(replicas, sort=Sort("kv"))
+    assert names(shown) == "a3 a1 a2"
+    assert len(shown) == 3
+    assert "KV %↓" in line_text(shown.header())
+    assert "model" in line_text(shown.header())
+    turned = table(replicas, sort=Sort("kv", reverse=True))
+    assert names(turned) == "a1 a3 a2"
+    assert "KV %↑" in line_text(turned.header())
+
+
+@pytest.mark.parametrize("column", [column.key for column in COLUMNS if column.sortable])
+def test_every_column_sorts_a_mixed_fleet(column: str) -> None:
+    replicas = [
+        replica("a1"),
+        down_replica("c0", engine=EngineKind.UNKNOWN, model=None, scraped_at=None),
+        replica("g1", gpus=(gpu(),)),
+        replica("n1", signals={}),
+    ]
+    for reverse in (False, True):
+        assert sorted(names(table(replicas, 200, Sort(column, reverse))).split()) == ["a1", "c0", "g1", "n1"]
+
+
+def test_a_sorted_column_stays_on_a_narrow_terminal() -> None:
+    assert "acc" in line_text(table([replica("a1")], 50, Sort("acc")).header())
+
+
+def test_a_filter_leaves_matching_rows_and_their_groups() -> None:
+    replicas = [replica("a1"), replica("b1", model="Qwen"), down_replica("b2", model="Qwen")]
+    shown = table(replicas, query=parse_query("model:qwen state:ok"))
+    assert names(shown) == "b1"
+    assert len(shown) == 2
+    assert shown.shown == 1
+
+
+def test_the_position_of_a_target_is_its_row_not_its_reason() -> None:
+    shown = table([down_replica("c0")])
+    url = "http://c0.example:8000"
+    assert shown.position(url) == 1
+    assert shown.key(2) == url
+    assert not shown.is_row(2)
+    assert shown.position("http://gone") is None
+
+
+def test_a_hostile_name_stays_text() -> None:
+    shown = table([replica("[red]x[/red]", model="org/model[/base]", signals=signals())])
+    assert "org/model[/base]" in line_text(shown.line(0))
+    assert "[red]" in line_text(table([replica("[red]x[/red]")], 200).line(1))
