@@ -21,7 +21,6 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _OPEN_METRICS: Final = "application/openmetrics-text"
 _END_OF_PAGE: Final = b"# EOF"
 
-
 DEFAULT_LIMITS: Final = ParseLimits()
 
 
@@ -81,7 +80,7 @@ def _split(body: bytes, limits: ParseLimits) -> tuple[Sequence[bytes], str]:
     if body.startswith(_BYTE_ORDER_MARK):
         body = body[len(_BYTE_ORDER_MARK) :]
     lines = body.split(b"\n", limits.lines)
-    if len(lines) > limits.lines:
+    if len(lines) > limits.lines and lines[-1]:
         problem = problem or f"more than {limits.lines} lines: the rest was not read"
         del lines[limits.lines :]
     return lines, problem

@@ -130,7 +130,7 @@ class LayoutCache:
     """Templates and layouts shared between targets; the least recently used template goes first.
 
     Holds at most `max_templates` templates with `max_lines` lines together. A layout lives as long as anyone
-    uses it. Not for use from several threads at once.
+    uses it. Parsers that share a cache must have the same limits and run in one thread.
     """
 
     def __init__(self, max_templates: int = MAX_TEMPLATES, max_lines: int = MAX_TEMPLATE_LINES) -> None:

@@ -23,14 +23,16 @@ _BEHIND_COMMENTS: Final = b"$"  # names sort behind it; comments, empty and inde
 class ParseLimits:
     """Bounds of one page; what lies beyond is dropped and named in `Page.problem`.
 
-    A body that is too long is cut at its last whole line. Lines, samples: the rest is not read. A line, a
-    name or a label that is too long, or a sample with too many labels: that line is skipped and counted as
-    bad. The defaults fit a router's page over a hundred engines.
+    A body that is too long is cut at its last whole line. Lines, samples, bad lines: the rest is not read
+    (bad lines are counted every few thousand lines). A line, a name or a label that is too long, or a sample
+    with too many labels: that line is skipped and counted as bad. The defaults fit a router's page over a
+    hundred engines.
     """
 
     body_bytes: int = 16 * 1024 * 1024
     lines: int = 400_000
     samples: int = 100_000
+    bad_lines: int = 10_000
     line_bytes: int = 64 * 1024
     labels: int = 64
     label_characters: int = 4096
@@ -66,6 +68,9 @@ class _LineParser:
             if len(self._keys) > self._limits.samples:
                 self._note(f"more than {self._limits.samples} samples: the rest was not read")
                 self._cut(self._limits.samples)
+                break
+            if self._bad_lines > self._limits.bad_lines:
+                self._note(f"more than {self._limits.bad_lines} bad lines: the rest was not read")
                 break
         slots = self._merge_repeated()
         line_prefixes = [NO_SAMPLE] * len(self._lines)

@@ -28,6 +28,17 @@ def test_lines_beyond_the_limit_are_not_read() -> None:
     page = parse(b"a 1\nb 2\nc 3\n", ParseLimits(lines=2))
     assert page.layout.names == ("a", "b")
     assert "more than 2 lines" in page.problem
+    assert parse(b"a 1\nb 2\n", ParseLimits(lines=2)).problem == ""
+
+
+def test_a_page_of_bad_lines_is_given_up() -> None:
+    limits = ParseLimits(bad_lines=100)
+    page = parse(b"a 1\n" + b"x\n" * 20_000 + b"b 2\n", limits)
+    assert page.layout.names == ("a",)
+    assert 100 < page.bad_lines < 10_000
+    assert "more than 100 bad lines" in page.problem
+    page = parse(b"x\n" * 100 + b"b 2\n", limits)
+    assert (page.layout.names, page.bad_lines, page.problem) == (("b",), 100, "")
 
 
 def test_samples_beyond_the_limit_are_not_read() -> None:
@@ -86,13 +97,11 @@ def test_a_problem_is_told_on_every_page_that_has_it_and_only_there() -> None:
 
 def test_a_page_that_was_cut_short_is_nothing_to_compare_with() -> None:
     parser = PageParser(LayoutCache(), ParseLimits(lines=3))
-    parser.parse(b"a 1\nb 2\n")
-    parser.parse(b"a 1\nb 3\n")
-    assert parser.changed is not None
-    parser.parse(b"a 1\nb 2\nc 3\n")
-    assert parser.changed is None
-    parser.parse(b"a 1\nb 2\n")
-    assert parser.changed is None
+    known = []
+    for body in (b"a 1\nb 2\n", b"a 1\nb 3\n", b"a 1\nb 2\nc 3\nd 4\n", b"a 1\nb 2\n"):
+        parser.parse(body)
+        known.append(parser.changed is not None)
+    assert known == [False, True, False, False]
 
 
 HOSTILE = {
