@@ -23,8 +23,11 @@ from collectors.sample_line import NUMBER_CHARACTERS, tail_value
 MAX_TEMPLATES: Final = 64
 """Templates that the cache keeps. One engine version needs a handful: lines appear with first events."""
 
-MAX_TEMPLATE_LINES: Final = 100_000
-"""Lines of all kept templates together, about 60 MB of memory at worst; a longer page is not kept."""
+MAX_TEMPLATE_BYTES: Final = 20 * 1024 * 1024
+"""Weight of all kept templates together; measured, a weight of 1 takes about 1.6 bytes of memory."""
+
+_LINE_WEIGHT: Final = 200
+"""What a line takes beside its text: objects, pointers, its dictionary of labels."""
 
 NO_SAMPLE: Final = b"\n"
 """Prefix of a line that holds no sample: no line begins with it, so such a line must stay as it is."""
@@ -32,8 +35,12 @@ NO_SAMPLE: Final = b"\n"
 SCRATCH: Final = -1
 """Slot of a line that a later line with the same name and labels overrides."""
 
-_FIRST_PLACES: Final = tuple(range(2048))
+_TRIED_TEMPLATES: Final = 4
+_FIRST_PLACES: Final = tuple(range(2048))  # made once: the numbers of a usual page's lines
 _NUMBER_BYTES: Final = NUMBER_CHARACTERS.encode()
+
+LayoutIdentity = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+"""Keys, and types with their families."""
 
 T = TypeVar("T")
 
@@ -129,15 +136,15 @@ def put(items: MutableSequence[T], places: Sequence[int], new: Sequence[T]) -> N
 class LayoutCache:
     """Templates and layouts shared between targets; the least recently used template goes first.
 
-    Holds at most `max_templates` templates with `max_lines` lines together. A layout lives as long as anyone
-    uses it. Parsers that share a cache must have the same limits and run in one thread.
+    Holds at most `max_templates` templates with a weight of `max_bytes` together. A layout lives as long as
+    anyone uses it. Parsers that share a cache must have the same limits and run in one thread.
     """
 
-    def __init__(self, max_templates: int = MAX_TEMPLATES, max_lines: int = MAX_TEMPLATE_LINES) -> None:
+    def __init__(self, max_templates: int = MAX_TEMPLATES, max_bytes: int = MAX_TEMPLATE_BYTES) -> None:
         self._max_templates = max_templates
-        self._max_lines = max_lines
-        self._lines = 0
-        self._templates: OrderedDict[Template, None] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._templates: OrderedDict[Template, int] = OrderedDict()
         self._layouts: WeakValueDictionary[LayoutIdentity, Layout] = WeakValueDictionary()
 
     def follow_known(self, lines: Sequence[bytes]) -> Follower | None:
@@ -155,21 +162,17 @@ class LayoutCache:
         own = template.layout
         shared = self._layouts.setdefault((own.keys, tuple(own.types.items())), own)
         template = template if shared is own else replace(template, layout=shared)
-        if len(template.lines) <= self._max_lines:
-            self._templates[template] = None
-            self._lines += len(template.lines)
-        while len(self._templates) > self._max_templates or self._lines > self._max_lines:
-            oldest, _ = self._templates.popitem(last=False)
-            self._lines -= len(oldest.lines)
+        weight = sum(map(len, template.lines)) + _LINE_WEIGHT * len(template.lines)
+        if weight <= self._max_bytes:
+            self._templates[template] = weight
+            self._bytes += weight
+        while len(self._templates) > self._max_templates or self._bytes > self._max_bytes:
+            _, oldest_weight = self._templates.popitem(last=False)
+            self._bytes -= oldest_weight
         return template
 
     def __len__(self) -> int:
         return len(self._templates)
-
-
-LayoutIdentity = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
-
-_TRIED_TEMPLATES: Final = 4
 
 
 def _looks_like(template: Template, lines: Sequence[bytes]) -> bool:

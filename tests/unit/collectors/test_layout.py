@@ -172,8 +172,8 @@ def test_the_cache_drops_the_least_recently_used() -> None:
     assert [parse_counting(PageParser(layouts), body)[1] for body in (first, third, second)] == [0, 0, 1]
 
 
-def test_the_cache_is_bounded_by_lines_and_gives_layouts_up() -> None:
-    layouts = LayoutCache(max_lines=100)
+def test_the_cache_is_bounded_by_weight_and_gives_layouts_up() -> None:
+    layouts = LayoutCache(max_bytes=20_000)
     for count in range(1, 60):
         PageParser(layouts).parse(b"".join(b"m%d 1\n" % index for index in range(count)))
     assert len(layouts) <= 2
