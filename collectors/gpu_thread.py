@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable, Sequence
 
 from collectors.fetch import one_line
-from enginetop.fleet.model import Target
+from enginetop.fleet.model import LOCAL_HOST, Target
 from enginetop.fleet.ports import GpuSource
 from enginetop.fleet.snapshot import GpuReport
 
-_STOP_SECONDS = 2.0
+_STOP_SECONDS = 4.0
+"""A source may take this long to let its library go."""
 
 
 class GpuThread:
@@ -71,4 +71,4 @@ class GpuThread:
 
     def _report_fault(self, error: Exception) -> None:
         problem = one_line(f"GPUs cannot be read: {type(error).__name__}: {error}")
-        self._on_report(GpuReport(socket.gethostname(), self._now(), (), problem))
+        self._on_report(GpuReport(LOCAL_HOST, self._now(), (), problem))

@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, TypeGuard
 
 from collectors.answer import Answer
 from collectors.fetch import KEPT_HEADERS, one_line
+from collectors.gpu.items import gpus_from_items
 from collectors.redact import Keep, public_body, public_url
 from enginetop.fleet.fleet_tracker import default_name
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import FailureKind
-from enginetop.fleet.snapshot import GpuDevice, GpuReport
+from enginetop.fleet.snapshot import GpuReport
 
 VERSION = 1
 GPU_SCHEME = "gpu://"
@@ -204,40 +205,9 @@ def _gpu_report(document: Mapping[str, Any], host: str, at: float) -> GpuReport:
     return GpuReport(
         host,
         at,
-        tuple(_gpu(item) for item in listed if isinstance(item, dict)),
+        gpus_from_items(listed),
         one_line(problem) if isinstance(problem, str) else "",
     )
-
-
-def _gpu(item: Mapping[str, Any]) -> GpuDevice:
-    known: dict[str, Any] = {"index": 0, "uuid": "", "name": ""}
-    for field in fields(GpuDevice):
-        if field.name in item:
-            value = _gpu_value(str(field.type), item[field.name])
-            if value is not _WRONG:
-                known[field.name] = value
-    return GpuDevice(**known)
-
-
-_WRONG = object()
-
-
-def _gpu_value(kind: str, value: object) -> object:
-    """`value` as the field of a `GpuDevice` takes it; `_WRONG` leaves the field at its default."""
-    if kind.startswith("float"):
-        return _number(value)
-    if kind.startswith("int"):
-        number = _number(value)
-        return None if number is None and "None" in kind else int(number or 0)
-    if kind == "bool":
-        return value is True
-    if kind.startswith("tuple"):
-        if isinstance(value, list):
-            return tuple(one_line(str(entry)) for entry in value)
-        return None if "None" in kind else _WRONG
-    if value is None:
-        return None if "None" in kind else _WRONG
-    return one_line(str(value))
 
 
 def _is_address(text: object) -> TypeGuard[str]:

@@ -14,10 +14,8 @@ from collectors.gpu.nvml import load_pynvml
 from collectors.gpu.processes import ProcessJoin
 from collectors.gpu.session import Session
 from collectors.sanitise import clean_text
-from enginetop.fleet.model import Target
+from enginetop.fleet.model import LOCAL_HOST, Target
 from enginetop.fleet.snapshot import GpuDevice, GpuReport
-
-HOST = "localhost"
 
 RETRY_SECONDS = 30.0
 """Between two tries to initialise the library while something is wrong."""
@@ -99,7 +97,7 @@ class NvmlSource:
                     gpus = self._gpus(self._library, now)
             except Exception as fault:  # noqa: BLE001 - a fault of ours is shown; the GPU thread must outlive it
                 self._problem = f"GPU figures fail by a fault of enginetop ({type(fault).__name__})"
-            return [GpuReport(HOST, now, gpus, self._problem)]
+            return [GpuReport(LOCAL_HOST, now, gpus, self._problem)]
 
     def close(self) -> None:
         """Release the library. Returns within `close_seconds`, also while a call hangs in the driver."""

@@ -19,7 +19,7 @@ from collectors.sample import sample_fleet
 from enginetop.cli.settings import Settings, config_path
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.fleet_tracker import FleetTracker
-from enginetop.fleet.model import Target, same_host
+from enginetop.fleet.model import LOCAL_HOST, Target, same_host
 from enginetop.fleet.ports import GpuSource
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.advice import with_advice
@@ -39,7 +39,7 @@ def live_targets(settings: Settings) -> tuple[Target, ...]:
 def local_gpus(targets: Sequence[Target]) -> GpuSource | None:
     """This machine's GPUs when a target runs on it; those of other machines are not ours to show."""
     own = socket.gethostname()
-    here = any(same_host(target.host, "localhost") or same_host(target.host, own) for target in targets)
+    here = any(same_host(target.host, LOCAL_HOST) or same_host(target.host, own) for target in targets)
     return NvmlSource() if here else None
 
 

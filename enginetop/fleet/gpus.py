@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from enginetop.fleet.model import Quality, Target, same_host
+from enginetop.fleet.model import LOCAL_HOST, Quality, Target, same_host
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import GpuDevice, GpuReport, Scalar
 from enginetop.fleet.spacing import Spacing
@@ -156,4 +156,4 @@ def host_of(url: str) -> str:
 
 def host_key(host: str) -> str:
     """One word for all names of one machine, as far as names can tell (`model.same_host`)."""
-    return "localhost" if same_host(host, "localhost") else host.lower()
+    return LOCAL_HOST if same_host(host, LOCAL_HOST) else host.lower()

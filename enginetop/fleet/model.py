@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
-_LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+LOCAL_HOST = "localhost"
+"""Under this name the GPUs of this machine are reported."""
+
+_LOOPBACK_HOSTS = frozenset({LOCAL_HOST, "127.0.0.1", "::1"})
 
 
 class EngineKind(StrEnum):
