@@ -18,6 +18,7 @@ def test_the_last_line_is_one_json_object_with_the_agreed_keys(capsys: pytest.Ca
     ways = ("first_sight", "steady", "steady_all_changed", "second_target")
     for way in ways:
         assert figures[f"{way}_ratio"] > 1
+        assert figures[f"cold_{way}_ratio"] > 1
         assert figures[f"{way}_milliseconds"] > 0
     assert figures["reference_milliseconds"] > 0
     assert figures["samples"] == 557
