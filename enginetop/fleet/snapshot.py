@@ -172,6 +172,8 @@ class ReplicaSnapshot:
     movement). `scraped_at` is the time of the last good page. `trends` holds recent values of a few signals,
     oldest first, None where nothing was known, at the times of `trend_times`.
     `next_try_at` is when a failing target is asked again, if known. `live_progress`: as in `Reading`.
+    `totals` holds running totals of counters, resets included, as of `scraped_at`; what the page does not
+    count has no entry.
     """
 
     target: Target
@@ -200,6 +202,7 @@ class ReplicaSnapshot:
     live_progress: bool = True
     trends: Mapping[str, tuple[float | None, ...]] = field(default_factory=lambda: MappingProxyType({}))
     trend_times: tuple[float, ...] = ()
+    totals: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     def scalar(self, name: str) -> Scalar:
         """The scalar signal `name`; KeyError: no such signal, TypeError: it is a distribution."""
