@@ -10,6 +10,8 @@ from types import MappingProxyType
 
 LOOPBACK = "127.0.0.1"
 _MOST_HEADER_BYTES = 16 * 1024
+_BACKLOG = 128
+_PAUSE_SECONDS = 0.5
 _PHRASES = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"}
 
 
@@ -58,52 +60,111 @@ class Port:
 
 
 class HttpServer:
-    """Answers GET and HEAD for `routes` on `port`; may be opened and closed again and again in a loop."""
+    """Answers GET and HEAD for `routes` on `port`; may be opened and closed again and again in a loop.
+
+    It accepts by itself: asyncio's own server can leave a connection open and mute that arrives while it is
+    being closed (python/cpython#109564), which is how a dying replica would look hung.
+    """
 
     def __init__(self, port: Port, routes: Routes) -> None:
         self._port = port
         self._routes: Routes = MappingProxyType(dict(routes))
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
         self._transports: set[asyncio.Transport] = set()
+        self._accepted: set[asyncio.Task[object]] = set()
 
     @property
     def is_open(self) -> bool:
         """Whether connections are accepted."""
-        return self._server is not None
+        return self._listener is not None
 
-    async def open(self) -> None:
-        """Begin to listen."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _Connection(self._routes, self._transports), sock=self._port.listening_socket()
-        )
+    def open(self) -> None:
+        """Begin to listen; within a running event loop.
+
+        Raises:
+            OSError: the system does not let us.
+        """
+        listener = self._port.listening_socket()
+        try:
+            listener.setblocking(False)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        self._listener = listener
+        asyncio.get_running_loop().add_reader(listener, self._accept)
 
     def close(self) -> None:
         """Stop listening and cut every connection, as a dying process does."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
         for transport in tuple(self._transports):
             transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait for connections that were accepted just before `close`; they are cut like the others."""
+        await asyncio.gather(*self._accepted, return_exceptions=True)
+
+    def _accept(self) -> None:
+        if self._listener is None:
+            return
+        try:
+            accepted, _ = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError:
+            # No file descriptor left. Look away for a while, or the loop would spin.
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._listener)
+            loop.call_later(_PAUSE_SECONDS, self._look_again, self._listener)
+            return
+        accepted.setblocking(False)
+        loop = asyncio.get_running_loop()
+        connecting: asyncio.Task[object] = loop.create_task(
+            loop.connect_accepted_socket(lambda: _Connection(self._routes, self._greet, self._part), accepted)
+        )
+        self._accepted.add(connecting)
+        connecting.add_done_callback(self._accepted.discard)
+
+    def _look_again(self, listener: socket.socket) -> None:
+        if self._listener is listener:
+            asyncio.get_running_loop().add_reader(listener, self._accept)
+
+    def _greet(self, transport: asyncio.Transport) -> None:
+        if self.is_open:
+            self._transports.add(transport)
+        else:
+            transport.abort()
+
+    def _part(self, transport: asyncio.Transport) -> None:
+        self._transports.discard(transport)
 
 
 class _Connection(asyncio.Protocol):
     """One connection, kept alive until the client closes it or asks for something odd."""
 
-    def __init__(self, routes: Routes, transports: set[asyncio.Transport]) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        greet: Callable[[asyncio.Transport], None],
+        part: Callable[[asyncio.Transport], None],
+    ) -> None:
         self._routes = routes
-        self._transports = transports
+        self._greet = greet
+        self._part = part
         self._transport: asyncio.Transport | None = None
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, asyncio.Transport):
             self._transport = transport
-            self._transports.add(transport)
+            self._greet(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         if self._transport is not None:
-            self._transports.discard(self._transport)
+            self._part(self._transport)
 
     def data_received(self, data: bytes) -> None:
         if self._transport is None or self._transport.is_closing():

@@ -54,9 +54,9 @@ class FleetModel:
 class SimulatedFleet:
     """`replicas` engines of `scenario` on loopback ports, until `stop`.
 
-    `start_time` is the Unix time that the fleet takes for now when it is made (None: the real one). From
-    `start` on its time follows `clock`, a monotonic clock in seconds; it stands still while stopped. `start` and `stop` belong to one
-    thread; what `gpus` offers may be used from any.
+    `start_time` is the Unix time that the fleet takes for now when it is made (None: the real one). While
+    started its time follows `clock`, a monotonic clock in seconds; while stopped it stands still. `start` and
+    `stop` belong to one thread; what `gpus` offers may be used from any.
     """
 
     def __init__(
@@ -175,13 +175,14 @@ class SimulatedFleet:
                     if replica.engine is None:
                         server.close()
                     elif not server.is_open:
-                        await server.open()
+                        server.open()
                 listening.set()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stopping.wait(), _TICK_SECONDS)
         finally:
             for server in servers:
                 server.close()
+                await server.wait_closed()
 
     def _now(self) -> float:
         return self._clock() - self._started_at

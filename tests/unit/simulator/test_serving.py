@@ -215,7 +215,7 @@ def test_a_page_of_a_process_that_just_died_is_cut_off() -> None:
     async def scenario() -> bytes:
         port = Port()
         server = HttpServer(port, {"/gone": lambda: None, "/here": lambda: Reply(b"x")})
-        await server.open()
+        server.open()
         reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
         writer.write(b"GET /gone HTTP/1.1\r\n\r\n")
         try:
@@ -228,6 +228,63 @@ def test_a_page_of_a_process_that_just_died_is_cut_off() -> None:
             port.close()
 
     assert asyncio.run(scenario()) == b""
+
+
+def test_a_connection_accepted_at_the_last_moment_is_cut_too() -> None:
+    async def scenario() -> bytes:
+        port = Port()
+        server = HttpServer(port, {"/": lambda: Reply(b"x")})
+        server.open()
+        loop = asyncio.get_running_loop()
+        with socket.create_connection(("127.0.0.1", port.number), timeout=10) as client:
+            client.setblocking(False)
+            # The server goes when the connection is accepted but not yet in the hands of its protocol.
+            loop.call_soon(server.close)
+            server._accept()
+            await asyncio.sleep(0)
+            assert not server.is_open
+            await server.wait_closed()
+            port.close()
+            with contextlib.suppress(ConnectionError):
+                client.send(b"GET / HTTP/1.1\r\n\r\n")
+                return await asyncio.wait_for(loop.sock_recv(client, 10), 10)
+            return b""
+
+    assert asyncio.run(scenario()) == b""
+
+
+class Exhausted(socket.socket):
+    """A listener for which there is no file descriptor at first."""
+
+    failures = 1
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().accept()
+
+
+class ExhaustedPort(Port):
+    def listening_socket(self) -> socket.socket:
+        return Exhausted(fileno=super().listening_socket().detach())
+
+
+def test_too_few_file_descriptors_delay_an_answer() -> None:
+    async def scenario() -> bytes:
+        port = ExhaustedPort()
+        server = HttpServer(port, {"/": lambda: Reply(b"late")})
+        server.open()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        received = await reader.read()
+        writer.close()
+        server.close()
+        await server.wait_closed()
+        port.close()
+        return received
+
+    assert asyncio.run(scenario()).endswith(b"late")
 
 
 def test_stop_leaves_nothing_behind() -> None:
@@ -289,7 +346,7 @@ def test_ports_that_do_not_exist_are_refused(first: int) -> None:
 
 
 def test_a_fleet_that_cannot_listen_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(_: HttpServer) -> None:
+    def fail(_: HttpServer) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(HttpServer, "open", fail)
