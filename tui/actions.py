@@ -22,7 +22,8 @@ class Action:
 
     `name` is the Textual action (`action_<name>` on the screen or the app). The first of `keys` is the one
     that is shown; `shown` overrides how it is written. `footer`: rank among the hints at the foot of the
-    screen, None to leave it to the help.
+    screen, None to leave it to the help. `at_once`: done before the next key is read, for what moves the
+    focus and must not lose keys that are typed ahead.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Action:
     places: tuple[Place, ...]
     footer: int | None = None
     shown: str = ""
+    at_once: bool = False
 
     @property
     def key_text(self) -> str:
@@ -49,7 +51,7 @@ _HOME, _END = ("g", "home"), ("G", "end")
 
 ACTIONS: tuple[Action, ...] = (
     Action("open", ("enter",), "detail", "all about the selected replica", _FLEET, 1),
-    Action("filter", ("slash",), "filter", "show only what matches", _FLEET, 2, "/"),
+    Action("filter", ("slash",), "filter", "show only what matches", _FLEET, 2, "/", True),
     Action("sort_next", ("s",), "sort", "sort by the next column, in the end trouble first again", _FLEET, 3),
     Action("sort_turn", ("S",), "turn", "turn the order around", _FLEET, 7),
     Action("back", ("escape",), "clear", "clear the filter; with none, the sorting", _FLEET, shown="esc"),

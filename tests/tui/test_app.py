@@ -7,6 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
+from textual import events
 from textual.message import Message
 from textual.pilot import Pilot
 
@@ -235,6 +236,20 @@ def test_filter_while_typing_enter_keeps_it_escape_clears_it() -> None:
         await pilot.pause()
         assert "a1 " in screen_text(app)
         assert "2 of 4" not in screen_text(app)
+
+    play(story)
+
+
+def test_keys_typed_right_after_the_slash_belong_to_the_filter() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        for key, character in [("slash", "/"), ("j", "j"), ("q", "q"), ("slash", "/")]:
+            app.post_message(events.Key(key, character))
+        await pilot.pause()
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, FleetScreen)
+        assert screen.filter_query.text == "jq/"
 
     play(story)
 

@@ -25,6 +25,7 @@ def bindings_for(place: Place) -> list[Binding]:
             action.name,
             action.label,
             show=False,
+            priority=action.at_once,
             key_display=action.key_text,
             tooltip=action.meaning,
             id=f"{place}.{action.name}",

@@ -157,7 +157,13 @@ class FleetScreen(PictureScreen):
         entry = self.query_one(Input)
         self.add_class("-typing")
         entry.value = self.filter_query.text
-        entry.focus()
+        self.set_focus(entry)  # `focus()` would be later, and the next keys the grid's
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While a filter is typed, the key that opens it is a character like any other."""
+        if action == "filter" and self.has_class("-typing"):
+            return False
+        return super().check_action(action, parameters)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while typing; what cannot be read yet leaves the rows as they are."""

@@ -14,6 +14,7 @@ from enum import IntEnum
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.snapshot import Alert, Distribution, FleetSnapshot, ReplicaSnapshot
 from enginetop.fleet.state import duration_text
+from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 from themes.loader import Ink
 from tui.view.numbers import (
     CENSORED,
@@ -226,10 +227,27 @@ def _latency_breach(signal: str, word: str, limit: Callable[[ReplicaSnapshot], f
     return breach
 
 
+def _gpu_breach(replica: ReplicaSnapshot) -> Condition | None:
+    for gpu in replica.gpus:
+        if gpu.state != "ok":
+            return Condition(
+                Severity.WARN,
+                f"gpu {gpu.state}",
+                f"GPU {gpu.index} {gpu.state}",
+                f"GPU {gpu.index}: {gpu.state}",
+            )
+        for reason in gpu.throttle_reasons:
+            if reason in ALARMING_THROTTLE_WORDS:
+                shown = f"GPU {gpu.index} {reason}"
+                return Condition(Severity.WARN, "throttled", shown, f"{shown}: it runs below its clock")
+    return None
+
+
 _Breach = Callable[[ReplicaSnapshot], Condition | None]
 
 _BREACHES: tuple[_Breach, ...] = (
     _kv_breach,
+    _gpu_breach,
     _latency_breach("ttft_seconds", "ttft slo", lambda replica: replica.slo.ttft_seconds),
     _latency_breach("tpot_seconds", "tpot slo", lambda replica: replica.slo.tpot_seconds),
 )

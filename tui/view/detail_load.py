@@ -101,9 +101,10 @@ def _plot(
 
 
 def _plot_step(times: tuple[float, ...], at: float, room: int) -> float:
-    """Seconds a column, one of few round values, so that all known times fit."""
+    """Seconds a column, one of few round values: all known times fit, and no column falls between two."""
     span = max(at - times[0], 1.0)
+    least = 2 * span / len(times)
     for step in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0):
-        if span / step <= room - 1:
+        if step >= least and span / step <= room - 1:
             return step
     return 1800.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enginetop.fleet.model import ReplicaState
-from tests.tui.snapshots import AT, alert, censored, distribution, down_replica, event, fleet, replica
+from tests.tui.snapshots import AT, alert, censored, distribution, down_replica, event, fleet, gpu, replica
 from tui.view.condition import Severity, condition_of, conditions_of
 
 
@@ -51,6 +51,14 @@ def test_latency_beyond_the_slo_leads_when_enough_requests_say_so() -> None:
     assert condition_of(replica("a", changes=few), AT).severity is Severity.OK
     over = {"ttft_seconds": distribution(1, censored(10))}
     assert condition_of(replica("a", changes=over), AT).short == "TTFT p95 ≥10 s"
+
+
+def test_a_gpu_that_throttles_for_an_alarming_reason_or_is_lost_leads() -> None:
+    hot = replica("a", gpus=(gpu(0), gpu(1, throttle_reasons=("sw_power_cap", "hw_thermal"))))
+    assert condition_of(hot, AT).short == "GPU 1 hw_thermal"
+    capped = replica("a", gpus=(gpu(0, throttle_reasons=("sw_power_cap",)),))
+    assert condition_of(capped, AT).severity is Severity.OK
+    assert condition_of(replica("a", gpus=(gpu(0, state="lost"),)), AT).word == "gpu lost"
 
 
 def test_a_restart_is_told_for_two_minutes() -> None:

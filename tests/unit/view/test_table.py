@@ -95,7 +95,7 @@ def test_200_columns_by_hand() -> None:
     )
     # Twelve cells of ten seconds; the newest began at AT and has no sample yet.
     assert line_text(shown.line(1)).rstrip() == (
-        " a1       ● ok          44    0 ██▌   64 ▄▄▄▄▄▄▄▄▄▄▄      0  2310 ███████████      5120  4.20"
+        " a1       ▲ throttled   44    0 ██▌   64 ▄▄▄▄▄▄▄▄▄▄▄      0  2310 ███████████      5120  4.20"
         "      120      310       38      41        20   38  3.2   94  1224  72 hw_slowdown  vLLM 0.33.0"
     )
 

@@ -1,0 +1,168 @@
+"""The detail view: what is known in rows, what is not known in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from enginetop.fleet.model import EngineKind, Quality, ReplicaState
+from enginetop.fleet.reading import ConfigValue
+from enginetop.fleet.snapshot import RankSnapshot, ReplicaSnapshot
+from tests.tui.snapshots import (
+    AT,
+    censored,
+    distribution,
+    down_replica,
+    event,
+    fleet,
+    gpu,
+    no_distribution,
+    replica,
+    scalar,
+    signals,
+)
+from tui.view.cells import line_text
+from tui.view.detail import detail_lines, detail_title
+from tui.view.picture import Picture
+
+
+def rows(one: ReplicaSnapshot, width: int = 120) -> list[str]:
+    lines = detail_lines(Picture(fleet([one])), one.target.url, width)
+    return [line_text(line).rstrip() for line in lines]
+
+
+def row(one: ReplicaSnapshot, label: str, width: int = 120) -> str:
+    """The one row with this label."""
+    found = [line for line in rows(one, width) if line.startswith(f" {label} ")]
+    assert len(found) == 1, rows(one, width)
+    return found[0]
+
+
+def test_title() -> None:
+    one = replica("a3", changes={"preemptions_per_second": 2.1, "kv_usage_ratio": 0.97})
+    assert line_text(detail_title(Picture(fleet([one])), one.target.url, 80)) == (
+        " a3 · vLLM 0.33.0 · Llama-3.3-70B · decode" + 27 * " " + "▲ pressure "
+    )
+
+
+def test_latencies_by_hand() -> None:
+    one = replica(
+        "a1",
+        changes={
+            "ttft_seconds": distribution(0.12, 0.31, count=97),
+            "e2e_seconds": distribution(8.1, censored(60), count=97),
+            "itl_seconds": no_distribution(Quality.UNSUPPORTED),
+            "queue_seconds": no_distribution(Quality.UNKNOWN, "no request in the window"),
+        },
+    )
+    assert row(one, "TTFT") == (
+        " TTFT              120      120      310      310      120       97    310 and 310"
+    )
+    assert row(one, "e2e", 80) == " e2e              8100     8100   ≥60000   ≥60000     8100       97"
+    assert row(one, "e2e").endswith("60000 and ∞")
+    assert row(one, "ITL") == " ITL                 –  not exported by vLLM"
+    assert row(one, "queue") == " queue               –  no request in the window"
+
+
+def test_the_engine_that_does_not_export_is_named() -> None:
+    one = replica(
+        "l1", engine=EngineKind.LLAMACPP, signals=signals(kv_usage_ratio=scalar(None, Quality.UNSUPPORTED))
+    )
+    assert row(one, "KV") == " KV          – not exported by llama.cpp"
+
+
+def test_load_by_hand() -> None:
+    one = replica(
+        "a1",
+        changes={
+            "kv_usage_ratio": scalar(0.5, mean=0.25, worst={"engine": "3"}),
+            "kv_capacity_tokens": 190_640,
+            "requests_waiting": scalar(18, Quality.ESTIMATED),
+            "requests_aborted_per_second": 0.02,
+        },
+        config={"max_num_seqs": ConfigValue(64, "server_info")},
+    )
+    assert row(one, "KV") == (
+        " KV            50 % ██████████           mean 25 % fullest engine=3 of 191k tokens"
+    )
+    assert row(one, "requests") == (
+        " requests    running 44 of 64 seqs · waiting 18? · finished/s 4.20 · aborted/s 0.02"
+    )
+    assert row(one, "config") == " config      max_num_seqs  64  server_info"
+
+
+def test_speculation_by_position() -> None:
+    one = replica(
+        "a1",
+        changes={
+            "spec_accepted_length": 3.1,
+            "spec_acceptance_ratio": 0.52,
+            "spec_acceptance_per_position": scalar((0.84, 0.6, 0.39, 0.27)),
+        },
+    )
+    # eighths: 0.84 -> 6.72 = 7, 0.6 -> 4.8 = 5, 0.39 -> 3.12 = 3, 0.27 -> 2.16 = 2
+    assert row(one, "speculation") == (
+        " speculation length 3.10 · accepted 52 % · by position ▇▅▃▂ 0.84 0.60 0.39 0.27"
+    )
+    off = replica(
+        "a1", changes={"spec_accepted_length": scalar(None, Quality.UNKNOWN, note="not configured")}
+    )
+    assert row(off, "speculation") == " speculation – not configured"
+
+
+def test_ranks_are_listed_when_there_are_several() -> None:
+    ranks = tuple(
+        RankSnapshot(
+            {"engine": str(number)}, signals(requests_running=number, kv_usage_ratio=0.5 + number / 10)
+        )
+        for number in range(2)
+    )
+    text = rows(replica("a1", ranks=ranks))
+    assert " ranks          run  wait  KV %   tok/s  TTFT95ms" in text
+    assert " engine=1         1     –    60       –         –" in text
+    assert not any("engine=0" in line for line in rows(replica("a1", ranks=ranks[:1])))
+
+
+def test_gpus_by_hand() -> None:
+    one = replica(
+        "a1",
+        gpus=(gpu(0), gpu(1, mig="1g.10gb", power_watts=None, last_xid=79, throttle_reasons=("hw_thermal",))),
+    )
+    text = rows(one)
+    assert " 0   NVIDIA H100 80GB HBM3          94     70.0/80.0   612   700   72  1755" in text
+    assert any(
+        line.startswith(" 1   NVIDIA H")
+        and line.endswith("70.0/80.0     –   700   72  1755  hw_thermal  Xid 79")
+        for line in text
+    )
+
+
+def test_events_newest_first_and_the_last_error_with_its_age() -> None:
+    one = down_replica("c0", events=(event("restarted", 900), event("state_changed", 72, "ok -> down")))
+    text = rows(one)
+    position = next(number for number, line in enumerate(text) if line.startswith(" events"))
+    assert text[position].endswith("ok -> down")
+    assert text[position + 1].endswith("restarted")
+    assert row(one, "last error") == " last error  connection refused · 1.0 s ago"
+    assert row(one, "state") == " state       down: connection refused for 72 s"
+    assert row(one, "last page") == " last page   72 s ago · took 12 ms"
+
+
+def test_a_plot_of_the_last_minutes() -> None:
+    times = tuple(AT - 2 * step for step in range(149, -1, -1))
+    one = replica("a1", trends={"kv_usage_ratio": (1.0,) * 150}, trend_times=times)
+    text = rows(one, 80)
+    caption = next(number for number, line in enumerate(text) if "KV %, last" in line)
+    assert text[caption + 1].split()[0] == "100"
+    assert text[caption + 4].split()[0] == "0"
+    # 298 s in steps of 5 s are 60 columns without a hole
+    assert all("█" * 60 in line for line in text[caption + 1 : caption + 5])
+
+
+@pytest.mark.parametrize("state", list(ReplicaState))
+def test_every_state_can_be_looked_at(state: ReplicaState) -> None:
+    assert rows(replica("a1", state, signals={}, scraped_at=None, trends={"kv_usage_ratio": ()}))
+
+
+def test_a_replica_that_is_gone() -> None:
+    lines = detail_lines(Picture(fleet([])), "http://gone", 80)
+    assert line_text(lines[0]) == " this replica is no longer in the fleet"
