@@ -28,7 +28,8 @@ class Row:
     `names` are the names it has had, newest first, without prefix and without `_total`. `where` keeps only
     children whose label has one of the values. `scale` turns the raw unit into ours. `position_label` holds
     the draft position. `lazy`: the engine creates the series at its first event, so that a page without it
-    says nothing yet. `note` tells why a page may not have it.
+    says nothing yet. `note` tells why a page may not have it. `prefixes` are the row's own where they are not
+    the table's. `slo_labels`: the labels `ttft_seconds` and `tpot_seconds` name the objective of the count.
     """
 
     measure: str
@@ -38,6 +39,8 @@ class Row:
     position_label: str = ""
     lazy: bool = False
     note: str = ""
+    prefixes: tuple[str, ...] = ()
+    slo_labels: bool = False
 
     @property
     def kind(self) -> MeasureKind:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from collectors.engines import companion
 from collectors.engines.mapping import Labels, Row, Table, rank_key
 from collectors.page import Layout, Page
 from enginetop.fleet.model import Quality
@@ -89,13 +90,13 @@ def compile_layout(
     estimated: Mapping[str, str] = EMPTY,
     absent: Mapping[str, Absence] = MappingProxyType({}),
 ) -> Plan:
-    """Match `table` against the lines of a page.
+    """Match `table`, and what companions add to any engine's page, against the lines of a page.
 
     `extra` are series that the reader computes, `estimated` and `absent` what it knows about measures beyond
     the rows.
     """
     samples = _Samples(table, layout)
-    found = [item for row in table.rows for item in samples.of_row(row)]
+    found = [item for row in samples.rows for item in samples.of_row(row)]
     series = (*(item.series for item in found), *extra)
     present = {one.measure for one in series}
     births: defaultdict[int, list[int]] = defaultdict(list)
@@ -134,6 +135,7 @@ class _Samples:
     """The samples of one layout, as a table sees them."""
 
     def __init__(self, table: Table, layout: Layout) -> None:
+        self.rows = (*table.rows, *companion.ROWS)
         self._table = table
         self._layout = layout
         self._by_name: defaultdict[str, list[int]] = defaultdict(list)
@@ -180,21 +182,22 @@ class _Samples:
             )
             for measure in MEASURES
         }
-        for row in self._table.rows:
+        for row in self.rows:
             if any(self._declared(family, parts) for family, parts in self._spellings(row)):
                 note = (row.note if row.lazy else "") or "exported, but nothing counted there yet"
                 reasons[row.measure] = Absence(Quality.UNKNOWN, note)
             elif row.lazy:
                 reasons[row.measure] = Absence(Quality.UNKNOWN, row.note or "not on the page yet")
             else:
-                note = row.note or f"not on the pages of this version of {title}"
+                whys = filter(None, (self._table.unsupported.get(row.measure), row.note))
+                note = "; ".join(whys) or f"not on the pages of this version of {title}"
                 reasons[row.measure] = Absence(Quality.UNSUPPORTED, note)
         return reasons
 
     def _spellings(self, row: Row) -> Iterator[tuple[str, tuple[tuple[str, Part], ...]]]:
         """Family names in order of preference, each with the suffixes of its samples."""
         for name in row.names:
-            for prefix in self._table.prefixes:
+            for prefix in row.prefixes or self._table.prefixes:
                 family = prefix + name
                 if row.kind is MeasureKind.HISTOGRAM:
                     yield family, _HISTOGRAM_PARTS
@@ -220,10 +223,11 @@ class _Samples:
                 key = rank_key(rank)
                 if rank:
                     self.ranks.setdefault(key, MappingProxyType(rank))
+                slo = _slo(labels) if row.slo_labels else None
                 scaled = part is not Part.COUNT and part is not Part.BUCKET
                 group = "" if part is Part.VALUE else f"{family}{sorted(_child(labels))}"
                 series = Series(
-                    row.measure, key, self._layout.keys[index], part, le * row.scale, position, group
+                    row.measure, key, self._layout.keys[index], part, le * row.scale, position, group, slo
                 )
                 # One bound written in two ways ("0.3", "0.30") is one bucket.
                 identity = (part, _child(labels), le if part is Part.BUCKET else None)
@@ -265,6 +269,12 @@ def _number(text: str | None) -> float:
         return float(text) if text is not None else math.nan
     except ValueError:
         return math.nan
+
+
+def _slo(labels: Labels) -> tuple[float, float] | None:
+    """The objective that a companion's count names, None when it names none."""
+    ttft, tpot = _number(labels.get("ttft_seconds")), _number(labels.get("tpot_seconds"))
+    return (ttft, tpot) if math.isfinite(ttft) and math.isfinite(tpot) else None
 
 
 def _position(text: str | None) -> int:

@@ -39,13 +39,13 @@ _ZERO_DENOMINATOR = {
     "spec_accepted_length": "no drafts in the window",
     "spec_acceptance_per_position": "no drafts in the window",
 }
-_MEASURED_DISTRIBUTIONS = tuple(signal for signal in DISTRIBUTIONS if signal.name != "reasoning_tokens")
 _PLAUSIBLE_FROM = frozenset({"ttft_seconds", "e2e_seconds"})
 _REMARKS = {
     "itl_seconds": ("spec_drafts", "per output event: with speculation one event holds several tokens"),
     "tpot_seconds": ("preemptions", "includes time spent preempted"),
 }
 """Remarks that belong to a distribution once the named counter has grown in the window."""
+_SOURCES = {"reasoning_tokens": "exact counts of single requests: enginetop_reasoning_tokens"}
 _NO_QUANTILES: Mapping[str, Quantile] = MappingProxyType({key: NO_QUANTILE for key, _ in PERCENTILES})
 
 _Trust = tuple[Quality, str]
@@ -54,7 +54,7 @@ _Trust = tuple[Quality, str]
 def signals(facts: Facts | WindowFacts) -> Signals:
     """Every signal of the catalogue, in its order.
 
-    What this version does not compute (power, energy, cost, reasoning) is null with quality `unknown`.
+    What this version does not compute (power, energy, cost) is null with quality `unknown`.
     """
     if isinstance(facts, WindowFacts):
         facts = facts.total
@@ -81,7 +81,7 @@ def signals(facts: Facts | WindowFacts) -> Signals:
         )
     for name in RATIOS:
         values[name] = _ratio(name, facts)
-    for signal in _MEASURED_DISTRIBUTIONS:
+    for signal in DISTRIBUTIONS:
         values[signal.name] = _distribution(signal.name, signal.unit, facts)
     return MappingProxyType(values)
 
@@ -187,7 +187,7 @@ def _distribution(name: str, unit: str, facts: Facts) -> SignalValue:
             Quality.SUSPECT,
             "means under 0.1 ms: not plausible",
         )
-    notes = [note] if note else []
+    notes = [text for text in (note, _SOURCES.get(name)) if text]
     if histogram.sum_fell:
         quality = Quality.INVALID
         notes.append("the sum fell while the count rose: no mean")

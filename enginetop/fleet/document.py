@@ -19,6 +19,7 @@ from enginetop.fleet.snapshot import (
     Event,
     FleetSnapshot,
     FleetSummary,
+    Goodput,
     GpuDevice,
     Quantile,
     RankSnapshot,
@@ -30,9 +31,6 @@ from enginetop.fleet.snapshot import (
 )
 
 SCHEMA = "enginetop.snapshot/1"
-
-NOT_BUILT_YET = "not built yet"
-"""Why a value that this version does not compute is null."""
 
 Json = dict[str, Any]
 
@@ -84,7 +82,7 @@ def replica_document(replica: ReplicaSnapshot) -> Json:
             for key, setting in replica.config.items()
         },
         "bound_by": {"unknown": 1.0},
-        "goodput": _goodput(replica.signals, replica.slo),
+        "goodput": _goodput(replica.goodput, replica.slo),
         "events": [_event(event) for event in replica.events],
         "gpus": [_gpu(gpu) for gpu in replica.gpus],
         "advice": [_advice(advice) for advice in replica.advice],
@@ -96,7 +94,7 @@ def _fleet(fleet: FleetSummary) -> Json:
         "replicas": fleet.replicas,
         "states": _states(fleet.states),
         "signals": _signals(fleet.signals),
-        "goodput": _goodput(fleet.signals, fleet.slo),
+        "goodput": _goodput(fleet.goodput, fleet.slo),
     }
 
 
@@ -166,17 +164,19 @@ def _quantile(quantile: Quantile) -> Json:
     }
 
 
-def _goodput(signals: Signals, slo: Slo) -> Json:
-    """The documented structure; only the offered rate is known so far: requests ended, for all reasons."""
-    offered = signals["requests_finished_per_second"]
+def _goodput(goodput: Goodput, slo: Slo) -> Json:
+    """The documented structure. A good rate that was counted is its own lower and upper bound; whatever would
+    be estimated from histograms is null.
+    """
     unknown_range: Json = {"low": None, "high": None, "independent": None}
+    good = _finite(goodput.good_per_second)
     return {
-        "offered_per_second": _finite(offered.number) if isinstance(offered, Scalar) else None,
-        "requests_per_second": unknown_range,
+        "offered_per_second": _finite(goodput.offered_per_second),
+        "requests_per_second": {**unknown_range, "low": good, "high": good},
         "attainment": {
             "ttft": _quantile(Quantile()),
             "tpot": _quantile(Quantile()),
-            "joint": {**unknown_range, "exact": None},
+            "joint": {**unknown_range, "exact": _finite(goodput.exact)},
         },
         "slo": {
             "ttft_seconds": _finite(slo.ttft_seconds),
@@ -185,8 +185,8 @@ def _goodput(signals: Signals, slo: Slo) -> Json:
             "source": slo.source,
         },
         "burn": [],
-        "quality": Quality.UNKNOWN.value,
-        "note": NOT_BUILT_YET,
+        "quality": goodput.quality.value,
+        "note": goodput.note,
     }
 
 

@@ -9,7 +9,18 @@ from itertools import accumulate
 from operator import gt, itemgetter
 from weakref import WeakKeyDictionary
 
-from enginetop.fleet.facts import RATIOS, Facts, Gain, Gap, Level, RankFacts, Ratio, graver, merge_parts
+from enginetop.fleet.facts import (
+    NO_COUNTS,
+    RATIOS,
+    Facts,
+    Gain,
+    Gap,
+    Level,
+    RankFacts,
+    Ratio,
+    graver,
+    merge_parts,
+)
 from enginetop.fleet.histogram import HistogramIncrease, canonical_bound, merge_histograms
 from enginetop.fleet.increase import LARGEST, NONE
 from enginetop.fleet.model import Quality
@@ -18,6 +29,7 @@ from enginetop.fleet.signals import MEASURES, MeasureKind
 from enginetop.fleet.slots import Slots, slots_of
 
 _POSITIONS = "spec_accepted_at_position"
+_WITHIN = "requests_within_slo"
 _ONE_PAGE = Gap(Quality.UNKNOWN, "needs two samples")
 _NO_NUMBER = Gap(Quality.UNKNOWN, "the page holds no number for it")
 _FLIPS = Gap(Quality.SUSPECT, "the counter jumps back and forth: several processes behind one address?")
@@ -75,8 +87,8 @@ class _LabelSet:
             cumulative = tuple(accumulate(cumulative, max))
         count = cumulative[-1] if cumulative else 0.0
         for slots in (self.counts, self.infinite):  # either line may be missing on a page, or lag behind
-            count = max(count, sum([increases[slot] for slot in slots]))
-        total = sum([increases[slot] for slot in self.sums]) if self.sums else None
+            count = max(count, _sum(slots, increases))
+        total = _sum(self.sums, increases) if self.sums else None
         sum_fell = bool(growth.sums_fallen) and not growth.sums_fallen.isdisjoint(self.sums)
         return HistogramIncrease(self.bounds, cumulative, count, total, sum_fell, corrected)
 
@@ -97,6 +109,7 @@ class _EnginePlan:
         self.levels: dict[str, list[int]] = {}
         self.gains: dict[str, list[int]] = {}
         self.positions: dict[int, list[int]] = {}
+        self.objectives: dict[tuple[float, float] | None, list[int]] = {}
         label_sets: dict[tuple[str, str], dict[int, Series]] = {}
         for slot, one in series.items():
             kind = MEASURES.get(one.measure)
@@ -106,6 +119,8 @@ class _EnginePlan:
                 self.gains.setdefault(one.measure, []).append(slot)
                 if one.measure == _POSITIONS:
                     self.positions.setdefault(one.position, []).append(slot)
+                elif one.measure == _WITHIN:
+                    self.objectives.setdefault(one.slo, []).append(slot)
             elif kind is MeasureKind.GAUGE and one.part is Part.VALUE and slot in current:
                 self.levels.setdefault(one.measure, []).append(slot)
         self.histograms: dict[str, list[_LabelSet]] = {}
@@ -139,7 +154,10 @@ class _EnginePlan:
             reasons = [gaps[measure] for measure in (numerator, denominator) if measure in gaps]
             if reasons:
                 gaps[name] = graver(reasons)
-        return Facts(self.parts, levels, gains, ratios, histograms, gaps, estimated)
+        within = NO_COUNTS
+        if _WITHIN in gains:
+            within = {slo: _sum(slots, growth.increases) for slo, slots in self.objectives.items()}
+        return Facts(self.parts, levels, gains, ratios, histograms, gaps, estimated, within)
 
     def _take_increases(
         self,
@@ -150,7 +168,7 @@ class _EnginePlan:
     ) -> None:
         increases, flipping = growth.increases, growth.flipping
         for measure, slots in self.gains.items():
-            increase = sum([increases[slot] for slot in slots])
+            increase = _sum(slots, increases)
             if flipping and not flipping.isdisjoint(slots):
                 gaps[measure] = self._gap(_FLIPS)
             elif increase == 0 and _numberless(slots, growth):
@@ -171,10 +189,7 @@ class _EnginePlan:
         numerator, _ = RATIOS[name]
         if numerator != _POSITIONS:
             return {0: gains[numerator].increase}
-        return {
-            position: sum(growth.increases[slot] for slot in slots)
-            for position, slots in self.positions.items()
-        }
+        return {position: _sum(slots, growth.increases) for position, slots in self.positions.items()}
 
     def _gap(self, gap: Gap) -> Gap:
         return gap if self.parts == 1 else Gap(gap.quality, gap.note, self.parts)
@@ -261,6 +276,10 @@ def _gap_of(measure: str, columns: Columns, on_page: Collection[str], known: Col
     if absence is not None:
         return Gap(absence.quality, absence.note)
     return _OFF_PAGE if measure in known else _UNSUPPORTED
+
+
+def _sum(slots: Iterable[int], increases: Sequence[float]) -> float:
+    return sum([increases[slot] for slot in slots])
 
 
 def _numberless(slots: Iterable[int], growth: Growth) -> bool:

@@ -27,6 +27,9 @@ RATIOS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 """Signals made of two counters: numerator and denominator. Paired in each engine, before any merge."""
 
+NO_COUNTS: Mapping[tuple[float, float] | None, float] = MappingProxyType({})
+
+K = TypeVar("K")
 T = TypeVar("T")
 
 _SEVERITY = (Quality.UNSUPPORTED, Quality.UNKNOWN, Quality.INVALID, Quality.SUSPECT)
@@ -72,7 +75,9 @@ class Facts:
     """Everything a window tells about `parts` engines (a data-parallel rank is one engine).
 
     All mappings go by measure, `ratios` by signal. A name without a value has a gap; a name with both has a
-    value from part of the engines only. `estimated` says why a measure is an estimate.
+    value from part of the engines only. `estimated` says why a measure is an estimate. `within_slo` is the
+    increase of `requests_within_slo` by the objective (TTFT and TPOT in seconds; None: not named) that it was
+    counted for.
     """
 
     parts: int
@@ -82,6 +87,7 @@ class Facts:
     histograms: Mapping[str, HistogramIncrease]
     gaps: Mapping[str, Gap]
     estimated: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    within_slo: Mapping[tuple[float, float] | None, float] = field(default_factory=lambda: NO_COUNTS)
 
     def increase(self, measure: str) -> float | None:
         """A counter's increase over the window, or None when it is not known."""
@@ -144,6 +150,7 @@ def merge_parts(parts: Sequence[Facts]) -> Facts:
         },
         gaps={name: _merge_gaps(group) for name, group in _by_name(part.gaps for part in parts)},
         estimated={name: group[0] for name, group in _by_name(part.estimated for part in parts)},
+        within_slo={slo: sum(group) for slo, group in _by_name(part.within_slo for part in parts)},
     )
 
 
@@ -153,8 +160,8 @@ def _named(facts: Facts, replica: str) -> Facts:
     return replace(facts, levels={**facts.levels, "kv_usage_ratio": replace(level, worst=worst)})
 
 
-def _by_name(mappings: Iterable[Mapping[str, T]]) -> Iterable[tuple[str, list[T]]]:
-    groups: dict[str, list[T]] = {}
+def _by_name(mappings: Iterable[Mapping[K, T]]) -> Iterable[tuple[K, list[T]]]:
+    groups: dict[K, list[T]] = {}
     for mapping in mappings:
         for name, value in mapping.items():
             groups.setdefault(name, []).append(value)

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from enginetop.fleet.derive import no_signals, signals
-from enginetop.fleet.facts import WindowFacts
+from enginetop.fleet.facts import Facts, WindowFacts
+from enginetop.fleet.goodput import fleet_goodput
 from enginetop.fleet.gpus import NO_GPUS, GpuBoard, GpuShare, total_power
 from enginetop.fleet.merge_tree import MergeTree
 from enginetop.fleet.model import UP_STATES, Quality, Target
@@ -53,6 +54,7 @@ class FleetTracker:
         self._sequence = 0
         self._merge_tree = MergeTree()
         self._merged_windows: tuple[WindowFacts, ...] | None = None
+        self._merged: Facts | None = None
         self._merged_signals: Signals = {}
         for target in targets:
             self._track(target)
@@ -111,29 +113,34 @@ class FleetTracker:
     ) -> FleetSummary:
         engines_told = any(tracker.facts is not None and not tracker.is_router for tracker in trackers)
         counted = [
-            (tracker.target, tracker.facts)
+            (tracker.target, tracker.facts, replica.goodput)
             for tracker, replica in zip(trackers, replicas, strict=True)
             if tracker.facts is not None
             and replica.state in UP_STATES
             and not (engines_told and tracker.is_router)
         ]
-        power = total_power(shares[target.url] for target, _ in counted if target.url in shares)
+        slo = self._slo_for(None)
+        self._merge([(target, facts) for target, facts, _ in counted])
+        power = total_power(shares[target.url] for target, _, _ in counted if target.url in shares)
         return FleetSummary(
             replicas=len(replicas),
             states=MappingProxyType(Counter(replica.state for replica in replicas)),
-            signals={**self._merged(counted), "power_watts": power},
-            slo=self._slo_for(None),
+            signals={**self._merged_signals, "power_watts": power},
+            slo=slo,
+            goodput=fleet_goodput(self._merged_signals, self._merged, slo, (part for _, _, part in counted)),
         )
 
-    def _merged(self, counted: Sequence[tuple[Target, WindowFacts]]) -> Signals:
+    def _merge(self, counted: Sequence[tuple[Target, WindowFacts]]) -> None:
+        """Bring what is merged up to date: all of it stays while the windows are the same."""
         windows = tuple(facts for _, facts in counted)
-        if not windows:
-            return no_signals(Quality.UNKNOWN, "no replica is up")
-        if windows != self._merged_windows:
-            self._merged_windows = windows
-            names = [target.name for target, _ in counted]
-            self._merged_signals = signals(self._merge_tree.merged(windows, names))
-        return self._merged_signals
+        if windows == self._merged_windows:
+            return
+        self._merged_windows = windows
+        if windows:
+            self._merged = self._merge_tree.merged(windows, [target.name for target, _ in counted])
+            self._merged_signals = signals(self._merged)
+        else:
+            self._merged, self._merged_signals = None, no_signals(Quality.UNKNOWN, "no replica is up")
 
 
 def default_name(url: str) -> str:

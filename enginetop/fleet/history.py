@@ -15,6 +15,7 @@ from enginetop.fleet.increase import NONE, SeriesTotals, Step
 from enginetop.fleet.reading import Columns, Reading
 from enginetop.fleet.slots import slots_of
 from enginetop.fleet.snapshot import Signals
+from enginetop.fleet.totals import RunningTotals
 from enginetop.fleet.trends import Trends, recent_rates, trend_values
 
 _MAX_SAMPLES = 2048
@@ -71,11 +72,17 @@ class TargetHistory:
         self._trend_rates: Mapping[str, float | None] = {}
         self.last: Reading | None = None
         self.trends = Trends(trend_points)
+        self._running = RunningTotals()
 
     @property
     def last_at(self) -> float | None:
         """Time of the last good reading, None before the first."""
         return self.last.at if self.last is not None else None
+
+    @property
+    def totals(self) -> Mapping[str, float]:
+        """Running totals at the last reading since the first one, resets included; see `totals.TOTALS`."""
+        return self._running.values
 
     def append(self, reading: Reading) -> Appended:
         """Take the next good reading.
@@ -85,9 +92,11 @@ class TargetHistory:
         """
         previous, self.last = self.last, reading
         step = self._totals.advance(reading)
+        self._running.take(self._totals.slots, step.totals)
         if len(step.totals) > max(_FEWEST_SLOTS, _SLOTS_PER_SERIES * len(reading.columns.series)):
             self._totals = SeriesTotals(self._keep_seconds)
             self._samples.clear()
+            self._running.begin_anew()
             step = self._totals.advance(reading)
         self._step = step
         sample = _Sample(reading.at, reading.columns, step.totals, step.returned, step.sums_fallen)

@@ -34,7 +34,8 @@ class Series:
     summed (finish reasons, priorities). `key` names the raw series (sample name and labels as exposed) and is
     its identity from page to page, also across layouts. `le` is the bucket's upper bound; `position` the
     draft position. `group` names the label set (family and labels without `le`) of a histogram's series: they
-    restart together. It may stay empty where (measure, rank) has one label set only.
+    restart together. It may stay empty where (measure, rank) has one label set only. `slo` is the objective
+    (TTFT and TPOT in seconds) that the series counts requests within.
     """
 
     measure: str
@@ -44,6 +45,7 @@ class Series:
     le: float = math.nan
     position: int = -1
     group: str = ""
+    slo: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

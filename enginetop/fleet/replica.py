@@ -10,6 +10,7 @@ from types import MappingProxyType
 from enginetop.fleet.derive import no_signals
 from enginetop.fleet.events import EventLog
 from enginetop.fleet.facts import WindowFacts
+from enginetop.fleet.goodput import goodput
 from enginetop.fleet.gpus import NO_GPUS, GpuShare
 from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target
@@ -214,6 +215,7 @@ class ReplicaTracker:
     def _draw(self, now: float, share: GpuShare) -> ReplicaSnapshot:
         reading, identity, judgement = self._reading, self._identity, self._judgement
         model = _model_name(identity.model)
+        slo = self._slo_for(model)
         signals, ranks = self._shown(now, share)
         self._history.add_trend_point(now, signals)
         failure = self._unreachable or self._answer_failure
@@ -236,7 +238,9 @@ class ReplicaTracker:
             events=self._log.events(),
             gpus=share.gpus,
             advice=(),
-            slo=self._slo_for(model),
+            slo=slo,
+            goodput=goodput(signals, self._fresh_facts, slo),
+            totals=self._history.totals,
             simulated=identity.simulated,
             last_failure=failure.newest if failure is not None else None,
             next_try_at=self._next_try_at,
@@ -245,6 +249,14 @@ class ReplicaTracker:
             trends=self._history.trends.values,
             trend_times=self._history.trends.times,
         )
+
+    @property
+    def _fresh_facts(self) -> WindowFacts | None:
+        """The facts of the window while they say something about now."""
+        state = self._judgement.state
+        if self._values is None or state in _VALUES_MEAN_NOTHING or state is ReplicaState.STALE:
+            return None
+        return self._values.facts
 
     def _shown(self, now: float, share: GpuShare) -> tuple[Signals, tuple[RankSnapshot, ...]]:
         """Signals and ranks as the state allows: as derived, old, or nothing."""

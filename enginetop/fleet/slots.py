@@ -30,7 +30,7 @@ class Slots:
     restart together with this one: a histogram's whole label set, a counter alone).
     """
 
-    __slots__ = ("_index", "kinds", "label_set", "only_rises", "series")
+    __slots__ = ("__weakref__", "_index", "kinds", "label_set", "only_rises", "series")
 
     def __init__(self, series: Sequence[Series]) -> None:
         self._index: dict[tuple[str, Part, str], int] = {}

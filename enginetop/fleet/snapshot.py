@@ -164,6 +164,27 @@ class Slo:
     source: str = "default"
 
 
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """Requests within the objective, over the window.
+
+    `offered_per_second` are requests ended for all reasons. `exact` is the share of completed requests within
+    the objective, and `good_per_second` the rate of such requests, both from counts of single requests; None
+    where nobody counts them. `counted_for` is the objective (TTFT and TPOT in seconds) that they were counted
+    for, where it is known to be one.
+    """
+
+    offered_per_second: float | None = None
+    good_per_second: float | None = None
+    exact: float | None = None
+    counted_for: tuple[float, float] | None = None
+    quality: Quality = Quality.UNKNOWN
+    note: str = ""
+
+
+NO_GOODPUT = Goodput()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplicaSnapshot:
     """Everything known about one replica at the snapshot's instant.
@@ -172,8 +193,9 @@ class ReplicaSnapshot:
     movement). `scraped_at` is the time of the last good page. `trends` holds recent values of a few signals,
     oldest first, None where nothing was known, at the times of `trend_times`.
     `next_try_at` is when a failing target is asked again, if known. `live_progress`: as in `Reading`.
-    `totals` holds running totals of counters, resets included, as of `scraped_at`; what the page does not
-    count has no entry.
+    `totals` holds running totals of counters since the replica was first seen, resets included, as of
+    `scraped_at`: they never fall, and the difference of two snapshots is what happened in between. What the
+    page does not count has no entry; names in `totals.TOTALS`.
     """
 
     target: Target
@@ -203,6 +225,7 @@ class ReplicaSnapshot:
     trends: Mapping[str, tuple[float | None, ...]] = field(default_factory=lambda: MappingProxyType({}))
     trend_times: tuple[float, ...] = ()
     totals: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    goodput: Goodput = NO_GOODPUT
 
     def scalar(self, name: str) -> Scalar:
         """The scalar signal `name`; KeyError: no such signal, TypeError: it is a distribution."""
@@ -227,6 +250,7 @@ class FleetSummary:
     states: Mapping[ReplicaState, int]
     signals: Signals
     slo: Slo
+    goodput: Goodput = NO_GOODPUT
 
 
 @dataclass(frozen=True, slots=True)

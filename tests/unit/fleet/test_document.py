@@ -174,7 +174,7 @@ def test_goodput_keeps_its_structure() -> None:
         "slo": {"ttft_seconds": 0.6, "tpot_seconds": 0.05, "target": 0.99, "source": "flag"},
         "burn": [],
         "quality": "unknown",
-        "note": "not built yet",
+        "note": "estimates not built yet",
     }
     assert DOCUMENT["fleet"]["goodput"]["slo"]["source"] == "default"
     assert DOCUMENT["replicas"][1]["goodput"]["offered_per_second"] is None

@@ -1,0 +1,76 @@
+"""Running totals of a replica since it was first seen: what a block between two instants is cut from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from weakref import WeakKeyDictionary
+
+from enginetop.fleet.reading import Part
+from enginetop.fleet.slots import Slots
+
+TOTALS: Mapping[str, tuple[str, Part]] = MappingProxyType(
+    {
+        **{
+            measure: (measure, Part.VALUE)
+            for measure in (
+                "requests_judged",
+                "requests_judged_failed",
+                "requests_within_slo",
+                "requests_finished",
+                "requests_aborted",
+                "requests_errored",
+                "preemptions",
+                "generation_tokens",
+                "prompt_tokens_processed",
+            )
+        },
+        "iteration_tokens.count": ("iteration_tokens", Part.COUNT),
+        "iteration_tokens.sum": ("iteration_tokens", Part.SUM),
+    }
+)
+"""Every total that is kept: its name, the measure and the part of it that is added up over all series."""
+
+_places: WeakKeyDictionary[Slots, tuple[tuple[str, tuple[int, ...]], ...]] = WeakKeyDictionary()
+
+
+class RunningTotals:
+    """Sums over series of their increases. They never fall: not at a restart, and not when a target's series
+    are forgotten because there were too many of them.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[str, float] = {}
+        self._now: Mapping[str, float] = MappingProxyType({})
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """By name of `TOTALS`; a name that the target never had a series for is missing."""
+        return self._now
+
+    def take(self, slots: Slots, increases: Sequence[float]) -> None:
+        """Take the increases of every slot since first sight, or since `begin_anew`."""
+        now = dict(self._now)
+        for name, places in _places_of(slots):
+            total = self._before.get(name, 0.0) + sum([increases[slot] for slot in places])
+            if total >= now.get(name, 0.0):
+                now[name] = total
+        self._now = MappingProxyType(now)
+
+    def begin_anew(self) -> None:
+        """The increases that come from now on start from zero again."""
+        self._before = dict(self._now)
+
+
+def _places_of(slots: Slots) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """For each total the slots that are added; those without any are left out."""
+    places = _places.get(slots)
+    if places is None:
+        wanted = {key: name for name, key in TOTALS.items()}
+        found: dict[str, list[int]] = {}
+        for slot, one in enumerate(slots.series):
+            name = wanted.get((one.measure, one.part))
+            if name is not None:
+                found.setdefault(name, []).append(slot)
+        places = _places[slots] = tuple((name, tuple(members)) for name, members in found.items())
+    return places
