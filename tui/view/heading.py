@@ -9,7 +9,7 @@ from heapq import nlargest
 from enginetop.fleet.model import UP_STATES
 from enginetop.fleet.snapshot import Distribution, Event, FleetSnapshot, Scalar, Slo
 from tui.view import numbers
-from tui.view.cells import UNKNOWN, Line, Span, clip, cut_end, merge, plain, spread, wrap_items
+from tui.view.cells import UNKNOWN, Line, Span, clip, cut_end, line_width, merge, plain, spread, wrap_items
 from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.picture import Picture
 
@@ -35,10 +35,10 @@ def title_line(picture: Picture, width: int) -> Line:
         items.append(plain(f"{up}/{total} up", "text" if up == total else "title"))
         items.append(plain(numbers.time_of_day(snapshot.at)))
         items.append(_interval(snapshot))
-    left: list[Span] = [Span(" enginetop  ", "title")]
-    for number, item in enumerate(items):
-        left += (*((_SEPARATOR,) if number else ()), *item)
-    return spread(left, _badges(picture), width)
+    name, badges = Span(" enginetop  ", "title"), _badges(picture)
+    room = width - line_width((name, *badges)) - 1
+    shown = _join_while_fitting(items, room) or (clip(items[0], max(room, 0)) if items else ())
+    return spread((name, *shown), badges, width)
 
 
 def _interval(snapshot: FleetSnapshot) -> Line:
@@ -145,7 +145,7 @@ def _join_while_fitting(items: Sequence[Line], width: int) -> Line:
     used = 0
     for item in items:
         lead = (_SEPARATOR,) if line else ()
-        cells = sum(len(span.text) for span in (*lead, *item))
+        cells = line_width((*lead, *item))
         if used + cells > width:
             break
         line += (*lead, *item)
@@ -237,7 +237,7 @@ def _footer_items(items: Sequence[Line], room: int) -> Line:
     line: list[Span] = []
     used = 1
     for item in items:
-        cells = sum(len(span.text) for span in item) + 2
+        cells = line_width(item) + 2
         if used + cells > room:
             break
         line += (*item, Span("  "))

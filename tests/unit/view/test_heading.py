@@ -74,6 +74,11 @@ def test_badges() -> None:
     assert "READ-ONLY" not in line_text(title_line(picture(TROUBLE, read_only=False), 120))
 
 
+def test_what_does_not_fit_beside_the_badges_is_left_out_whole() -> None:
+    line = line_text(title_line(picture(TROUBLE, simulated=True), 64))
+    assert line == " enginetop  prod-eu · 3/4 up · 20:00:00" + 5 * " " + "SIMULATED READ-ONLY "
+
+
 def test_verdict_by_hand() -> None:
     assert line_text(verdict_line(picture(TROUBLE), 80)) == (
         " ✖ 3 need you: c0 down 72 s · a7 no progress 45 s · a3 preempting at KV 97 %"
