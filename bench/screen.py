@@ -122,6 +122,9 @@ class Churn:
         self._listeners.append(on_snapshot)
         return lambda: self._listeners.remove(on_snapshot)
 
+    def finished(self) -> bool:
+        return False
+
     def request_refresh(self) -> None:
         """Another snapshot."""
         self.step()

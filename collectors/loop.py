@@ -111,6 +111,10 @@ class LiveEngine:
         """Call `on_snapshot` from the engine's thread after each snapshot; returns the call that ends it."""
         return self._listeners.subscribe(on_snapshot)
 
+    def finished(self) -> bool:
+        """A live fleet always goes on."""
+        return False
+
     def request_refresh(self) -> None:
         """Scrape every idle target now, and publish when all have been looked at."""
         self._call(self._refresh)

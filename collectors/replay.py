@@ -137,6 +137,10 @@ class ReplaySource:
         """Call `on_snapshot` from the replay's thread after each step; returns the call that ends it."""
         return self._listeners.subscribe(on_snapshot)
 
+    def finished(self) -> bool:
+        """Whether the last step has been taken."""
+        return self.ended.is_set()
+
     def request_refresh(self) -> None:
         """Take the next step now."""
         self._wake.set()

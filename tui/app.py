@@ -175,6 +175,7 @@ class FleetApp(App[None]):
             simulated=self._simulated,
             paused_seconds=None if self._paused_at is None else now - self._paused_at,
             silent_seconds=max(now - self._arrived_at, 0.0),
+            finished=self._source.finished(),
             notice=self._notice,
         )
 

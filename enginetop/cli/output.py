@@ -20,8 +20,8 @@ _NARROWEST = 60
 
 
 def has_terminal() -> bool:
-    """Whether the UI can be shown: both ends are a terminal that can be drawn on."""
-    ends = (sys.stdin, sys.stdout)
+    """Whether the UI can be shown: a terminal to type on and one to draw on (Textual draws on stderr)."""
+    ends = (sys.stdin, sys.stdout, sys.stderr)
     return all(end is not None and end.isatty() for end in ends) and os.environ.get("TERM") != "dumb"
 
 

@@ -24,6 +24,9 @@ class FleetSource(Protocol):
     def subscribe(self, on_snapshot: Callable[[], None]) -> Callable[[], None]:
         """Call `on_snapshot` from the engine's own thread after each tick; returns the call that ends it."""
 
+    def finished(self) -> bool:
+        """Whether no snapshot will ever follow the newest one (a replay at its end)."""
+
     def request_refresh(self) -> None:
         """Scrape every target as soon as possible instead of at its next turn."""
 

@@ -201,6 +201,7 @@ class FakeSource:
         self.started = 0
         self.stopped = 0
         self.refreshes = 0
+        self.at_end = False
         self._listeners: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -221,6 +222,10 @@ class FakeSource:
         """Remember a listener."""
         self._listeners.append(on_snapshot)
         return lambda: self._listeners.remove(on_snapshot)
+
+    def finished(self) -> bool:
+        """Whether the test says that nothing follows."""
+        return self.at_end
 
     def request_refresh(self) -> None:
         """Count."""

@@ -63,6 +63,8 @@ def _badges(picture: Picture) -> Line:
         spans += (Span(f" PAUSED {numbers.age(picture.paused_seconds)} ", "badge"), Span(" "))
     if simulated:
         spans += (Span("SIMULATED", "dim"), Span(" "))
+    if picture.finished:
+        spans += (Span("END", "dim"), Span(" "))
     if picture.read_only:
         spans += (Span("READ-ONLY", "dim"), Span(" "))
     return tuple(spans)
@@ -77,9 +79,8 @@ def verdict_line(picture: Picture, width: int) -> Line:
         return clip(plain(" waiting for the first scrape", "dim"), width)
     if snapshot.collector.problem:
         return clip(plain(f" ✖ collector: {snapshot.collector.problem}", "crit"), width)
-    if picture.paused_seconds is None and (
-        picture.silent_seconds > SILENCE_INTERVALS * snapshot.interval_seconds
-    ):
+    waiting = picture.paused_seconds is None and not picture.finished
+    if waiting and (picture.silent_seconds > SILENCE_INTERVALS * snapshot.interval_seconds):
         silence = numbers.seconds_text(picture.silent_seconds)
         return clip(plain(f" ▲ no new picture for {silence}; this one is old", "warn"), width)
     troubled = sorted(

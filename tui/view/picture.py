@@ -15,7 +15,7 @@ class Picture:
     """One snapshot (None before the first) with what does not come from it.
 
     `paused_seconds` is how long the picture has been frozen by the user, None when it runs. `silent_seconds`
-    is how long no new snapshot has come. Both are by the screen's own clock: a replay has another one.
+    is how long no new snapshot has come. `finished`: none will come (the end of a recording). Both are by the screen's own clock: a replay has another one.
     `notice` is one line about the program itself, such as a source that could not start.
     """
 
@@ -26,6 +26,7 @@ class Picture:
     simulated: bool = False
     paused_seconds: float | None = None
     silent_seconds: float = 0.0
+    finished: bool = False
     notice: str = ""
     _by_url: dict[str, ReplicaSnapshot] = field(default_factory=dict, init=False, repr=False)
 

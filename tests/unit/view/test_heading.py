@@ -111,6 +111,12 @@ def test_faults_of_the_program_itself_outrank_the_fleet() -> None:
     )
 
 
+def test_the_end_of_a_recording_is_no_silence() -> None:
+    ended = picture(TROUBLE, silent_seconds=7.0, finished=True)
+    assert "no new picture" not in line_text(verdict_line(ended, 80))
+    assert " END " in line_text(title_line(ended, 80))
+
+
 def test_before_the_first_scrape() -> None:
     targets = (Target("http://r1:8000", "r1:8000"), Target("https://10.0.0.7", "a1"))
     waiting = picture(None, targets=targets)
