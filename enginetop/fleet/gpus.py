@@ -132,8 +132,12 @@ def _power_of_one(url: str, placements: Sequence[Placement]) -> Scalar:
 
 
 def _sum_power(placements: Collection[Placement]) -> Scalar:
+    """Watts of these GPUs. The power of MIG instances stands with the GPU that they are part of."""
     if not placements:
         return _NO_POWER
+    placements = [placement for placement in placements if placement.device.mig is None]
+    if not placements:
+        return Scalar(None, _WATTS, Quality.UNKNOWN, "the power of MIG instances alone is not told")
     watts = 0.0
     for placement in placements:
         if placement.device.power_watts is None:

@@ -15,8 +15,8 @@ from enginetop.fleet.increase import NONE, SeriesTotals, Step
 from enginetop.fleet.reading import Columns, Reading
 from enginetop.fleet.slots import slots_of
 from enginetop.fleet.snapshot import Signals
-from enginetop.fleet.totals import RunningTotals
-from enginetop.fleet.trends import Trends, recent_rates, trend_values
+from enginetop.fleet.totals import RunningTotals, increase
+from enginetop.fleet.trends import RATES, Trends, trend_values
 
 _MAX_SAMPLES = 2048
 _FLIPS_TO_SUSPECT = 2
@@ -164,10 +164,16 @@ class TargetHistory:
         """
         samples = self._samples
         if samples and samples[-1] is not self._trend_from:
-            index = samples.index(self._trend_from) if self._trend_from in samples else len(samples) - 2
-            self._trend_rates = recent_rates(self._facts(max(0, index)).total)
-            self._trend_from = samples[-1]
+            last = samples[-1]
+            base = self._trend_from if self._trend_from in samples else samples[max(0, len(samples) - 2)]
+            self._trend_rates = self._rates(base, last) if last.at > base.at else {}
+            self._trend_from = last
         self.trends.add(at, trend_values(signals, self._trend_rates))
+
+    def _rates(self, base: _Sample, last: _Sample) -> Mapping[str, float | None]:
+        slots, seconds = self._totals.slots, last.at - base.at
+        gained = ((name, increase(slots, total, base.totals, last.totals)) for name, total in RATES.items())
+        return {name: None if gain is None else gain / seconds for name, gain in gained}
 
 
 def _difference(end: array[float], start: array[float]) -> Sequence[float]:

@@ -31,7 +31,7 @@ TOTALS: Mapping[str, tuple[str, Part]] = MappingProxyType(
 )
 """Every total that is kept: its name, the measure and the part of it that is added up over all series."""
 
-_places: WeakKeyDictionary[Slots, tuple[tuple[str, tuple[int, ...]], ...]] = WeakKeyDictionary()
+_places: WeakKeyDictionary[Slots, Mapping[str, tuple[int, ...]]] = WeakKeyDictionary()
 
 
 class RunningTotals:
@@ -51,7 +51,7 @@ class RunningTotals:
     def take(self, slots: Slots, increases: Sequence[float]) -> None:
         """Take the increases of every slot since first sight, or since `begin_anew`."""
         now = dict(self._now)
-        for name, places in _places_of(slots):
+        for name, places in _places_of(slots).items():
             total = self._before.get(name, 0.0) + sum([increases[slot] for slot in places])
             if total >= now.get(name, 0.0):
                 now[name] = total
@@ -62,7 +62,17 @@ class RunningTotals:
         self._before = dict(self._now)
 
 
-def _places_of(slots: Slots) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def increase(slots: Slots, name: str, start: Sequence[float], end: Sequence[float]) -> float | None:
+    """What the total `name` gained from the increases `start` to `end` (by slot, since first sight); series
+    that `start` lacks began from zero. None: it has no series.
+    """
+    places = _places_of(slots).get(name)
+    if places is None:
+        return None
+    return sum([end[slot] - (start[slot] if slot < len(start) else 0.0) for slot in places])
+
+
+def _places_of(slots: Slots) -> Mapping[str, tuple[int, ...]]:
     """For each total the slots that are added; those without any are left out."""
     places = _places.get(slots)
     if places is None:
@@ -72,5 +82,5 @@ def _places_of(slots: Slots) -> tuple[tuple[str, tuple[int, ...]], ...]:
             name = wanted.get((one.measure, one.part))
             if name is not None:
                 found.setdefault(name, []).append(slot)
-        places = _places[slots] = tuple((name, tuple(members)) for name, members in found.items())
+        places = _places[slots] = {name: tuple(members) for name, members in found.items()}
     return places

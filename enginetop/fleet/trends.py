@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from enginetop.fleet.facts import Facts
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Scalar, Signals
 
@@ -21,18 +20,10 @@ TREND_NAMES: tuple[str, ...] = (
 )
 """A signal's name, or a distribution's name with the quantile."""
 
-_RATES: Mapping[str, str] = MappingProxyType(
+RATES: Mapping[str, str] = MappingProxyType(
     {"generation_tokens_per_second": "generation_tokens", "preemptions_per_second": "preemptions"}
 )
-"""Signals whose trend is a rate between neighbouring pages, and the counter behind each."""
-
-
-def recent_rates(facts: Facts) -> Mapping[str, float | None]:
-    """The rates that trends hold, from the facts of a window between two neighbouring pages."""
-    return {
-        name: facts.gains[measure].per_second if measure in facts.gains else None
-        for name, measure in _RATES.items()
-    }
+"""Signals whose trend is a rate between neighbouring pages, and the running total behind each."""
 
 
 def trend_values(signals: Signals, recent: Mapping[str, float | None]) -> Mapping[str, float | None]:
@@ -49,7 +40,7 @@ def trend_values(signals: Signals, recent: Mapping[str, float | None]) -> Mappin
         elif not isinstance(signal, Scalar):
             values[name] = signal.quantiles[quantile].value
         else:
-            values[name] = recent.get(name) if name in _RATES else signal.number
+            values[name] = recent.get(name) if name in RATES else signal.number
     return values
 
 

@@ -322,6 +322,16 @@ def test_what_is_not_worked_out_yet_is_unknown(name: str) -> None:
     assert (one.quality, one.note) == (Quality.UNKNOWN, "not built yet")
 
 
+def test_reasoning_tokens_name_their_source() -> None:
+    shape = columns(*histogram("reasoning_tokens", (256.0, 512.0, INF)))
+    found = distribution(told_signals(shape, (0, 0, 0, 0, 0), (10, 20, 20, 5000, 20)), "reasoning_tokens")
+    # 20 requests; the median is the upper end of the first bucket, p95 the 19th: 256 + 256 x 9/10
+    assert (found.count, found.mean.value, found.quality) == (20, 250.0, Quality.OK)
+    assert found.quantiles["p50"].value == 256.0
+    assert found.quantiles["p95"].value == pytest.approx(486.4)
+    assert found.note == "exact counts of single requests: enginetop_reasoning_tokens"
+
+
 def test_no_signals_carries_its_reason() -> None:
     found = no_signals(Quality.UNKNOWN, "no good page yet")
     assert {one.note for one in found.values()} == {"no good page yet"}

@@ -20,6 +20,7 @@ from enginetop.fleet.snapshot import (
     Alert,
     Distribution,
     FleetSnapshot,
+    Goodput,
     GpuDevice,
     GpuReport,
     Quantile,
@@ -178,6 +179,23 @@ def test_goodput_keeps_its_structure() -> None:
     }
     assert DOCUMENT["fleet"]["goodput"]["slo"]["source"] == "default"
     assert DOCUMENT["replicas"][1]["goodput"]["offered_per_second"] is None
+
+
+def test_goodput_that_was_counted() -> None:
+    counted = Goodput(10.0, 7.2, 0.8, (0.6, 0.05), Quality.OK, "counted")
+    made = snapshot()
+    made = replace(
+        made,
+        replicas=(replace(made.replicas[0], goodput=counted),),
+        fleet=replace(made.fleet, goodput=replace(counted, exact=math.nan)),
+    )
+    document = strict(snapshot_document(made))
+    goodput = document["replicas"][0]["goodput"]
+    assert goodput["offered_per_second"] == 10.0
+    assert goodput["requests_per_second"] == {"low": 7.2, "high": 7.2, "independent": None}
+    assert goodput["attainment"]["joint"] == {"low": None, "high": None, "independent": None, "exact": 0.8}
+    assert (goodput["quality"], goodput["note"]) == ("ok", "counted")
+    assert document["fleet"]["goodput"]["attainment"]["joint"]["exact"] is None
 
 
 def test_a_gpu() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from enginetop.fleet.gpus import NO_GPUS, GpuBoard, host_key, host_of, total_power
@@ -77,6 +79,27 @@ def test_one_gpu_without_power_makes_the_sum_unknown() -> None:
     assert (power.value, power.quality) == (None, Quality.UNKNOWN)
     assert power.note == "GPU 1 does not report its power"
     assert total_power(shares.values()).value is None
+
+
+def mig(index: int, watts: float | None = None, *, replicas: tuple[str, ...] | None = None) -> GpuDevice:
+    return replace(gpu(index, watts, replicas=replicas), uuid=f"MIG-{index}", mig="1g.10gb")
+
+
+@pytest.mark.parametrize("watts", [None, 300.0])
+def test_the_power_of_mig_instances_is_the_whole_gpus_and_counts_once(watts: float | None) -> None:
+    devices = (gpu(0, 300.0), mig(0, watts), mig(0, watts))
+    shares = board(GpuReport("a", 10.0, devices)).shares([A1], urls(A1), 10.0)
+    assert shares[A1.url].gpus == devices  # each instance keeps its row
+    power = shares[A1.url].power
+    assert (power.value, power.quality, power.note) == (300.0, Quality.OK, "1 GPU, nvml")
+    assert total_power(shares.values()).value == 300.0
+
+
+def test_mig_instances_without_their_gpu_have_no_power_that_is_known() -> None:
+    shares = board(GpuReport("a", 10.0, (mig(0, 300.0),))).shares([A1], urls(A1), 10.0)
+    power = shares[A1.url].power
+    assert (power.value, power.quality) == (None, Quality.UNKNOWN)
+    assert power.note == "the power of MIG instances alone is not told"
 
 
 def test_no_gpus_is_not_zero_watts() -> None:

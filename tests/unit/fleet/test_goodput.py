@@ -1,0 +1,202 @@
+"""Attainment and goodput from exact counts; expected values worked out by hand in the comments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from enginetop.fleet.derive import no_signals, signals
+from enginetop.fleet.facts import WindowFacts, merge_facts
+from enginetop.fleet.goodput import fleet_goodput, goodput
+from enginetop.fleet.model import Quality
+from enginetop.fleet.reading import Absence, Columns, Series
+from enginetop.fleet.snapshot import Goodput, Slo
+from tests.support.history_pages import Told, columns, value
+
+SLO = Slo(ttft_seconds=0.6, tpot_seconds=0.05)
+OURS = (0.6, 0.05)
+
+
+def within(slo: tuple[float, float] | None = OURS) -> Series:
+    return Series("requests_within_slo", "", f"within {slo}", slo=slo)
+
+
+FULL = columns(
+    value("requests_finished"),
+    value("requests_aborted"),
+    value("requests_errored"),
+    value("requests_judged"),
+    value("requests_judged_failed"),
+    within(),
+)
+
+
+def window(
+    shape: Columns, first: Sequence[float], last: Sequence[float], seconds: float = 10.0
+) -> WindowFacts:
+    told = Told(shape)
+    told.page(0, *first)
+    told.page(seconds, *last)
+    found = told.history.window(600.0)
+    assert found is not None
+    return found
+
+
+def of(shape: Columns, *last: float, first: Sequence[float] | None = None, slo: Slo = SLO) -> Goodput:
+    """The goodput over a window of 10 s in which every series grew from 0 to `last`."""
+    facts = window(shape, first or [0.0] * len(last), last)
+    return goodput(signals(facts), facts, slo)
+
+
+def test_the_share_is_of_completed_requests_and_the_rate_of_the_engines() -> None:
+    # 100 ended, 5 aborted, 5 errored: 90 completed, 72 within: 0.8. 100 - 10 = 90 in 10 s: 9/s x 0.8 = 7.2/s.
+    found = of(FULL, 100, 5, 5, 100, 10, 72)
+    assert found.offered_per_second == 10.0
+    assert found.exact == pytest.approx(0.8)
+    assert found.good_per_second == pytest.approx(7.2)
+    assert (found.counted_for, found.quality, found.note) == (OURS, Quality.OK, "")
+
+
+def test_engine_and_companion_may_count_different_requests() -> None:
+    # one prompt of n samples: the engine ends 20 (2/s), the companion judges 10, of which 5 are within
+    found = of(FULL, 20, 0, 0, 10, 0, 5)
+    assert (found.exact, found.good_per_second) == (0.5, 1.0)
+
+
+def test_all_good_and_none_good() -> None:
+    assert of(FULL, 50, 0, 0, 50, 0, 50).exact == 1.0
+    none = of(FULL, 50, 0, 0, 50, 0, 0)
+    assert (none.exact, none.good_per_second, none.quality) == (0.0, 0.0, Quality.OK)
+
+
+@pytest.mark.parametrize("last", [(0, 0, 0, 0, 0, 0), (4, 4, 0, 4, 4, 0)], ids=["none ended", "all aborted"])
+def test_nothing_completed_is_unknown_and_not_zero(last: tuple[float, ...]) -> None:
+    found = of(FULL, *last)
+    assert (found.exact, found.good_per_second, found.quality) == (None, None, Quality.UNKNOWN)
+    assert found.note == "no request was completed in the window"
+    assert found.offered_per_second == last[0] / 10
+
+
+def test_without_exact_counts_nothing_is_claimed() -> None:
+    absent = {
+        name: Absence(Quality.UNSUPPORTED, "needs the engine's companion")
+        for name in ("requests_judged", "requests_within_slo")
+    }
+    found = of(columns(value("requests_finished"), absent=absent), 100)
+    assert found == Goodput(10.0, note="estimates not built yet; exact counts: needs the engine's companion")
+    assert found.quality is Quality.UNKNOWN
+
+
+def test_a_replica_whose_page_says_nothing_about_now() -> None:
+    assert goodput(no_signals(), None, SLO) == Goodput(note="estimates not built yet")
+
+
+def test_an_objective_other_than_the_configured_one_is_named() -> None:
+    found = of(FULL, 100, 0, 0, 100, 0, 90, slo=Slo(1.0, 0.1))
+    assert (found.exact, found.counted_for, found.quality) == (0.9, OURS, Quality.OK)
+    assert found.note == "counted for TTFT 0.6 s and TPOT 0.05 s, not for the configured SLO"
+
+
+def test_a_former_objective_stands_still_and_does_not_count() -> None:
+    shape = columns(value("requests_judged"), within((1.0, 0.1)), within())
+    found = of(shape, 140, 80, 30, first=[100, 80, 0])
+    assert (found.exact, found.counted_for, found.note) == (0.75, OURS, "")
+    assert found.good_per_second is None  # an engine that counts no requests
+
+
+def test_an_objective_that_changed_in_the_window_is_not_judged() -> None:
+    shape = columns(value("requests_judged"), within((1.0, 0.1)), within())
+    found = of(shape, 140, 85, 30, first=[100, 80, 0])
+    assert (found.exact, found.counted_for, found.quality) == (None, None, Quality.SUSPECT)
+    assert "several objectives" in found.note
+
+
+def test_more_good_than_completed_is_suspect() -> None:
+    found = of(FULL, 10, 0, 0, 10, 0, 11)
+    assert (found.exact, found.quality) == (None, Quality.SUSPECT)
+
+
+def test_failed_requests_that_none_was_seen_of_yet_are_none() -> None:
+    shape = columns(
+        value("requests_judged"),
+        within(),
+        absent={"requests_judged_failed": Absence(Quality.UNKNOWN, "nothing counted there yet")},
+    )
+    assert of(shape, 10, 9).exact == 0.9
+
+
+def test_failed_requests_that_cannot_be_believed_make_no_share() -> None:
+    told = Told(columns(value("requests_judged"), value("requests_judged_failed"), within()))
+    for at, failed in enumerate((50, 1, 51, 2, 52)):  # two processes behind one address
+        told.page(2.0 * at, 100 + at, failed, at)
+    facts = told.history.window(600.0)
+    assert facts is not None
+    found = goodput(signals(facts), facts, SLO)
+    assert (found.exact, found.quality) == (None, Quality.UNKNOWN)
+    assert "several processes behind one address" in found.note
+
+
+class TestFleet:
+    def fleet(self, *windows: WindowFacts, slo: Slo = SLO) -> Goodput:
+        facts = merge_facts(windows)
+        parts = [goodput(signals(one), one, slo) for one in windows]
+        return fleet_goodput(signals(facts), facts, slo, parts)
+
+    def test_counts_are_added_and_shares_never_averaged(self) -> None:
+        # 90 of 100 and 5 of 20: 95 of 120, not the mean of .9 and .25
+        busy = window(FULL, [0] * 6, [100, 0, 0, 100, 0, 90])
+        idle = window(FULL, [0] * 6, [20, 0, 0, 20, 0, 5])
+        found = self.fleet(busy, idle)
+        assert found.exact == pytest.approx(95 / 120)
+        assert found.good_per_second == pytest.approx(12 * 95 / 120)
+        assert (found.quality, found.counted_for) == (Quality.OK, OURS)
+
+    def test_part_of_the_engines_is_an_estimate_of_all(self) -> None:
+        counted = window(FULL, [0] * 6, [100, 0, 0, 100, 0, 90])
+        plain = window(columns(value("requests_finished")), [0], [100])
+        found = self.fleet(counted, plain)
+        # 20 ended a second in all; the share is that of the engine that counts
+        assert found.exact == 0.9
+        assert found.good_per_second == pytest.approx(18.0)
+        assert (found.quality, found.note) == (Quality.ESTIMATED, "exact counts from 1 of 2 engines")
+
+    def test_models_have_their_own_objectives(self) -> None:
+        one = window(FULL, [0] * 6, [10, 0, 0, 10, 0, 9])
+        shape = columns(value("requests_finished"), value("requests_judged"), within((2.0, 0.2)))
+        other = window(shape, [0] * 3, [10, 10, 5])
+        found = self.fleet(one, other)
+        assert (found.exact, found.counted_for, found.quality) == (0.7, None, Quality.OK)
+
+    def test_one_replica_in_doubt_leaves_the_fleet_in_doubt(self) -> None:
+        shape = columns(value("requests_judged"), within((1.0, 0.1)), within())
+        changed = window(shape, [100, 80, 0], [140, 85, 30])
+        sound = window(FULL, [0] * 6, [10, 0, 0, 10, 0, 9])
+        found = self.fleet(sound, changed)
+        assert (found.exact, found.quality) == (None, Quality.SUSPECT)
+
+    def test_nobody_is_up(self) -> None:
+        assert fleet_goodput(no_signals(), None, SLO, ()) == Goodput(note="estimates not built yet")
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_a_share_is_a_share_and_the_fleets_lies_between_those_of_its_replicas(data: st.DataObject) -> None:
+    windows = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        completed = data.draw(st.integers(1, 500))
+        failed = data.draw(st.integers(0, 50))
+        good = data.draw(st.integers(0, completed))
+        judged = completed + failed
+        windows.append(window(FULL, [7] * 6, [7.0 + n for n in (judged, failed, 0, judged, failed, good)]))
+    parts = [goodput(signals(one), one, SLO) for one in windows]
+    shares = [part.exact for part in parts if part.exact is not None]
+    assert len(shares) == len(parts)
+    facts = merge_facts(windows)
+    whole = fleet_goodput(signals(facts), facts, SLO, parts)
+    assert whole.exact is not None
+    assert min(shares) - 1e-12 <= whole.exact <= max(shares) + 1e-12
+    assert whole.good_per_second is not None
+    assert whole.good_per_second == pytest.approx(sum(part.good_per_second or 0.0 for part in parts))
