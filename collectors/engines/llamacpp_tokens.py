@@ -80,8 +80,8 @@ class LiveTokens:
         """The count at this look.
 
         `finished` is the finish counter, `slots` those read after it (None: not known), `start` a token that
-        changes when the server restarts. `at_rest`: nothing ran when the counter was read, after the last look
-        at the slots, so that it held all but what was aborted.
+        changes when the server restarts. `at_rest`: nothing ran when the counter was read, after the last
+        look at the slots, so that it held all but what was aborted.
         """
         if math.isnan(finished):
             return self._count

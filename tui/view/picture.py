@@ -15,8 +15,9 @@ class Picture:
     """One snapshot (None before the first) with what does not come from it.
 
     `paused_seconds` is how long the picture has been frozen by the user, None when it runs. `silent_seconds`
-    is how long no new snapshot has come. `finished`: none will come (the end of a recording). Both are by the screen's own clock: a replay has another one.
-    `notice` is one line about the program itself, such as a source that could not start.
+    is how long no new snapshot has come. `finished`: none will come (the end of a recording). Both are by the
+    screen's own clock: a replay has another one. `notice` is one line about the program itself, such as a
+    source that could not start.
     """
 
     snapshot: FleetSnapshot | None = None
