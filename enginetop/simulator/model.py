@@ -11,6 +11,7 @@ from collections import deque
 from typing import NamedTuple
 
 from enginetop.fleet.snapshot import Slo
+from enginetop.simulator.live_knobs import KnobState, LiveKnobs
 from enginetop.simulator.metrics import EngineMetrics
 from enginetop.simulator.request import Request
 from enginetop.simulator.scenario import EngineSettings
@@ -46,6 +47,7 @@ class EngineModel:
         self.steps: deque[Step] = deque(maxlen=16 * history)
         self.busy_seconds = 0.0
         self._source = source
+        self._knobs = LiveKnobs(settings)
         self._running: list[Request] = []
         self._decoding: list[Request] = []
         self._prefilling: list[Request] = []
@@ -64,6 +66,14 @@ class EngineModel:
     def kv_usage_ratio(self) -> float:
         """Share of the KV blocks in use; blocks of the shared prefix are not counted."""
         return 1.0 - self._free_blocks / self.settings.kv_blocks
+
+    def knobs(self) -> tuple[KnobState, ...]:
+        """The knobs that can be changed while the engine runs."""
+        return self._knobs.states()
+
+    def set_knob(self, name: str, value: int) -> KnobState:
+        """Change a knob from the next step on. Raises UnknownKnobError or KnobBoundsError."""
+        return self._knobs.set(name, value)
 
     def unfinished(self) -> list[Request]:
         """The requests in the batch and in the queue, with the times known so far."""
@@ -97,7 +107,7 @@ class EngineModel:
 
     def _begin_chunked_step(self) -> None:
         scheduled = len(self._decoding) * self._per_step
-        budget = self.settings.max_num_batched_tokens - scheduled
+        budget = self._knobs.max_num_batched_tokens - scheduled
         chunks: list[tuple[Request, int]] = []
         for request in self._prefilling:
             budget -= self._add_chunk(chunks, request, budget)
@@ -117,7 +127,7 @@ class EngineModel:
         return tokens
 
     def _admissible(self, request: Request) -> bool:
-        if len(self._running) >= self.settings.max_num_seqs:
+        if len(self._running) >= self._knobs.max_num_seqs:
             return False
         reserve = int(_ADMISSION_RESERVE * self.settings.kv_blocks) if self._running else 0
         return self._blocks_for(request) + reserve <= self._free_blocks

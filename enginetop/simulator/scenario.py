@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.snapshot import Slo
 
 DEFAULT_SLO = Slo()
@@ -45,8 +46,11 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """One engine. `acceptance[i]` is the unconditional probability that draft position i is accepted.
+    """One replica's engine. `acceptance[i]` is the unconditional probability that draft position i is accepted;
+    positions past `num_speculative_tokens` are known and not drafted.
 
+    The sizes are those of one data-parallel rank; `gpus` is the number of all `ranks` together.
+    `thinking_token_budget` is the default of requests, -1: none. `restart_seconds` is how long a restart takes.
     `gpu_throttled` is what its GPUs report; how slow that makes it is in `step`.
     """
 
@@ -60,10 +64,15 @@ class EngineSettings:
     num_speculative_tokens: int = 0
     acceptance: tuple[float, ...] = ()
     block_size: int = 16
+    thinking_token_budget: int = -1
+    restart_seconds: float = 60.0
+    kind: EngineKind = EngineKind.VLLM
+    role: Role = Role.AGGREGATED
+    ranks: int = 1
     gpu_throttled: bool = False
 
     def __post_init__(self) -> None:
-        if len(self.acceptance) != self.num_speculative_tokens:
+        if len(self.acceptance) < self.num_speculative_tokens:
             raise ConfigError(
                 f"{self.model}: acceptance has {len(self.acceptance)} numbers for "
                 f"num_speculative_tokens = {self.num_speculative_tokens}; give one a position"
