@@ -104,3 +104,25 @@ class ChangeView:
     guards: tuple[Guard, ...]
     detail: str
     history: tuple[AuditRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One change as a controller would make it: worked out and held against the fleet, but not begun.
+
+    Targets are URLs; `promote_targets` follow the canary if it does well. `observation_seconds` is the time
+    from the start to the verdict, `ttl_seconds` how long a written value lasts unless renewed. `notes` are
+    figures in words (what the observation can show). With `refusals` it cannot be started, for these reasons.
+    """
+
+    id: str
+    knob: str
+    before: int | None
+    after: int | None
+    canary_target: str
+    promote_targets: tuple[str, ...] = ()
+    baseline_targets: tuple[str, ...] = ()
+    observation_seconds: float | None = None
+    ttl_seconds: float | None = None
+    notes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()

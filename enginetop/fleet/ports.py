@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from enginetop.fleet.change import AuditRow, ChangeView, Proposal
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import FleetSnapshot, GpuReport
 
@@ -29,6 +30,35 @@ class FleetSource(Protocol):
 
     def request_refresh(self) -> None:
         """Scrape every target as soon as possible instead of at its next turn."""
+
+
+class ChangeControl(Protocol):
+    """What a front end may ask of the controller of changes.
+
+    `propose`, `start`, `roll_back` and `audit` may take as long as a request to an engine, so a screen calls
+    them from a thread of its own; EnginetopError says in one line what went wrong. The others return at once.
+    """
+
+    def propose(self, target_url: str, knob: str) -> Proposal:
+        """Work out the change that the present advice for this knob asks for, with `target_url` as canary.
+
+        Reads the engines' knobs and writes nothing. Why it cannot be done is in `Proposal.refusals`.
+        """
+
+    def start(self, proposal_id: str, approved_by: str) -> None:
+        """Begin a proposed change. EnginetopError: it is refused (unknown, expired, another one runs)."""
+
+    def roll_back(self, change_id: str) -> None:
+        """Ask for a change to be undone; how it goes is seen in `latest`. EnginetopError: not possible."""
+
+    def latest(self) -> tuple[ChangeView, ...]:
+        """The changes in flight and those that ended since the start, newest first."""
+
+    def subscribe(self, on_change: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_change` from the controller's thread when `latest` has news; returns the call that ends it."""
+
+    def audit(self) -> Sequence[AuditRow]:
+        """Every line of the audit, oldest first. EnginetopError: it cannot be read, or its chain is broken."""
 
 
 class GpuSource(Protocol):
