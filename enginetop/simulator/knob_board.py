@@ -7,40 +7,30 @@ The time is whatever clock the caller keeps, in seconds. Semantics: contract, se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from enginetop.fleet.knobs import KnobRow, KnobSheet
+from enginetop.simulator.live_knobs import NO_BUDGET, KnobState
 
 BUDGET = "max_num_batched_tokens"
 SEQUENCES = "max_num_seqs"
 DRAFTS = "num_speculative_tokens"
 THINKING = "thinking_token_budget"
 
-NO_THINKING_BUDGET = -1
-"""The value of `thinking_token_budget` with which nothing limits the reasoning."""
-
 LONGEST_TTL_SECONDS = 24 * 3600.0
 PAUSE_SECONDS = 1.0
 """Least time between two changes of one knob; the way back is always open."""
 
-_UNITS: Mapping[str, str] = {
-    BUDGET: "tokens",
-    DRAFTS: "tokens",
-    THINKING: "tokens",
-    SEQUENCES: "requests",
-}
-
 
 class KnobbedEngine(Protocol):
-    """What the board needs of an engine: its knobs by name, read and set between two steps."""
+    """What the board needs of an engine: its knobs with their bounds, read and set between two steps."""
 
-    def knobs(self) -> Mapping[str, int]:
-        """The values in force."""
+    def knobs(self) -> tuple[KnobState, ...]:
+        """Every knob that can be changed live."""
 
-    def set_knob(self, name: str, value: int) -> None:
-        """Put a value in force, from the next step on."""
+    def set_knob(self, name: str, value: int) -> KnobState:
+        """Put a value within the bounds in force, from the next step on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +60,6 @@ class _Loan:
 class _Knob:
     """`lasting` is the value that was last set to stay: where the end of a loan leads to."""
 
-    start: int
     lasting: int
     version: int = 0
     loan: _Loan | None = None
@@ -81,8 +70,7 @@ class KnobBoard:
     """The knobs of `engine`, which has the values it was started with; `instance` names this life of it.
 
     `ranks` is the number of data-parallel ranks that have to confirm; for tests and faults, `refusing_ranks`
-    of them do not. `thinking_cap` is the largest budget for reasoning, in tokens. A restarted engine gets a
-    new board: changes do not outlive it.
+    of them do not. A restarted engine gets a new board: changes do not outlive it.
     """
 
     def __init__(
@@ -93,7 +81,6 @@ class KnobBoard:
         engine_name: str = "vllm",
         engine_version: str = "",
         ranks: int = 1,
-        thinking_cap: int = 32768,
         pause_seconds: float = PAUSE_SECONDS,
     ) -> None:
         self.instance = instance
@@ -102,13 +89,8 @@ class KnobBoard:
         self._engine = engine
         self._engine_name = engine_name
         self._engine_version = engine_version
-        self._thinking_cap = thinking_cap
         self._pause_seconds = pause_seconds
-        self._knobs = {
-            name: _Knob(start=value, lasting=value)
-            for name, value in engine.knobs().items()
-            if name in _UNITS
-        }
+        self._knobs = {state.name: _Knob(lasting=state.value) for state in engine.knobs()}
 
     @property
     def next_expiry(self) -> float | None:
@@ -124,7 +106,7 @@ class KnobBoard:
             instance=self.instance,
             applied=self.ranks,
             total=self.ranks,
-            knobs=tuple(self._row(name, now) for name in self._knobs),
+            knobs=tuple(row for name in self._knobs if (row := self._found_row(name, now)) is not None),
         )
 
     def tick(self, now: float) -> None:
@@ -154,16 +136,15 @@ class KnobBoard:
         only the time moves. `ttl_seconds` None makes the value stay.
         """
         self.tick(now)
-        knob = self._knobs.get(name)
-        if knob is None:
+        state, knob = self._state(name), self._knobs.get(name)
+        if state is None or knob is None:
             return self._unknown(name)
         if if_version is not None and if_version != knob.version:
             return self._refusal(409, name, now, f"at version {knob.version}, not {if_version}")
-        renewal = knob.loan is not None and knob.loan.change == change and self._value(name) == value
-        low, high = self._bounds(name)
-        if not (renewal or low <= value <= high):
-            return self._refusal(422, name, now, f"{value} is not within {low} to {high}")
-        wait = 0.0 if renewal else self._wait(name, value, now)
+        renewal = knob.loan is not None and knob.loan.change == change and state.value == value
+        if not (renewal or state.min <= value <= state.max):
+            return self._refusal(422, name, now, f"{value} is not within {state.min} to {state.max}")
+        wait = 0.0 if renewal or value == state.start else self._wait(knob, value, now)
         if wait > 0:
             return self._refusal(429, name, now, "changed a moment ago", wait)
         if self.refusing_ranks:
@@ -175,25 +156,28 @@ class KnobBoard:
         if not renewal:
             self._put(name, value)
             knob.changed_at = now
-        return Outcome(200, self._row(name, now), self.ranks)
+        return self._done(name, now)
 
     def delete(self, name: str, now: float) -> Outcome:
         """Set a knob to its start value, to stay. Nothing counts as a change where that is what it has."""
         self.tick(now)
-        knob = self._knobs.get(name)
-        if knob is None:
+        state, knob = self._state(name), self._knobs.get(name)
+        if state is None or knob is None:
             return self._unknown(name)
         if self.refusing_ranks:
             return self._refusal(503, name, now, self._ranks_missing())
-        if knob.loan is not None or self._value(name) != knob.start:
+        if knob.loan is not None or state.value != state.start:
             knob.changed_at = now
-            self._go_back({name: knob.start})
-        return Outcome(200, self._row(name, now), self.ranks)
+            self._go_back({name: state.start})
+        return self._done(name, now)
 
     # Parts of these
 
-    def _value(self, name: str) -> int:
-        return self._engine.knobs()[name]
+    def _state(self, name: str) -> KnobState | None:
+        state = next((state for state in self._engine.knobs() if state.name == name), None)
+        if state is not None and name == DRAFTS and self.ranks > 1:
+            return replace(state, min=state.value, max=state.value)
+        return state
 
     def _put(self, name: str, value: int) -> None:
         self._engine.set_knob(name, value)
@@ -207,59 +191,43 @@ class KnobBoard:
         """
         for name, value in values.items():
             self._knobs[name].loan, self._knobs[name].lasting = None, value
-        coming = {**self._engine.knobs(), **values}
-        budget = max(coming[BUDGET], coming[SEQUENCES] * (1 + coming[DRAFTS]))
+        present = {state.name: state.value for state in self._engine.knobs()}
+        coming = {**present, **values}
+        budget = max(coming[BUDGET], coming[SEQUENCES] * (1 + coming.get(DRAFTS, 0)))
         if self._knobs[BUDGET].loan is None:
             self._knobs[BUDGET].lasting = budget
-        # A larger budget comes first, a smaller one last: at no time is it too small.
-        lifted = budget > self._value(BUDGET)
-        if lifted:
-            self._put(BUDGET, budget)
-        for name, value in values.items():
-            if name != BUDGET:
-                self._put(name, value)
-        if BUDGET in values and not lifted:
-            self._put(BUDGET, budget)
+        moves = {**values, BUDGET: budget} if budget > present[BUDGET] or BUDGET in values else values
 
-    def _bounds(self, name: str) -> tuple[int, int]:
-        """The least and the largest value that is accepted now.
+        def turn(name: str) -> int:
+            """A larger budget comes first, a smaller one last, and in between sizes shrink before others
+            grow: at no time does a decode step take more than the budget.
+            """
+            smaller = moves[name] < present[name]
+            if name == BUDGET:
+                return 3 if smaller else 0
+            return 1 if smaller else 2
 
-        The budget never falls below one full decode step of all requests, and what a decode step takes never
-        grows beyond the budget.
-        """
-        start = self._knobs[name].start
-        if name == THINKING:
-            return NO_THINKING_BUDGET, self._thinking_cap
-        values = self._engine.knobs()
-        budget, sequences, drafts = values[BUDGET], values[SEQUENCES], values[DRAFTS]
-        if name == BUDGET:
-            return sequences * (1 + drafts), start
-        if name == SEQUENCES:
-            return 1, min(start, budget // (1 + drafts))
-        if self.ranks > 1:
-            return start, start
-        return 0, min(start, budget // sequences - 1)
+        for name in sorted(moves, key=turn):
+            self._put(name, moves[name])
 
-    def _wait(self, name: str, value: int, now: float) -> float:
-        """Seconds until `name` may be set to `value`; not above 0: now."""
-        knob = self._knobs[name]
-        if knob.changed_at is None or value in {knob.start, knob.lasting}:
+    def _wait(self, knob: _Knob, value: int, now: float) -> float:
+        """Seconds until `knob` may be set to `value`; not above 0: now."""
+        if knob.changed_at is None or value == knob.lasting:
             return 0.0
         return knob.changed_at + self._pause_seconds - now
 
-    def _row(self, name: str, now: float) -> KnobRow:
-        knob = self._knobs[name]
-        low, high = self._bounds(name)
+    def _row(self, state: KnobState, now: float) -> KnobRow:
+        knob = self._knobs[state.name]
         return KnobRow(
-            name=name,
-            value=self._value(name),
-            start=knob.start,
-            min=low,
-            max=high,
-            unit=_UNITS[name],
+            name=state.name,
+            value=state.value,
+            start=state.start,
+            min=state.min,
+            max=state.max,
+            unit=state.unit,
             version=knob.version,
             expires_in_seconds=None if knob.loan is None else knob.loan.expires_at - now,
-            note=self._note(name),
+            note=self._note(state.name),
         )
 
     def _note(self, name: str) -> str:
@@ -267,10 +235,13 @@ class KnobBoard:
         if knob.loan is not None:
             return f"goes back to {knob.lasting} by itself"
         if name == THINKING:
-            return f"{NO_THINKING_BUDGET}: no budget"
+            return f"{NO_BUDGET}: no budget"
         if name == DRAFTS and self.ranks > 1:
             return "fixed: several data-parallel ranks draft in step"
         return ""
+
+    def _done(self, name: str, now: float) -> Outcome:
+        return Outcome(200, self._found_row(name, now), self.ranks)
 
     def _unknown(self, name: str) -> Outcome:
         return Outcome(404, None, 0, f"no knob {name[:64]!r} here; there are: {', '.join(self._knobs)}")
@@ -278,7 +249,11 @@ class KnobBoard:
     def _refusal(
         self, status: int, name: str, now: float, detail: str, retry_after_seconds: float | None = None
     ) -> Outcome:
-        return Outcome(status, self._row(name, now), 0, detail, retry_after_seconds)
+        return Outcome(status, self._found_row(name, now), 0, detail, retry_after_seconds)
+
+    def _found_row(self, name: str, now: float) -> KnobRow | None:
+        state = self._state(name)
+        return None if state is None else self._row(state, now)
 
     def _ranks_missing(self) -> str:
         return f"{self.refusing_ranks} of {self.ranks} ranks could not apply it, so none has"

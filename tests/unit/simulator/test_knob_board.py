@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from enginetop.fleet.knobs import KnobRow, parse_sheet, sheet_document
 from enginetop.simulator.knob_board import KnobBoard, Outcome
+from enginetop.simulator.live_knobs import KnobState, LiveKnobs
+from enginetop.simulator.scenario import EngineSettings, StepTime
 
 START = {
     "max_num_batched_tokens": 512,
@@ -20,19 +22,34 @@ START = {
 BUDGET, SEQS, DRAFTS, THINKING = START
 
 
-@dataclass
+SETTINGS = EngineSettings(
+    model="m",
+    max_model_len=1000,
+    gpus=1,
+    kv_blocks=100,
+    step=StepTime(10.0, 0.0, 0.0),
+    acceptance=(0.8, 0.6, 0.4, 0.3),
+    max_num_batched_tokens=512,
+    max_num_seqs=16,
+    num_speculative_tokens=4,
+)
+
+
 class Engine:
-    """Holds knobs, and refuses what would break a real engine: a budget below one decode step."""
+    """The knobs of an engine without the engine; it refuses a budget below one decode step at any time."""
 
-    values: dict[str, int] = field(default_factory=lambda: dict(START))
+    def __init__(self, settings: EngineSettings = SETTINGS) -> None:
+        self._knobs = LiveKnobs(settings)
 
-    def knobs(self) -> dict[str, int]:
-        return dict(self.values)
+    @property
+    def values(self) -> dict[str, int]:
+        return {state.name: state.value for state in self.knobs()}
 
-    def set_knob(self, name: str, value: int) -> None:
-        self.values[name] = value
-        assert self.values[BUDGET] >= self.values[SEQS] * (1 + self.values[DRAFTS])
-        assert self.values[BUDGET] <= START[BUDGET]
+    def knobs(self) -> tuple[KnobState, ...]:
+        return self._knobs.states()
+
+    def set_knob(self, name: str, value: int) -> KnobState:
+        return self._knobs.set(name, value)
 
 
 class Case:
@@ -40,7 +57,7 @@ class Case:
 
     def __init__(self, ranks: int = 1) -> None:
         self.engine = Engine()
-        self.board = KnobBoard(self.engine, "life-1", engine_version="0.32.0", ranks=ranks, thinking_cap=1000)
+        self.board = KnobBoard(self.engine, "life-1", engine_version="0.32.0", ranks=ranks)
         self.now = 100.0
 
     def row(self, name: str = BUDGET) -> KnobRow:
@@ -291,13 +308,27 @@ def test_an_unknown_knob(name: str) -> None:
         assert (outcome.status, outcome.row) == (404, None)
 
 
-def test_an_engine_without_some_knobs() -> None:
-    class Plain(Engine):
-        def knobs(self) -> dict[str, int]:
-            return {name: value for name, value in self.values.items() if name != THINKING}
+def test_an_engine_that_does_not_draft_has_no_knob_for_it() -> None:
+    settings = replace(SETTINGS, num_speculative_tokens=0)
+    board = KnobBoard(Engine(settings), "x")
+    assert [row.name for row in board.sheet(0.0).knobs] == [BUDGET, SEQS, THINKING]
+    assert board.patch(DRAFTS, 0, if_version=None, ttl_seconds=None, change="", now=0.0).status == 404
+    assert board.patch(BUDGET, 16, if_version=0, ttl_seconds=5.0, change="", now=0.0).status == 200
+    board.tick(5.0)
+    assert board.sheet(5.0).knobs[0].value == 512
 
-    sheet = KnobBoard(Plain(), "x").sheet(0.0)
-    assert [row.name for row in sheet.knobs] == [BUDGET, SEQS, DRAFTS]
+
+def test_one_shrinks_and_another_grows_at_the_same_time() -> None:
+    case = Case()
+    case.patch(0, name=DRAFTS, ttl=None)
+    case.patch(16, ttl=None)
+    case.patch(4, name=SEQS, ttl=60.0)
+    case.now += 10.0
+    assert case.patch(3, name=DRAFTS, ttl=50.0).status == 200
+    case.now += 50.0
+    # At no time 16 requests with 3 drafts each: that takes 64 tokens, and the engine would refuse.
+    case.board.tick(case.now)
+    assert case.engine.values == {**START, BUDGET: 16, DRAFTS: 0}
 
 
 # Any sequence of requests, against a reference that keeps a list of all that ever happened
@@ -406,7 +437,7 @@ _ACTIONS = st.one_of(
 def test_any_sequence_of_requests(steps: list[tuple[float, tuple[object, ...]]]) -> None:
     reference = Reference()
     engine = Engine()
-    board = KnobBoard(engine, "x", thinking_cap=1000)
+    board = KnobBoard(engine, "x")
     for seconds, (kind, name, *rest) in steps:
         reference.pass_time(seconds)
         assert isinstance(name, str)
@@ -447,7 +478,7 @@ def test_a_controller_that_vanishes_leaves_nothing_behind(
 ) -> None:
     """With a ttl on every change, silence ends at the start values."""
     engine = Engine()
-    board = KnobBoard(engine, "x", thinking_cap=1000)
+    board = KnobBoard(engine, "x")
     now = 0.0
     for seconds, (kind, name, *rest) in steps:
         now += seconds
