@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 KNOBS_PATH = "/enginetop/v1/knobs"
 SLO_PATH = "/enginetop/v1/slo"
@@ -56,6 +56,25 @@ class KnobSheet:
     def knob(self, name: str) -> KnobRow | None:
         """The row of the knob `name`; None when the engine has none of that name."""
         return next((row for row in self.knobs if row.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnobAnswer:
+    """What one request to a knob API brought, before it is understood.
+
+    `status` None: no answer; `detail` then says why in one clean line.
+    """
+
+    status: int | None
+    body: bytes = b""
+    detail: str = ""
+
+
+class KnobTransport(Protocol):
+    """Carries requests to one engine's knob API. Knows its address and its token; faults are data."""
+
+    def request(self, method: str, path: str, body: bytes | None = None) -> KnobAnswer:
+        """One request; returns within a deadline of its own."""
 
 
 def sheet_document(sheet: KnobSheet) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Control: everything between advice and a proven change."""

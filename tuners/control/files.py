@@ -1,0 +1,93 @@
+"""Files that survive a crash: written whole or not at all, on disk when the call returns."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PRIVATE = 0o600
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Replace a file atomically, readable by its owner only. OSError when that fails; the old file stays."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def append_synced(path: Path, data: bytes, *, keep_bytes: int) -> None:
+    """Append to a file after its first `keep_bytes` bytes (what follows them is a torn write)."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new = not path.exists()
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT, _PRIVATE)
+    with os.fdopen(handle, "wb") as file:  # wraps the descriptor: nothing is truncated by opening
+        file.truncate(keep_bytes)
+        file.seek(keep_bytes)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    if new:
+        _sync_folder(path.parent)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file while the block runs; waits for whoever has it."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+class OwnerLock:
+    """A lock that one process holds for long, and that names its holder to others."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle: int | None = None
+
+    def take(self, name: str) -> str:
+        """Take the lock for `name`; returns who else has it, an empty text when it is ours now."""
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, _PRIVATE)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(handle, 200).decode("utf-8", "replace")
+            os.close(handle)
+            return " ".join(holder.split()) or "another process"
+        os.ftruncate(handle, 0)
+        os.write(handle, f"{name} (process {os.getpid()})".encode())
+        self._handle = handle
+        return ""
+
+    def release(self) -> None:
+        """Let go; without effect when it is not held."""
+        if self._handle is not None:
+            os.ftruncate(self._handle, 0)
+            os.close(self._handle)
+            self._handle = None
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,203 @@
+"""Hard guards: what ends a change at once, whatever the verdict would have been.
+
+A guard compares the changed replicas with untouched ones over the same time, so that what happens to the
+whole fleet is not blamed on the change; and it knows the noise of what it counts, since it is asked every
+tick: a difference is held against chance before it trips.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from enginetop.fleet.change import Guard
+from enginetop.fleet.model import ReplicaState
+from enginetop.fleet.snapshot import FleetSnapshot
+from tuners.control.observe import (
+    BAD,
+    FINISHED,
+    GENERATED,
+    PREEMPTIONS,
+    PROMPTED,
+    Mark,
+    increase,
+    mark_before,
+    replica_of,
+)
+
+FRESH_STATES: frozenset[ReplicaState] = frozenset({ReplicaState.OK, ReplicaState.IDLE})
+"""States in which a replica can be compared."""
+
+_OLDEST_INTERVALS = 5
+_OLDEST_SECONDS = 30.0
+ERROR_RATIO = 0.01
+_ERROR_Z = 3.5
+PREEMPTIONS_PER_SECOND = 0.1
+PREEMPTION_RATIO = 0.01
+_FEWEST_PREEMPTIONS = 5
+THROUGHPUT_LOSS = 0.30
+_THROUGHPUT_NOISE = 4.5
+"""Three standard deviations of the tokens of one window, times the root of its requests: output lengths
+vary by about 1.1 times their mean, arrivals by once."""
+MIX_RATIO = 0.10
+_MIX_Z = 3.0
+_FEWEST_MIX_BLOCKS = 5
+_SETS_OUTPUT_LENGTH = frozenset({"thinking_token_budget"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watched:
+    """What the guards look at. `recent` holds marks of the last two windows, `marks` those of block ends.
+
+    `reference` are untouched replicas for comparison, possibly none once a change is promoted to all.
+    """
+
+    now: float
+    snapshot: FleetSnapshot
+    knob: str
+    began: float
+    changed: tuple[str, ...]
+    reference: tuple[str, ...]
+    recent: tuple[Mark, ...]
+    marks: tuple[Mark, ...]
+    window_seconds: float
+
+
+def check(watched: Watched) -> tuple[Guard, ...]:
+    """All guards; the change goes on while each is `ok`."""
+    return (
+        _picture(watched),
+        _state(watched, "changed replicas", watched.changed),
+        _state(watched, "baselines", watched.reference),
+        _errors(watched),
+        _preemptions(watched),
+        _throughput(watched),
+        _mix(watched),
+    )
+
+
+def _picture(watched: Watched) -> Guard:
+    age = watched.now - watched.snapshot.at
+    limit = max(_OLDEST_INTERVALS * watched.snapshot.interval_seconds, _OLDEST_SECONDS)
+    return Guard("fresh picture", age <= limit, f"{age:.0f} s old")
+
+
+def _state(watched: Watched, name: str, targets: Sequence[str]) -> Guard:
+    for target in targets:
+        replica = replica_of(watched.snapshot, target)
+        if replica is None:
+            return Guard(name, False, f"{target} is gone")
+        if replica.state not in FRESH_STATES:
+            why = f" ({replica.reasons[0]})" if replica.reasons else ""
+            return Guard(name, False, f"{replica.target.name} is {replica.state}{why}")
+        if any(event.kind == "restarted" and event.at > watched.began for event in replica.events):
+            return Guard(name, False, f"{replica.target.name} restarted")
+    return Guard(name, True, f"{len(targets)} fresh")
+
+
+def _errors(watched: Watched) -> Guard:
+    name = "errors"
+    span = _last_window(watched)
+    if span is None:
+        return Guard(name, True, "first window")
+    bad, finished = (increase(*span, watched.changed, *names) for names in (BAD, (FINISHED,)))
+    other_bad, other = (increase(*span, watched.reference, *names) for names in (BAD, (FINISHED,)))
+    if finished <= 0:
+        return Guard(name, True, "none finished")
+    other_ratio = other_bad / other if other > 0 else 0.0
+    difference = bad / finished - other_ratio
+    pooled = (bad + other_bad) / (finished + other)
+    error = math.sqrt(pooled * (1 - pooled) * (1 / finished + (1 / other if other > 0 else 0.0)))
+    # everything failing on both sides has no spread, and no difference either
+    sure = difference > _ERROR_Z * error if error > 0 else difference > 0
+    words = f"{100 * bad / finished:.2f} % against {100 * other_ratio:.2f} %"
+    return Guard(name, not (difference > ERROR_RATIO and sure), words)
+
+
+def _preemptions(watched: Watched) -> Guard:
+    name = "preemptions"
+    span = _last_window(watched)
+    if span is None:
+        return Guard(name, True, "first window")
+    seconds = span[1].at - span[0].at
+    own = increase(*span, watched.changed, PREEMPTIONS)
+    finished = increase(*span, watched.changed, FINISHED)
+    rate = own / seconds / max(1, len(watched.changed))
+    other = increase(*span, watched.reference, PREEMPTIONS) / seconds / max(1, len(watched.reference))
+    share = own / finished if finished > 0 else 0.0
+    critical = rate > PREEMPTIONS_PER_SECOND or (finished > 0 and share > PREEMPTION_RATIO)
+    trips = critical and own >= _FEWEST_PREEMPTIONS and rate > 2 * other
+    return Guard(name, not trips, f"{rate:.2f}/s against {other:.2f}/s")
+
+
+def _throughput(watched: Watched) -> Guard:
+    name = "throughput"
+    if not watched.reference:
+        return Guard(name, True, "no untouched replica left to compare with")
+    window = watched.window_seconds
+    last = watched.recent[-1] if watched.recent else None
+    middle = mark_before(watched.recent, watched.now - window)
+    first = mark_before(watched.recent, watched.now - 2 * window)
+    if last is None or middle is None or first is None:
+        return Guard(name, True, "first two windows")
+    ratios: list[float] = []
+    low = True
+    for span in ((first, middle), (middle, last)):
+        own = increase(*span, watched.changed, GENERATED) / len(watched.changed)
+        other = increase(*span, watched.reference, GENERATED) / len(watched.reference)
+        requests = increase(*span, watched.reference, FINISHED) / len(watched.reference)
+        if other <= 0 or requests <= 0:
+            return Guard(name, True, "no traffic")
+        ratios.append(own / other)
+        low = low and ratios[-1] < 1 - max(THROUGHPUT_LOSS, _THROUGHPUT_NOISE / math.sqrt(requests))
+    words = " then ".join(f"{100 * (ratio - 1):+.0f} %" for ratio in ratios)
+    return Guard(name, not low, f"{words} tokens/s against the baselines")
+
+
+def _mix(watched: Watched) -> Guard:
+    """Whether both sides serve the same kind of requests, as far as their lengths tell."""
+    name = "traffic mix"
+    if not watched.reference or len(watched.marks) <= _FEWEST_MIX_BLOCKS:
+        return Guard(name, True, "first blocks")
+    words: list[str] = []
+    ok = True
+    for what, total in (("prompts", PROMPTED), ("outputs", GENERATED)):
+        if total == GENERATED and watched.knob in _SETS_OUTPUT_LENGTH:
+            continue
+        found = _log_ratio(watched, total)
+        if found is None:
+            continue
+        log_ratio, error = found
+        ok = ok and abs(log_ratio) - _MIX_Z * error <= math.log1p(MIX_RATIO)
+        words.append(f"{what} {100 * math.expm1(log_ratio):+.1f} %")
+    return Guard(name, ok, ", ".join(words) or "lengths not known")
+
+
+def _log_ratio(watched: Watched, total: str) -> tuple[float, float] | None:
+    """Log of (tokens a request, changed over reference) and its standard error, from the blocks."""
+    rows = [
+        tuple(
+            increase(earlier, later, targets, name)
+            for targets in (watched.changed, watched.reference)
+            for name in (total, FINISHED)
+        )
+        for earlier, later in pairwise(watched.marks)
+    ]
+    own, own_count, other, other_count = (sum(column) for column in zip(*rows, strict=True))
+    if min(own, own_count, other, other_count) <= 0:
+        return None
+    influences = [row[0] / own - row[1] / own_count - row[2] / other + row[3] / other_count for row in rows]
+    scale = len(rows) / (len(rows) - 1)
+    error = math.sqrt(scale * sum(value * value for value in influences))
+    return math.log(own / own_count) - math.log(other / other_count), error
+
+
+def _last_window(watched: Watched) -> tuple[Mark, Mark] | None:
+    """The ends of the last window; None until a third of one is there."""
+    if not watched.recent:
+        return None
+    last = watched.recent[-1]
+    first = mark_before(watched.recent, watched.now - watched.window_seconds) or watched.recent[0]
+    return (first, last) if last.at - first.at >= watched.window_seconds / 3 else None

@@ -1,0 +1,124 @@
+"""Holding a change in place: renewing what was written, seeing that it is still ours, minding the guards."""
+
+from __future__ import annotations
+
+from tuners.control import guards
+from tuners.control.knob_api import KnobReply, ReplyKind
+from tuners.control.observe import mark, with_mark
+from tuners.control.progress import Answered, Purpose, Turn, Written
+
+_RENEW_SHARE = 1 / 3
+_LOST_SHARE = 2 / 3
+"""A value that could not be renewed for this share of its ttl is given up, while there is time to undo it."""
+_RETRY_SHARE = 1 / 30
+_WATCH_SHARE = 1 / 18
+
+
+def hold(turn: Turn, *, renewing: bool = True) -> bool:
+    """Keep the change alive for one more turn; False when it has to be undone, which is then begun.
+
+    `renewing` False: somebody else writes the values this turn.
+    """
+    trouble = _take_answers(turn) or _lost_renewal(turn) or _tripped(turn)
+    if trouble:
+        turn.undo(trouble)
+        return False
+    if renewing:
+        _ask_again(turn)
+    return True
+
+
+def _take_answers(turn: Turn) -> str:
+    for answered in turn.answers:
+        target = answered.ask.target
+        if target not in turn.progress.written:
+            continue
+        if answered.ask.purpose is Purpose.RENEW:
+            _take_renewal(turn, answered)
+        elif answered.ask.purpose in (Purpose.WATCH, Purpose.READ_BACK, Purpose.KEPT):
+            trouble = not_ours(turn, target, answered.reply)
+            if trouble:
+                return trouble
+    return ""
+
+
+def _take_renewal(turn: Turn, answered: Answered) -> None:
+    target, reply = answered.ask.target, answered.reply
+    if reply.kind is ReplyKind.OK and reply.row is not None:
+        turn.touch(target, version=reply.row.version, renewed_at=turn.now)
+    elif reply.kind is ReplyKind.CONFLICT:
+        turn.ask(target, Purpose.WATCH)  # which tells whether it is still ours, and at which version
+
+
+def not_ours(turn: Turn, target: str, reply: KnobReply) -> str:
+    """Why a read shows that our value is no longer in force; empty: it is, or the read says nothing."""
+    if reply.kind is not ReplyKind.OK or reply.sheet is None:
+        return ""
+    change = turn.progress.change_of(target)
+    if reply.sheet.instance != change.instance:
+        return f"{target} was restarted"
+    if reply.sheet.applied != reply.sheet.total:
+        return f"{target}: only {reply.sheet.applied} of {reply.sheet.total} ranks confirm their knobs"
+    row = reply.sheet.knob(change.knob)
+    if row is None or row.value != change.after:
+        found = "gone" if row is None else f"{row.value}, not {change.after}"
+        return f"{target}: {change.knob} is {found}: changed by somebody else, or expired"
+    turn.touch(target, version=row.version)
+    return ""
+
+
+def _lost_renewal(turn: Turn) -> str:
+    limit = turn.progress.settings.ttl_seconds * _LOST_SHARE
+    for target, written in turn.progress.written.items():
+        if not written.kept and turn.now - written.renewed_at > limit:
+            return f"{target}: the value could not be renewed for {turn.now - written.renewed_at:.0f} s"
+    return ""
+
+
+def _tripped(turn: Turn) -> str:
+    progress = turn.progress
+    window = progress.settings.block_seconds
+    everyone = (*progress.changed, *progress.reference)
+    recent = with_mark(progress.recent, mark(turn.now, turn.snapshot, everyone), window)
+    checked = guards.check(
+        guards.Watched(
+            now=turn.now,
+            snapshot=turn.snapshot,
+            knob=progress.plan.canary.knob,
+            began=progress.began,
+            changed=progress.changed,
+            reference=progress.reference,
+            recent=recent,
+            marks=progress.marks,
+            window_seconds=window,
+        )
+    )
+    turn.update(recent=recent, guards=checked)
+    bad = [guard for guard in checked if not guard.ok]
+    return f"guard {bad[0].name}: {bad[0].detail}" if bad else ""
+
+
+def _ask_again(turn: Turn) -> None:
+    ttl = turn.progress.settings.ttl_seconds
+    for target, written in turn.progress.written.items():
+        if written.kept or any(ask.target == target for ask in turn.asks):
+            continue
+        idle = turn.now - written.asked_at
+        if turn.now - written.renewed_at >= ttl * _RENEW_SHARE and idle >= ttl * _RETRY_SHARE:
+            renew(turn, target, written)
+        elif idle >= ttl * _WATCH_SHARE:
+            turn.touch(target, asked_at=turn.now)
+            turn.ask(target, Purpose.WATCH)
+
+
+def renew(turn: Turn, target: str, written: Written) -> None:
+    """Ask for a new ttl."""
+    turn.touch(target, asked_at=turn.now)
+    turn.ask(
+        target,
+        Purpose.RENEW,
+        value=written.change.after,
+        if_version=written.version,
+        ttl_seconds=turn.progress.settings.ttl_seconds,
+        reason="renewal",
+    )

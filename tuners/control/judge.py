@@ -1,0 +1,168 @@
+"""The verdict of a canary: SLO attainment against fresh baselines over the same blocks of time.
+
+Requests that share a batch are not independent, and neither are blocks that share a queue. The variance is
+therefore taken from the blocks, not from the requests: each block's influence on the difference of the two
+ratios is projected on the slowest `blocks // 5` cosine waves, whose mean square estimates the variance at
+frequency zero, neighbours' correlation included, with exactly that many degrees of freedom for uncorrelated
+blocks (Mueller 2007; Lazarus, Lewis, Stock and Watson 2018). No verdict is surer than it would be if all
+requests were independent, which also settles attainments of exactly 0 and 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from enginetop.fleet.change import Verdict
+from tuners.control.student import normal_cdf, normal_quantile, t_quantile
+
+FEWEST_BLOCKS = 8
+"""Blocks with requests on both sides, below which nothing is concluded."""
+FEWEST_REQUESTS = 50
+"""Judged requests an arm, below which nothing is concluded."""
+POWER = 0.8
+"""The power that sample sizes are worked out for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Counts of one block of time: judged requests and those within the SLO, canary and pooled baselines."""
+
+    began: float
+    ended: float
+    canary_requests: float
+    canary_within: float
+    baseline_requests: float
+    baseline_within: float
+
+
+@dataclass(frozen=True, slots=True)
+class Proportions:
+    """Two proportions of independent requests, the first minus the second."""
+
+    difference: float
+    pooled: float
+    pooled_error: float
+    """Standard error under equality."""
+    error: float
+    """Standard error of each arm's own ratio."""
+
+    @property
+    def z(self) -> float:
+        """The pooled z statistic; 0 where neither arm varies."""
+        return self.difference / self.pooled_error if self.pooled_error > 0 else 0.0
+
+    @property
+    def p_two_sided(self) -> float:
+        """Two-sided p value of equality."""
+        return 2.0 * normal_cdf(-abs(self.z))
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """The two-sided confidence interval of the difference."""
+        reach = normal_quantile(0.5 + confidence / 2.0) * self.error
+        return self.difference - reach, self.difference + reach
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict with its figures. `low` and `high` are one-sided bounds of the difference at alpha each.
+
+    `design_effect` is the variance found over that of independent requests; None before there is any.
+    """
+
+    verdict: Verdict
+    difference: float | None
+    low: float | None
+    high: float | None
+    design_effect: float | None
+    why: str
+
+
+def two_proportions(
+    within: float, requests: float, other_within: float, other_requests: float
+) -> Proportions:
+    """The comparison of two proportions of independent requests (both `requests` above 0)."""
+    one, other = within / requests, other_within / other_requests
+    pooled = (within + other_within) / (requests + other_requests)
+    return Proportions(
+        difference=one - other,
+        pooled=pooled,
+        pooled_error=math.sqrt(pooled * (1 - pooled) * (1 / requests + 1 / other_requests)),
+        error=math.sqrt(one * (1 - one) / requests + other * (1 - other) / other_requests),
+    )
+
+
+def required_requests(
+    attainment: float, difference: float, alpha: float, *, power: float = POWER, design_effect: float = 1.0
+) -> int:
+    """Requests an arm to see `difference` (a ratio) at `attainment`: 2 (z_a + z_b)^2 p (1 - p) / d^2."""
+    z = normal_quantile(1 - alpha) + normal_quantile(power)
+    return math.ceil(2 * z * z * attainment * (1 - attainment) / difference**2 * design_effect)
+
+
+def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
+    """The verdict on all blocks of a finished observation. Pure; looks once, at the fixed end."""
+    requests = sum(block.canary_requests for block in blocks)
+    other_requests = sum(block.baseline_requests for block in blocks)
+    filled = sum(1 for block in blocks if block.canary_requests > 0 and block.baseline_requests > 0)
+    if min(requests, other_requests) < FEWEST_REQUESTS or filled < FEWEST_BLOCKS:
+        why = (
+            f"too little traffic: {requests:.0f} requests on the canary, {other_requests:.0f} on the "
+            f"baselines, {filled} of {len(blocks)} blocks with both; {FEWEST_REQUESTS} requests an arm "
+            f"and {FEWEST_BLOCKS} blocks are the least"
+        )
+        return Judgement(Verdict.INCONCLUSIVE, None, None, None, None, why)
+    within = sum(block.canary_within for block in blocks)
+    other_within = sum(block.baseline_within for block in blocks)
+    plain = two_proportions(within, requests, other_within, other_requests)
+    waves = max(4, len(blocks) // 5)
+    error = math.sqrt(_variance(blocks, waves))
+    z, t = normal_quantile(1 - alpha), t_quantile(1 - alpha, waves)
+    reach = max(t * error, z * plain.pooled_error)
+    low, high = plain.difference - reach, plain.difference + reach
+    # an arm without a single miss (or hit) has no variance of its own: one of each is added (Agresti, Caffo)
+    careful = two_proportions(within + 1, requests + 2, other_within + 1, other_requests + 2)
+    low_careful = min(low, careful.difference - z * careful.error)
+    if low > 0:
+        verdict = Verdict.IMPROVED
+    elif high < 0:
+        verdict = Verdict.WORSE
+    elif low_careful > -margin:
+        verdict = Verdict.NOT_WORSE
+    else:
+        verdict = Verdict.INCONCLUSIVE
+    effect = error**2 / plain.pooled_error**2 if plain.pooled_error > 0 else None
+    why = (
+        f"attainment {100 * within / requests:.2f} % against {100 * other_within / other_requests:.2f} %: "
+        f"{100 * plain.difference:+.2f} points, "
+        f"{100 * (1 - alpha):g} % bounds {100 * low:+.2f} and {100 * high:+.2f}"
+    )
+    if effect is not None:
+        why += f", design effect {effect:.1f}"
+    return Judgement(verdict, plain.difference, low, high, effect, why)
+
+
+def _variance(blocks: Sequence[Block], waves: int) -> float:
+    """Long-run variance of the difference of the two ratios, from the blocks' influences."""
+    influences = _influences(blocks)
+    count = len(influences)
+    power = 0.0
+    for wave in range(1, waves + 1):
+        turn = math.pi * wave / count
+        projection = sum(value * math.cos(turn * (index + 0.5)) for index, value in enumerate(influences))
+        power += projection * projection * 2.0 / count
+    return count * power / waves
+
+
+def _influences(blocks: Sequence[Block]) -> list[float]:
+    """What each block adds to (difference of ratios - its expectation), to first order; they sum to zero."""
+    requests = sum(block.canary_requests for block in blocks)
+    other_requests = sum(block.baseline_requests for block in blocks)
+    ratio = sum(block.canary_within for block in blocks) / requests
+    other_ratio = sum(block.baseline_within for block in blocks) / other_requests
+    return [
+        (block.canary_within - ratio * block.canary_requests) / requests
+        - (block.baseline_within - other_ratio * block.baseline_requests) / other_requests
+        for block in blocks
+    ]

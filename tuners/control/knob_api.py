@@ -1,0 +1,178 @@
+"""The client of an engine's knob API: requests in, replies as data out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from enginetop.fleet.knobs import (
+    KNOBS_PATH,
+    KnobAnswer,
+    KnobRow,
+    KnobSheet,
+    KnobSheetError,
+    KnobTransport,
+    parse_row,
+    parse_sheet,
+)
+
+_LONGEST_DETAIL = 200
+
+
+class ReplyKind(StrEnum):
+    """What a reply means for the one who asked."""
+
+    OK = "ok"
+    CONFLICT = "conflict"  # 409: the value is at another version
+    OUT_OF_BOUNDS = "out_of_bounds"  # 422
+    TOO_SOON = "too_soon"  # 429: again later
+    NOT_ALL_RANKS = "not_all_ranks"  # 503: not every rank could apply, so none has
+    UNAUTHORIZED = "unauthorized"  # 401, 403
+    MISSING = "missing"  # 404, 405, 501: no knob API here
+    UNREACHABLE = "unreachable"  # no answer: whether it was done is not known
+    BAD = "bad"  # an answer that cannot be understood
+
+
+_MEANINGS: Mapping[int, ReplyKind] = {
+    401: ReplyKind.UNAUTHORIZED,
+    403: ReplyKind.UNAUTHORIZED,
+    404: ReplyKind.MISSING,
+    405: ReplyKind.MISSING,
+    409: ReplyKind.CONFLICT,
+    422: ReplyKind.OUT_OF_BOUNDS,
+    429: ReplyKind.TOO_SOON,
+    501: ReplyKind.MISSING,
+    503: ReplyKind.NOT_ALL_RANKS,
+}
+
+REFUSALS: frozenset[ReplyKind] = frozenset(
+    {ReplyKind.CONFLICT, ReplyKind.OUT_OF_BOUNDS, ReplyKind.UNAUTHORIZED, ReplyKind.MISSING}
+)
+"""Replies to a write that say for certain that nothing was changed, and that asking again will not help."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnobReply:
+    """A reply. `sheet` answers a read, `row` a write or a conflict (with the row as it stands), if given.
+
+    `applied` of `total` ranks or processes confirmed a write; None: the engine does not say.
+    """
+
+    kind: ReplyKind
+    detail: str = ""
+    sheet: KnobSheet | None = None
+    row: KnobRow | None = None
+    applied: int | None = None
+    total: int | None = None
+
+
+class KnobClient(Protocol):
+    """The knobs of one engine."""
+
+    def read(self) -> KnobReply:
+        """All knobs as they stand."""
+
+    def write(
+        self,
+        knob: str,
+        value: int,
+        *,
+        if_version: int | None,
+        ttl_seconds: float | None,
+        change: str,
+        reason: str,
+    ) -> KnobReply:
+        """Set one knob, if it is still at `if_version`; it goes back by itself after `ttl_seconds`."""
+
+    def reset(self, knob: str) -> KnobReply:
+        """Set one knob back to its start value."""
+
+
+class HttpKnobClient:
+    """A `KnobClient` that speaks the contract over a transport."""
+
+    def __init__(self, transport: KnobTransport) -> None:
+        self._transport = transport
+
+    def read(self) -> KnobReply:
+        """See `KnobClient`."""
+        document, failure = _understood(self._transport.request("GET", KNOBS_PATH))
+        if failure is not None:
+            return failure
+        try:
+            return KnobReply(ReplyKind.OK, sheet=parse_sheet(document))
+        except KnobSheetError as error:
+            return KnobReply(ReplyKind.BAD, str(error))
+
+    def write(
+        self,
+        knob: str,
+        value: int,
+        *,
+        if_version: int | None,
+        ttl_seconds: float | None,
+        change: str,
+        reason: str,
+    ) -> KnobReply:
+        """See `KnobClient`."""
+        body: dict[str, Any] = {
+            "knob": knob,
+            "value": value,
+            "ttl_seconds": ttl_seconds,
+            "change": change,
+            "reason": reason,
+        }
+        if if_version is not None:
+            body["if_version"] = if_version
+        return _row_reply(self._transport.request("PATCH", KNOBS_PATH, json.dumps(body).encode()))
+
+    def reset(self, knob: str) -> KnobReply:
+        """See `KnobClient`."""
+        return _row_reply(self._transport.request("DELETE", f"{KNOBS_PATH}/{quote(knob, safe='')}"))
+
+
+def _row_reply(answer: KnobAnswer) -> KnobReply:
+    document, failure = _understood(answer)
+    if failure is not None:
+        return failure
+    try:
+        row = parse_row(document)
+    except KnobSheetError as error:
+        return KnobReply(ReplyKind.BAD, str(error))
+    return KnobReply(
+        ReplyKind.OK, row=row, applied=_count(document, "applied"), total=_count(document, "total")
+    )
+
+
+def _understood(answer: KnobAnswer) -> tuple[Any, KnobReply | None]:
+    """The document of a 200, or what the answer means instead."""
+    if answer.status is None:
+        return None, KnobReply(ReplyKind.UNREACHABLE, answer.detail or "no answer")
+    try:
+        document = json.loads(answer.body) if answer.body else None
+    except (ValueError, RecursionError):
+        document = None
+    if answer.status == 200:
+        if document is None:
+            return None, KnobReply(ReplyKind.BAD, "an answer that is not JSON")
+        return document, None
+    kind = _MEANINGS.get(answer.status, ReplyKind.BAD)
+    return None, KnobReply(kind, _detail(answer.status, document))
+
+
+def _detail(status: int, document: Any) -> str:
+    words = ""
+    if isinstance(document, Mapping):
+        found = next((document[key] for key in ("detail", "error", "message") if key in document), None)
+        words = found if isinstance(found, str) else ""
+    clean = " ".join("".join(c if c.isprintable() else " " for c in words[:_LONGEST_DETAIL]).split())
+    return f"HTTP {status}: {clean}" if clean else f"HTTP {status}"
+
+
+def _count(document: Any, key: str) -> int | None:
+    value = document.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

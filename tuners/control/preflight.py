@@ -1,0 +1,215 @@
+"""Preflight: whether a plan still fits the fleet, and what trying it out will take. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from enginetop.fleet.plan import Plan, PlannedChange
+from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Scalar
+from tuners.control.guards import FRESH_STATES
+from tuners.control.judge import POWER, required_requests
+from tuners.control.knob_api import KnobReply, ReplyKind
+from tuners.control.observe import JUDGED, WITHIN, replica_of
+from tuners.control.settings import ControlSettings
+from tuners.control.student import normal_quantile
+
+ASSUMED_DESIGN_EFFECT = 2.0
+"""Before any block is seen; requests that share a batch are not independent (2 to 10 in the field)."""
+PREFERRED_BASELINES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """What an observation can show, from the present rate and attainment.
+
+    Rates are judged requests per second (canary alone, baselines together); `visible` is the difference (a
+    ratio) that the configured blocks show with power 0.8, `needed_seconds` the time to show `not_worse`
+    within the margin; None: not known, or no traffic.
+    """
+
+    canary_per_second: float
+    baseline_per_second: float
+    attainment: float | None
+    design_effect: float
+    visible: float | None
+    needed_requests: int | None
+    needed_seconds: float | None
+    observation_seconds: float
+
+    @property
+    def words(self) -> str:
+        """The sizing as one line for people."""
+        shown = f"observation takes {self.observation_seconds / 60:.0f} min"
+        if self.visible is None or self.needed_requests is None:
+            return f"{shown}; no traffic, no verdict"
+        line = (
+            f"{shown} at {self.canary_per_second:.1f} req/s and shows differences from "
+            f"{100 * self.visible:.1f} points (design effect {self.design_effect:g} assumed)"
+        )
+        if self.needed_seconds is None or self.needed_seconds <= self.observation_seconds:
+            return line
+        return (
+            f"{line}; not_worse within the margin needs {self.needed_requests} requests an arm, about "
+            f"{self.needed_seconds / 60:.0f} min: expect `inconclusive` unless the difference is plain"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """The outcome. `problems` empty: the plan may go ahead."""
+
+    problems: tuple[str, ...]
+    baselines: tuple[str, ...]
+    notes: tuple[str, ...]
+    sizing: Sizing | None
+
+
+def check_plan(
+    plan: Plan,
+    snapshot: FleetSnapshot,
+    sheets: Mapping[str, KnobReply],
+    *,
+    now: float,
+    tool_version: str,
+    settings: ControlSettings,
+) -> Preflight:
+    """Hold a plan against the fleet as it is now. `sheets` holds a fresh read of every target's knobs."""
+    problems: list[str] = []
+    if now >= plan.expires:
+        problems.append(f"the plan expired {now - plan.expires:.0f} s ago; make a new one")
+    if now < plan.created - 60:
+        problems.append("the plan was made in the future; check the clocks")
+    if plan.tool_version != tool_version:
+        problems.append(
+            f"the plan was made by enginetop {plan.tool_version}, this is {tool_version}; make a new one"
+        )
+    for change in plan.changes:
+        replica = replica_of(snapshot, change.target)
+        problem = _replica_problem(plan, change, replica) or _knob_problem(change, sheets.get(change.target))
+        if problem:
+            problems.append(problem)
+    canary = replica_of(snapshot, plan.canary.target)
+    if canary is None:
+        return Preflight(tuple(problems), (), (), None)
+    baselines = tuple(_baselines(plan, snapshot))[: settings.baselines]
+    notes: list[str] = []
+    if not baselines:
+        problems.append(
+            f"no baseline: no other fresh replica with exact counters serves "
+            f"{plan.scope.model or 'this model'} as {plan.scope.role}"
+        )
+    elif len(baselines) < PREFERRED_BASELINES:
+        notes.append("one baseline only; two are preferred")
+    found = [replica for target in baselines if (replica := replica_of(snapshot, target))]
+    sizing = size(canary, found, settings)
+    return Preflight(tuple(problems), baselines, tuple(notes), sizing)
+
+
+def size(
+    canary: ReplicaSnapshot,
+    baselines: Iterable[ReplicaSnapshot],
+    settings: ControlSettings,
+    design_effect: float = ASSUMED_DESIGN_EFFECT,
+) -> Sizing:
+    """What an observation at the present rates can show."""
+    others = tuple(baselines)
+    own_rate = _rate(canary)
+    rate = sum(map(_rate, others))
+    judged = sum(replica.totals.get(JUDGED, 0.0) for replica in (canary, *others))
+    within = sum(replica.totals.get(WITHIN, 0.0) for replica in (canary, *others))
+    attainment = within / judged if judged > 0 else None
+    seconds = settings.blocks * settings.block_seconds
+    visible = needed = needed_seconds = None
+    if attainment is not None and own_rate > 0 and rate > 0:
+        # an attainment of exactly 1 so far is no proof that none will miss
+        spread = max(attainment * (1 - attainment), 1 / (judged + 2))
+        z = normal_quantile(1 - settings.alpha) + normal_quantile(POWER)
+        per_request = design_effect * spread * (1 / own_rate + 1 / rate)
+        visible = z * math.sqrt(per_request / seconds)
+        level = (1 + math.sqrt(max(0.0, 1 - 4 * spread))) / 2
+        needed = required_requests(level, settings.margin, settings.alpha, design_effect=design_effect)
+        needed_seconds = settings.warmup_seconds + z * z * per_request / settings.margin**2
+    return Sizing(
+        canary_per_second=own_rate,
+        baseline_per_second=rate,
+        attainment=attainment,
+        design_effect=design_effect,
+        visible=visible,
+        needed_requests=needed,
+        needed_seconds=needed_seconds,
+        observation_seconds=settings.observation_seconds,
+    )
+
+
+def _replica_problem(plan: Plan, change: PlannedChange, replica: ReplicaSnapshot | None) -> str:
+    if replica is None:
+        return f"{change.target} is not among the watched targets"
+    name = replica.target.name
+    if replica.state not in FRESH_STATES:
+        why = f": {replica.reasons[0]}" if replica.reasons else ""
+        return f"{name} is {replica.state}{why}"
+    if replica.model != plan.scope.model or replica.role != plan.scope.role:
+        return (
+            f"{name} serves {replica.model or 'no named model'} as {replica.role}, the plan is for "
+            f"{plan.scope.model or 'no named model'} as {plan.scope.role}"
+        )
+    if JUDGED not in replica.totals:
+        return (
+            f"{name} has no exact counters (enginetop_requests_total), and verdicts come from those only; "
+            f"its companion exports them"
+        )
+    return ""
+
+
+def _knob_problem(change: PlannedChange, reply: KnobReply | None) -> str:
+    where = f"{change.target}: "
+    if reply is None:
+        return f"{where}no live path to its knobs is configured"
+    if reply.kind is not ReplyKind.OK or reply.sheet is None:
+        return f"{where}its knobs cannot be read: {reply.detail or reply.kind}"
+    sheet = reply.sheet
+    if sheet.instance != change.instance:
+        return f"{where}the engine was restarted (instance {change.instance} is now {sheet.instance})"
+    if sheet.applied != sheet.total:
+        return f"{where}only {sheet.applied} of {sheet.total} ranks answer for their knobs"
+    row = sheet.knob(change.knob)
+    if row is None:
+        known = ", ".join(known.name for known in sheet.knobs) or "none"
+        return f"{where}no live knob {change.knob} (it has: {known})"
+    if row.value != change.before:
+        return (
+            f"{where}{change.knob} is {_shown(row.value)} now, "
+            f"the plan changes it from {_shown(change.before)}"
+        )
+    if row.expires_in_seconds is not None:
+        return (
+            f"{where}{change.knob} is on trial by another controller "
+            f"(goes back by itself in {row.expires_in_seconds:.0f} s)"
+        )
+    if not row.min <= change.after <= row.max:
+        return f"{where}{change.knob} {change.after} is out of bounds ({row.min} to {row.max} live)"
+    return ""
+
+
+def _baselines(plan: Plan, snapshot: FleetSnapshot) -> Iterable[str]:
+    return (
+        replica.target.url
+        for replica in snapshot.replicas
+        if replica.target.url != plan.canary.target
+        and replica.state in FRESH_STATES
+        and replica.model == plan.scope.model
+        and replica.role == plan.scope.role
+        and JUDGED in replica.totals
+    )
+
+
+def _rate(replica: ReplicaSnapshot) -> float:
+    signal = replica.signals.get("requests_finished_per_second")
+    value = signal.number if isinstance(signal, Scalar) else None
+    return value or 0.0
+
+
+def _shown(value: int | None) -> str:
+    return "unset" if value is None else str(value)

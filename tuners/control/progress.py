@@ -1,0 +1,204 @@
+"""What is known of a change under way, and one turn of deciding about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState, Guard, Verdict
+from enginetop.fleet.plan import Plan, PlannedChange
+from enginetop.fleet.snapshot import FleetSnapshot
+from tuners.control.judge import Judgement
+from tuners.control.knob_api import KnobReply
+from tuners.control.observe import Mark
+from tuners.control.preflight import Sizing
+from tuners.control.settings import ControlSettings
+
+
+class Purpose(StrEnum):
+    """Why an engine is asked something."""
+
+    PREFLIGHT = "preflight"  # read before anything is decided
+    APPLY = "apply"  # write the new value, with a ttl
+    READ_BACK = "read_back"  # read after that write
+    RENEW = "renew"  # write the same value again, so that its ttl begins anew
+    WATCH = "watch"  # read whether the value is still ours
+    KEEP = "keep"  # write the same value without a ttl
+    KEPT = "kept"  # read after that write
+    UNDO_READ = "undo_read"  # read what is to be undone, or whether it is undone
+    UNDO = "undo"  # write the former value
+
+
+READS: frozenset[Purpose] = frozenset(
+    {Purpose.PREFLIGHT, Purpose.READ_BACK, Purpose.WATCH, Purpose.KEPT, Purpose.UNDO_READ}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request to one engine. A write of None resets the knob to its start value."""
+
+    target: str
+    purpose: Purpose
+    knob: str
+    value: int | None = None
+    if_version: int | None = None
+    ttl_seconds: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answered:
+    """A request and what it brought."""
+
+    ask: Ask
+    reply: KnobReply
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A target that was written, or may have been.
+
+    `version` is the knob's version as we know it; None: not known. `renewed_at` is the last write that was
+    confirmed, `asked_at` the last request of any kind, `undo_asked_at` the last write of the former value.
+    `sent`: the write was or may have been done, so that only reads can tell more. `confirmed`: the new value
+    was read back. `kept`: it stands without a ttl.
+    """
+
+    change: PlannedChange
+    version: int | None
+    wrote_at: float
+    renewed_at: float
+    asked_at: float
+    undo_asked_at: float = float("-inf")
+    keep_asked_at: float | None = None
+    sent: bool = False
+    confirmed: bool = False
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The decision to undo everything: which final state it leads to, why, and how far it is."""
+
+    to: ChangeState
+    why: str
+    began: float
+    undone: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Progress:
+    """Everything that the machine knows of one change; replaced, never changed."""
+
+    plan: Plan
+    settings: ControlSettings
+    tool_version: str
+    approved_by: str
+    state: ChangeState
+    since: float
+    detail: str = ""
+    sheets: Mapping[str, KnobReply] = field(default_factory=lambda: MappingProxyType({}))
+    baselines: tuple[str, ...] = ()
+    sizing: Sizing | None = None
+    written: Mapping[str, Written] = field(default_factory=lambda: MappingProxyType({}))
+    began: float = 0.0
+    marks: tuple[Mark, ...] = ()
+    recent: tuple[Mark, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    judgement: Judgement | None = None
+    soaking_since: float | None = None
+    proven: bool = False
+    """The effect was looked for on every target, and nothing contradicts it."""
+    ending: Ending | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the state is final."""
+        return self.state in FINAL_STATES
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict, once the observation is over."""
+        return self.judgement.verdict if self.judgement else None
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Targets written so far, in the plan's order."""
+        return tuple(target for target in self.plan.targets if target in self.written)
+
+    @property
+    def reference(self) -> tuple[str, ...]:
+        """Baselines not written yet."""
+        return tuple(target for target in self.baselines if target not in self.written)
+
+    def change_of(self, target: str) -> PlannedChange:
+        """The planned change of a target."""
+        return next(change for change in self.plan.changes if change.target == target)
+
+
+@dataclass(slots=True)
+class Turn:
+    """One turn: what is known goes in, decisions are gathered. Lives only while `step` runs."""
+
+    progress: Progress
+    now: float
+    snapshot: FleetSnapshot
+    answers: Sequence[Answered]
+    stop: str
+    """Why a person or the kill switch wants the change undone; empty: nobody does."""
+    asks: list[Ask] = field(default_factory=list)
+    rows: list[AuditRow] = field(default_factory=list)
+
+    def update(self, **changes: Any) -> None:
+        """Replace fields of the progress."""
+        self.progress = replace(self.progress, **changes)
+
+    def to(self, state: ChangeState, detail: str, **changes: Any) -> None:
+        """Go to a state; the audit gets a row."""
+        self.update(state=state, since=self.now, detail=detail, **changes)
+        self.note(detail)
+
+    def note(self, detail: str, ask: Ask | None = None, before: int | None = None) -> None:
+        """An audit row of the present state: of the change as a whole, or of one write."""
+        progress = self.progress
+        canary = progress.plan.canary
+        self.rows.append(
+            AuditRow(
+                change=progress.plan.id,
+                at=self.now,
+                state=progress.state,
+                target=ask.target if ask else canary.target,
+                knob=canary.knob,
+                before=before if ask else canary.before,
+                after=ask.value if ask else canary.after,
+                verdict=progress.verdict,
+                detail=detail,
+            )
+        )
+
+    def ask(self, target: str, purpose: Purpose, **what: Any) -> None:
+        """Ask an engine something; what changes a value is noted in the audit, a renewal is not."""
+        change = self.progress.change_of(target)
+        ask = Ask(target, purpose, change.knob, **what)
+        self.asks.append(ask)
+        if purpose in (Purpose.APPLY, Purpose.KEEP):
+            how = "write for good" if ask.ttl_seconds is None else f"write, ttl {ask.ttl_seconds:g} s"
+            self.note(how, ask, change.before)
+        elif purpose is Purpose.UNDO:
+            self.note("write the former value", ask, change.after)
+
+    def touch(self, target: str, **changes: Any) -> None:
+        """Replace fields of what is known of a written target."""
+        written = dict(self.progress.written)
+        written[target] = replace(written[target], **changes)
+        self.update(written=MappingProxyType(written))
+
+    def undo(self, why: str, to: ChangeState = ChangeState.ROLLED_BACK) -> None:
+        """Begin to undo everything; the audit gets a row."""
+        self.update(ending=Ending(to, why, self.now), detail=f"going back: {why}")
+        self.note(f"going back: {why}")

@@ -1,0 +1,32 @@
+"""How changes are tried out: the `[control]` table, with its defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSettings:
+    """Times are seconds.
+
+    A canary is observed over `blocks` blocks of `block_seconds` after `warmup_seconds`. `alpha` is the
+    one-sided error of `improved` and of `worse` each; `margin` the loss of SLO attainment (a ratio) that
+    `not_worse` rules out. Every value written goes back by itself after `ttl_seconds` unless renewed.
+    At most `baselines` other replicas are compared with. Promotion goes in waves of at most `wave_ratio` of
+    the replicas (at least one), with `soak_seconds` between waves.
+    """
+
+    warmup_seconds: float = 120.0
+    blocks: int = 30
+    block_seconds: float = 60.0
+    alpha: float = 0.05
+    margin: float = 0.01
+    ttl_seconds: float = 180.0
+    baselines: int = 4
+    wave_ratio: float = 0.25
+    soak_seconds: float = 60.0
+
+    @property
+    def observation_seconds(self) -> float:
+        """How long a canary is observed, warm-up included."""
+        return self.warmup_seconds + self.blocks * self.block_seconds

@@ -1,0 +1,97 @@
+"""The way back: read, write the former value, read again, until every target is known to be undone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from enginetop.fleet.change import ChangeState
+from enginetop.fleet.knobs import KNOBS_PATH, KnobSheet
+from tuners.control.knob_api import KnobReply, ReplyKind
+from tuners.control.progress import Ending, Purpose, Turn
+
+RETRY_SECONDS = 2.0
+_GRACE_SECONDS = 60.0
+
+
+def advance(turn: Turn, ending: Ending) -> None:
+    """One turn of undoing. Gives up when the ttl of the last write is long over and targets still differ."""
+    for answered in turn.answers:
+        target = answered.ask.target
+        if target not in turn.progress.written or target in ending.undone:
+            continue
+        if answered.ask.purpose is Purpose.UNDO:
+            turn.touch(target, asked_at=turn.now)
+            if answered.reply.kind is ReplyKind.OK:
+                turn.ask(target, Purpose.UNDO_READ)
+        elif answered.ask.purpose is Purpose.UNDO_READ:
+            turn.touch(target, asked_at=turn.now)
+            ending = _look(turn, ending, target, answered.reply)
+    turn.update(ending=ending)
+    left = [target for target in turn.progress.changed if target not in ending.undone]
+    if not left:
+        words = "; ".join((ending.why, *ending.notes))
+        turn.to(ending.to, words)
+        return
+    if turn.now - ending.began > turn.progress.settings.ttl_seconds + _GRACE_SECONDS:
+        turn.to(ChangeState.ROLLBACK_FAILED, f"{ending.why}; {_manual(turn, left)}")
+        return
+    asked = {ask.target for ask in turn.asks}
+    for target in left:
+        never = turn.progress.written[target].asked_at < ending.began
+        due = turn.now - turn.progress.written[target].asked_at >= RETRY_SECONDS
+        if target not in asked and (never or due):
+            turn.touch(target, asked_at=turn.now)
+            turn.ask(target, Purpose.UNDO_READ)
+
+
+def _look(turn: Turn, ending: Ending, target: str, reply: KnobReply) -> Ending:
+    """What a read says of a target: undone, ours to undo, or somebody else's by now."""
+    sheet = reply.sheet
+    if reply.kind is not ReplyKind.OK or sheet is None:
+        return ending
+    change = turn.progress.change_of(target)
+    row = sheet.knob(change.knob)
+    if row is None:
+        return _undone(ending, target, f"{target} has no knob {change.knob} any more")
+    if sheet.instance != change.instance:
+        return _undone(ending, target, f"{target} was restarted and runs with {row.value}")
+    if row.value == change.rollback and row.expires_in_seconds is None:
+        return _undone(ending, target, "")
+    if row.value not in (change.after, change.rollback):
+        return _undone(
+            ending, target, f"{target} was set to {row.value} by somebody else, which was left as it is"
+        )
+    if turn.now - turn.progress.written[target].undo_asked_at >= RETRY_SECONDS:
+        _write_back(turn, target, sheet)
+    return ending
+
+
+def _write_back(turn: Turn, target: str, sheet: KnobSheet) -> None:
+    change = turn.progress.change_of(target)
+    row = sheet.knob(change.knob)
+    turn.touch(target, undo_asked_at=turn.now)
+    turn.ask(
+        target,
+        Purpose.UNDO,
+        value=change.rollback,
+        if_version=row.version if row else None,
+        reason="rollback",
+    )
+
+
+def _undone(ending: Ending, target: str, note: str) -> Ending:
+    notes = (*ending.notes, note) if note else ending.notes
+    return replace(ending, undone=(*ending.undone, target), notes=notes)
+
+
+def _manual(turn: Turn, targets: list[str]) -> str:
+    """What a person has to do where we could not."""
+    steps = []
+    for target in targets:
+        change = turn.progress.change_of(target)
+        value = "null" if change.rollback is None else change.rollback
+        steps.append(
+            f"rollback NOT confirmed on {target}: set {change.knob} back to {value} "
+            f"(enginetop rollback {turn.progress.plan.id}, or PATCH {KNOBS_PATH}, or a restart of the engine)"
+        )
+    return "; ".join(steps)
