@@ -1,0 +1,148 @@
+"""The knob API without any transport: requests in, answers out. Paths and bodies: the contract, section 6."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeGuard
+from urllib.parse import unquote
+
+from enginetop_companion_vllm.board import Answer
+from enginetop_companion_vllm.ranks import Ranks
+from enginetop_companion_vllm.settings import Objective
+
+log = logging.getLogger("vllm.plugins.enginetop")
+
+KNOBS_PATH = "/enginetop/v1/knobs"
+SLO_PATH = "/enginetop/v1/slo"
+SCHEMA = "enginetop.knobs/1"
+TTL_SECONDS = (1.0, 24 * 3600.0)
+_LONGEST_NAME = 128
+_LARGEST = 1 << 40
+
+
+class BadRequestError(ValueError):
+    """The body is not what the contract says; the text names the key."""
+
+
+class Api:
+    """Answers requests. `objective` is the one in force, `refresh` makes this process ask for it again."""
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        engine_version: str,
+        objective: Callable[[], Objective],
+        refresh: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._ranks = ranks
+        self._engine_version = engine_version
+        self._objective = objective
+        self._refresh = refresh
+
+    async def answer(self, method: str, path: str, body: bytes) -> Answer:
+        """Do what is asked. Never raises for anything that a client sends."""
+        try:
+            if path == SLO_PATH:
+                return await self._slo(method, body)
+            if path == KNOBS_PATH and method == "GET":
+                return await self._sheet()
+            if path == KNOBS_PATH and method == "PATCH":
+                return await self._change(read_change(body))
+            if path.startswith(KNOBS_PATH + "/") and method == "DELETE":
+                return await self._reset(unquote(path.removeprefix(KNOBS_PATH + "/")))
+        except BadRequestError as error:
+            return Answer(400, {"error": str(error)})
+        known = path == KNOBS_PATH or path.startswith(KNOBS_PATH + "/")
+        return (
+            Answer(405, {"error": "not with this method"})
+            if known
+            else Answer(404, {"error": "no such path"})
+        )
+
+    async def _sheet(self) -> Answer:
+        answer = await self._ranks.sheet()
+        if answer.status != 200:
+            return answer
+        head = {"schema": SCHEMA, "engine": "vllm", "engine_version": self._engine_version}
+        return Answer(200, head | answer.body)
+
+    async def _change(self, asked: dict[str, Any]) -> Answer:
+        answer = await self._ranks.change(asked)
+        what = (asked["change"], asked["knob"], asked["value"], answer.status)
+        log.info("enginetop companion: change %r: %r to %s: %s", *what)
+        await self._refresh()
+        return answer
+
+    async def _reset(self, name: str) -> Answer:
+        answer = await self._ranks.reset(name)
+        await self._refresh()
+        return answer
+
+    async def _slo(self, method: str, body: bytes) -> Answer:
+        if method == "PUT":
+            answer = await self._ranks.set_objective(read_objective(body))
+            if answer.status != 200:
+                return answer
+            await self._refresh()
+        elif method != "GET":
+            return Answer(405, {"error": "GET or PUT"})
+        now = self._objective()
+        return Answer(200, {"ttft_seconds": now.ttft_seconds, "tpot_seconds": now.tpot_seconds})
+
+
+def read_change(body: bytes) -> dict[str, Any]:
+    """The body of a PATCH, checked key by key. Raises BadRequestError."""
+    document = _document(body)
+    ttl = document.get("ttl_seconds")
+    if "ttl_seconds" not in document or not (ttl is None or _is_number(ttl)):
+        raise BadRequestError("ttl_seconds: a number of seconds, or null for a change that stays")
+    if ttl is not None and not TTL_SECONDS[0] <= ttl <= TTL_SECONDS[1]:
+        raise BadRequestError(f"ttl_seconds: {TTL_SECONDS[0]:g} to {TTL_SECONDS[1]:g} seconds")
+    version = document.get("if_version")
+    return {
+        "knob": _text(document, "knob"),
+        "value": _whole(document.get("value"), "value"),
+        "if_version": None if version is None else _whole(version, "if_version"),
+        "ttl_seconds": ttl,
+        "change": _text(document, "change"),
+    }
+
+
+def read_objective(body: bytes) -> list[float]:
+    """The body of a PUT: TTFT and TPOT in seconds. Raises BadRequestError."""
+    document = _document(body)
+    values = [document.get("ttft_seconds"), document.get("tpot_seconds")]
+    numbers = [float(value) for value in values if _is_number(value) and value > 0]
+    if len(numbers) != len(values):
+        raise BadRequestError("ttft_seconds and tpot_seconds: two numbers of seconds above 0")
+    return numbers
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise BadRequestError("the body is not a JSON object")
+    return document
+
+
+def _text(document: dict[str, Any], key: str) -> str:
+    value = document.get(key)
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME:
+        raise BadRequestError(f"{key}: a text of 1 to {_LONGEST_NAME} characters")
+    return value
+
+
+def _whole(value: object, key: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _LARGEST:
+        raise BadRequestError(f"{key}: not a whole number")
+    return value
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

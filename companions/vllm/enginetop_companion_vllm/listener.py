@@ -1,0 +1,176 @@
+"""A small HTTP/1.1 listener of its own: unix socket or TCP, one request a connection, everything bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from enginetop_companion_vllm.board import Answer
+from enginetop_companion_vllm.door import Door
+from enginetop_companion_vllm.settings import Address
+
+log = logging.getLogger("vllm.plugins.enginetop")
+
+Respond = Callable[[str, str, bytes], Awaitable[Answer]]
+"""Method, path and body of a request that was let in."""
+
+LARGEST_HEAD = 8 * 1024
+LARGEST_BODY = 16 * 1024
+PATIENCE_SECONDS = 5.0
+CONNECTIONS = 64
+SLOW_ANSWER_SECONDS = 1.0
+"""How long a wrong token waits for its answer once there were too many of them."""
+
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    409: "Conflict",
+    413: "Content Too Large",
+    422: "Unprocessable Content",
+    429: "Too Many Requests",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+}
+
+
+class AddressTakenError(OSError):
+    """Somebody else has the address: another API server process of this engine, as a rule."""
+
+
+class Listener:
+    """Serves `respond` at an address to those whom the door lets in."""
+
+    def __init__(self, door: Door, respond: Respond) -> None:
+        self._door = door
+        self._respond = respond
+        self._open = 0
+        self._server: asyncio.Server | None = None
+        self._lock: int | None = None
+
+    async def start(self, address: Address) -> None:
+        """Bind and serve. Raises AddressTakenError when the address is in use, OSError otherwise."""
+        if address.path is None:
+            try:
+                self._server = await asyncio.start_server(
+                    self._serve, address.host, address.port, limit=LARGEST_HEAD
+                )
+            except OSError as error:
+                raise AddressTakenError(error.errno, error.strerror) from None
+            return
+        self._lock = _own(address.path)
+        with contextlib.suppress(FileNotFoundError):
+            address.path.unlink()
+        own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        own.bind(str(address.path))
+        address.path.chmod(0o600)  # before it listens, so that nobody else was ever let in
+        self._server = await asyncio.start_unix_server(self._serve, sock=own, limit=LARGEST_HEAD)
+
+    async def stop(self) -> None:
+        """Stop serving; connections in hand are finished by their own patience."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open > CONNECTIONS:
+                answer = Answer(503, {"error": "too many connections"})
+            else:
+                answer = await self._one(reader)
+            writer.write(_encode(answer))
+            await asyncio.wait_for(writer.drain(), PATIENCE_SECONDS)
+        except (OSError, TimeoutError):
+            pass
+        except Exception:
+            log.exception("enginetop companion: a request failed")
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _one(self, reader: asyncio.StreamReader) -> Answer:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+                method, path, headers = _read_head(head)
+                verdict = self._door.check(headers.get("authorization"))
+                if verdict != 200:
+                    body = b""
+                else:
+                    length = _length(headers)
+                    if length > LARGEST_BODY:
+                        return Answer(413, {"error": f"more than {LARGEST_BODY} bytes"})
+                    body = await reader.readexactly(length)
+        except asyncio.LimitOverrunError:
+            return Answer(413, {"error": f"headers of more than {LARGEST_HEAD} bytes"})
+        except (asyncio.IncompleteReadError, TimeoutError, ValueError):
+            return Answer(400, {"error": "not a complete HTTP/1.1 request with a content-length"})
+        if verdict == 200:
+            return await self._respond(method, path, body)
+        if verdict == 429:
+            await asyncio.sleep(SLOW_ANSWER_SECONDS)
+            return Answer(429, {"error": "too many wrong tokens", "retry_after_seconds": 60})
+        return Answer(401, {"error": "bearer token missing or wrong"})
+
+
+def _own(path: Path) -> int:
+    """Hold the lock beside a socket, so that one process has it and a socket left behind can be replaced."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(path.with_name(path.name + ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise AddressTakenError(error.errno, error.strerror) from None
+    return lock
+
+
+def _read_head(head: bytes) -> tuple[str, str, dict[str, str]]:
+    """Method, path without query, headers in lower case. Raises ValueError."""
+    first, *lines = head.decode("latin-1").split("\r\n")
+    method, target, version = first.split(" ")
+    if not version.startswith("HTTP/1."):
+        raise ValueError("not HTTP/1")
+    headers: dict[str, str] = {}
+    for line in filter(None, lines):
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise ValueError("a header without a colon")
+        headers[name.strip().lower()] = value.strip()
+    return method, target.partition("?")[0], headers
+
+
+def _length(headers: dict[str, str]) -> int:
+    """The body's length. Raises ValueError: chunked bodies are not taken."""
+    text = headers.get("content-length", "0")
+    if "transfer-encoding" in headers or not (text.isascii() and text.isdigit()):
+        raise ValueError("length unknown")
+    return int(text)
+
+
+def _encode(answer: Answer) -> bytes:
+    body = json.dumps(answer.body).encode()
+    lines = [
+        f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, 'Unknown')}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    ]
+    if answer.status == 401:
+        lines.append("WWW-Authenticate: Bearer")
+    if "retry_after_seconds" in answer.body:
+        lines.append(f"Retry-After: {max(1, round(answer.body['retry_after_seconds']))}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
