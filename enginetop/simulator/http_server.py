@@ -1,35 +1,16 @@
-"""A small HTTP/1.1 server for fixed answers to GET: what a scraper and a health probe need, no more."""
+"""A small HTTP/1.1 server on a loopback port that stays ours while nothing listens."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+
+from enginetop.simulator.http_connection import HttpConnection
+from enginetop.simulator.http_messages import Handler
 
 LOOPBACK = "127.0.0.1"
-_MOST_HEADER_BYTES = 16 * 1024
 _BACKLOG = 128
 _PAUSE_SECONDS = 0.5
-_PHRASES = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"}
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One answer."""
-
-    body: bytes
-    content_type: str = "application/json"
-    status: int = 200
-
-
-Routes = Mapping[str, Callable[[], Reply | None]]
-"""What answers each path; None instead of a reply means that the process is gone: the connection is cut."""
-
-_NOT_FOUND = Reply(b'{"detail":"Not Found"}', status=404)
-_NOT_ALLOWED = Reply(b'{"detail":"Method Not Allowed"}', status=405)
-_BAD_REQUEST = Reply(b'{"detail":"Bad Request"}', status=400)
 
 
 class Port:
@@ -60,15 +41,15 @@ class Port:
 
 
 class HttpServer:
-    """Answers GET and HEAD for `routes` on `port`; may be opened and closed again and again in a loop.
+    """Lets `handler` answer on `port`; may be opened and closed again and again in a loop.
 
     It accepts by itself: asyncio's own server can leave a connection open and mute that arrives while it is
     being closed (python/cpython#109564), which is how a dying replica would look hung.
     """
 
-    def __init__(self, port: Port, routes: Routes) -> None:
+    def __init__(self, port: Port, handler: Handler) -> None:
         self._port = port
-        self._routes: Routes = MappingProxyType(dict(routes))
+        self._handler = handler
         self._listener: socket.socket | None = None
         self._transports: set[asyncio.Transport] = set()
         self._accepted: set[asyncio.Task[object]] = set()
@@ -123,7 +104,9 @@ class HttpServer:
         accepted.setblocking(False)
         loop = asyncio.get_running_loop()
         connecting: asyncio.Task[object] = loop.create_task(
-            loop.connect_accepted_socket(lambda: _Connection(self._routes, self._greet, self._part), accepted)
+            loop.connect_accepted_socket(
+                lambda: HttpConnection(self._handler, self._greet, self._part), accepted
+            )
         )
         self._accepted.add(connecting)
         connecting.add_done_callback(self._accepted.discard)
@@ -140,87 +123,6 @@ class HttpServer:
 
     def _part(self, transport: asyncio.Transport) -> None:
         self._transports.discard(transport)
-
-
-class _Connection(asyncio.Protocol):
-    """One connection, kept alive until the client closes it or asks for something odd."""
-
-    def __init__(
-        self,
-        routes: Routes,
-        greet: Callable[[asyncio.Transport], None],
-        part: Callable[[asyncio.Transport], None],
-    ) -> None:
-        self._routes = routes
-        self._greet = greet
-        self._part = part
-        self._transport: asyncio.Transport | None = None
-        self._received = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
-            self._greet(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        if self._transport is not None:
-            self._part(self._transport)
-
-    def data_received(self, data: bytes) -> None:
-        if self._transport is None or self._transport.is_closing():
-            return
-        self._received += data
-        while not self._transport.is_closing():
-            head, end, rest = self._received.partition(b"\r\n\r\n")
-            if not end:
-                if len(head) > _MOST_HEADER_BYTES:
-                    self._send(_BAD_REQUEST, with_body=True, keep=False)
-                return
-            self._received = rest
-            self._answer(head)
-
-    def _answer(self, head: bytes) -> None:
-        request_line, *header_lines = head.decode("latin-1").split("\r\n")
-        words = request_line.split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            self._send(_BAD_REQUEST, with_body=True, keep=False)
-            return
-        method, target, version = words
-        if method not in {"GET", "HEAD"}:
-            # Its body, if any, is not read, so nothing more can be understood on this connection.
-            self._send(_NOT_ALLOWED, with_body=True, keep=False)
-            return
-        route = self._routes.get(target.partition("?")[0])
-        reply = _NOT_FOUND if route is None else route()
-        if reply is None:
-            self._abort()
-            return
-        self._send(reply, with_body=method == "GET", keep=_keeps_alive(version, header_lines))
-
-    def _abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _send(self, reply: Reply, *, with_body: bool, keep: bool) -> None:
-        if self._transport is None:
-            return
-        head = (
-            f"HTTP/1.1 {reply.status} {_PHRASES[reply.status]}\r\n"
-            f"content-type: {reply.content_type}\r\n"
-            f"content-length: {len(reply.body)}\r\n"
-            f"connection: {'keep-alive' if keep else 'close'}\r\n\r\n"
-        ).encode("latin-1")
-        self._transport.write(head + reply.body if with_body else head)
-        if not keep:
-            self._transport.close()
-
-
-def _keeps_alive(version: str, header_lines: list[str]) -> bool:
-    for line in header_lines:
-        name, _, value = line.partition(":")
-        if name.strip().lower() == "connection":
-            return value.strip().lower() != "close"
-    return version == "HTTP/1.1"
 
 
 def _bound(number: int, *, shared: bool = True) -> socket.socket:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +13,8 @@ from typing import Self
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 from enginetop.simulator.gpus import SimulatedGpus
-from enginetop.simulator.http_server import LOOPBACK, HttpServer, Port, Reply, Routes
+from enginetop.simulator.http_messages import Reply, Request, Routes, json_reply
+from enginetop.simulator.http_server import LOOPBACK, HttpServer, Port
 from enginetop.simulator.pages import CONTENT_TYPE
 from enginetop.simulator.replica import Load, SimulatedReplica
 from enginetop.simulator.scenario import Scenario
@@ -189,8 +189,8 @@ class SimulatedFleet:
 
     def _routes(self, replica: SimulatedReplica) -> Routes:
         settings = replica.plan.engine
-        version = _json({"version": ENGINE_VERSION})
-        models = _json(
+        version = json_reply({"version": ENGINE_VERSION})
+        models = json_reply(
             {
                 "object": "list",
                 "data": [
@@ -204,17 +204,19 @@ class SimulatedFleet:
             }
         )
 
-        def metrics() -> Reply | None:
+        def metrics(_: Request) -> Reply | None:
             replica.advance(self._now())
             page = replica.page()
             return None if page is None else Reply(page, CONTENT_TYPE)
 
-        return {
-            "/metrics": metrics,
-            "/health": lambda: Reply(b""),
-            "/version": lambda: version,
-            "/v1/models": lambda: models,
-        }
+        return Routes(
+            {
+                "/metrics": {"GET": metrics},
+                "/health": {"GET": lambda _: Reply(b"")},
+                "/version": {"GET": lambda _: version},
+                "/v1/models": {"GET": lambda _: models},
+            }
+        )
 
 
 def serve_until(
@@ -252,7 +254,3 @@ def _take_ports(first: int, number: int) -> list[Port]:
             f"cannot listen on {LOOPBACK}, port {taken}: {error.strerror}; try another --port"
         ) from error
     return ports
-
-
-def _json(value: object) -> Reply:
-    return Reply(json.dumps(value, separators=(",", ":")).encode())

@@ -16,7 +16,8 @@ import pytest
 
 from enginetop.fleet.errors import ConfigError
 from enginetop.simulator.builtin import SCENARIOS
-from enginetop.simulator.http_server import HttpServer, Port, Reply
+from enginetop.simulator.http_messages import Reply
+from enginetop.simulator.http_server import HttpServer, Port
 from enginetop.simulator.scenario import Outage, Pool, ReplicaPlan, Scenario
 from enginetop.simulator.simulated_fleet import SimulatedFleet, serve_until
 from tests.unit.simulator.read_page import ReadPage
@@ -103,7 +104,8 @@ def test_other_methods_are_refused(client: http.client.HTTPConnection) -> None:
     reply = ask(client, "/metrics", "DELETE")
     reply.read()
     assert reply.status == 405
-    assert reply.getheader("connection") == "close"
+    assert reply.getheader("allow") == "HEAD, GET"
+    assert ask(client, "/health").status == 200, "the connection lives on"
 
 
 def talk(fleet: SimulatedFleet, sent: bytes) -> bytes:
@@ -126,7 +128,12 @@ def talk(fleet: SimulatedFleet, sent: bytes) -> bytes:
         (b"GET /health\r\n\r\n", [b"400"]),
         (b"\xff\xfe\x00 \xff HTTP/9.9\r\n\r\n", [b"400"]),
         (b"GET /health HTTP/1.1\r\nx: " + b"a" * 20_000, [b"400"]),
-        (b"POST /metrics HTTP/1.1\r\ncontent-length: 30\r\n\r\nGET /health HTTP/1.1\r\n\r\n", [b"405"]),
+        (b"POST /metrics HTTP/1.1\r\ncontent-length: 4\r\n\r\nbodyGET /x HTTP/1.0\r\n\r\n", [b"405", b"404"]),
+        (b"POST /metrics HTTP/1.1\r\ncontent-length: 1048577\r\n\r\n" + b"x" * 100_000, [b"413"]),
+        (b"POST /metrics HTTP/1.1\r\ncontent-length: 1" + b"0" * 5000 + b"\r\n\r\n", [b"413"]),
+        (b"POST /metrics HTTP/1.1\r\ncontent-length: -1\r\n\r\nGET /x HTTP/1.0\r\n\r\n", [b"400"]),
+        (b"POST /metrics HTTP/1.1\r\ncontent-length: 1_0\r\n\r\n", [b"400"]),
+        (b"POST /metrics HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", [b"411"]),
     ],
 )
 def test_raw_requests(fleet: SimulatedFleet, sent: bytes, statuses: list[bytes]) -> None:
@@ -214,7 +221,7 @@ def test_a_replica_that_is_down_refuses_and_returns_on_its_port() -> None:
 def test_a_page_of_a_process_that_just_died_is_cut_off() -> None:
     async def scenario() -> bytes:
         port = Port()
-        server = HttpServer(port, {"/gone": lambda: None, "/here": lambda: Reply(b"x")})
+        server = HttpServer(port, lambda request: None if request.path == "/gone" else Reply(b"x"))
         server.open()
         reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
         writer.write(b"GET /gone HTTP/1.1\r\n\r\n")
@@ -233,7 +240,7 @@ def test_a_page_of_a_process_that_just_died_is_cut_off() -> None:
 def test_a_connection_accepted_at_the_last_moment_is_cut_too() -> None:
     async def scenario() -> bytes:
         port = Port()
-        server = HttpServer(port, {"/": lambda: Reply(b"x")})
+        server = HttpServer(port, lambda _: Reply(b"x"))
         server.open()
         loop = asyncio.get_running_loop()
         with socket.create_connection(("127.0.0.1", port.number), timeout=10) as client:
@@ -273,7 +280,7 @@ class ExhaustedPort(Port):
 def test_too_few_file_descriptors_delay_an_answer() -> None:
     async def scenario() -> bytes:
         port = ExhaustedPort()
-        server = HttpServer(port, {"/": lambda: Reply(b"late")})
+        server = HttpServer(port, lambda _: Reply(b"late"))
         server.open()
         reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
         writer.write(b"GET / HTTP/1.0\r\n\r\n")
