@@ -44,14 +44,13 @@ _UNSUPPORTED = Gap(Quality.UNSUPPORTED)
 class Growth:
     """What every slot did from the baseline to the last page.
 
-    `increases` and `last` (last values, NaN: never a number) go by slot, `page` is the last page by slot.
+    `increases` and `page` (the last page, NaN: no number there) go by slot.
     `flipping` and `sums_fallen` are slots not to be believed. `seconds` is 0 when there is one page only.
     """
 
     seconds: float
     increases: Sequence[float]
     page: Sequence[float]
-    last: Sequence[float]
     flipping: frozenset[int] = NONE
     sums_fallen: frozenset[int] = NONE
 
@@ -89,6 +88,8 @@ class _LabelSet:
         for slots in (self.counts, self.infinite):  # either line may be missing on a page, or lag behind
             count = max(count, _sum(slots, increases))
         total = _sum(self.sums, increases) if self.sums else None
+        if _numberless(self.sums, growth) and not _numberless(self.members, growth):
+            total = None  # the page tells counts, and no sum for them
         sum_fell = bool(growth.sums_fallen) and not growth.sums_fallen.isdisjoint(self.sums)
         return HistogramIncrease(self.bounds, cumulative, count, total, sum_fell, corrected)
 
@@ -272,10 +273,10 @@ def _usable(slots: Slots, current: frozenset[int], baseline: Columns | None) -> 
 def _gap_of(measure: str, columns: Columns, on_page: Collection[str], known: Collection[str]) -> Gap:
     if measure in on_page:
         return _OTHER_RANKS if MEASURES[measure] is MeasureKind.GAUGE else _NOT_YET
-    absence = columns.absent.get(measure)
-    if absence is not None:
-        return Gap(absence.quality, absence.note)
-    return _OFF_PAGE if measure in known else _UNSUPPORTED
+    absence = columns.absent.get(measure, _UNSUPPORTED)
+    if absence.quality is Quality.UNSUPPORTED and measure in known:  # whoever had it before supports it
+        return _OFF_PAGE
+    return Gap(absence.quality, absence.note)
 
 
 def _sum(slots: Iterable[int], increases: Sequence[float]) -> float:
@@ -283,4 +284,4 @@ def _sum(slots: Iterable[int], increases: Sequence[float]) -> float:
 
 
 def _numberless(slots: Iterable[int], growth: Growth) -> bool:
-    return all(math.isnan(growth.last[slot]) for slot in slots)
+    return all(math.isnan(growth.page[slot]) for slot in slots)

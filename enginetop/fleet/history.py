@@ -138,7 +138,6 @@ class TargetHistory:
             seconds=last.at - base.at,
             increases=_difference(last.totals, base.totals),
             page=self._step.page,
-            last=self._totals.last,
             flipping=_flipping(inside),
             sums_fallen=NONE.union(*(sample.sums_fallen for sample in inside if sample.sums_fallen)),
         )

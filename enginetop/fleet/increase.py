@@ -61,9 +61,9 @@ class SeriesTotals:
         self._memory_seconds = memory_seconds
         self.slots = Slots(())
         self.last: list[float] = []
-        """The last number of each series, NaN before its first one."""
+        """The last number of each series. Before its first one: 0 if it came after other series, else NaN."""
         self._totals: array[float] = array("d")
-        self._seen = False  # a page with numbers to count: only then does a new series start from zero
+        self._seen = False  # a page with series: only after one does a new series start from zero
         self._columns: Columns | None = None
         self._places: dict[Columns, list[int]] = {}
         self._token: float | None = None
@@ -101,6 +101,7 @@ class SeriesTotals:
             self._token = token
             self._tokens.append(token)
         self._columns = reading.columns
+        self._seen = self._seen or bool(reading.columns.series)
         return Step(self._totals, page, returned, sums_fallen, restarted)
 
     def _by_slot(self, reading: Reading) -> Sequence[float]:
@@ -126,7 +127,7 @@ class SeriesTotals:
             places = self.slots.places(columns) or []
         new = len(self.slots) - len(self.last)
         if new:
-            self.last.extend([math.nan] * new)
+            self.last.extend([0.0 if self._seen else math.nan] * new)
             self._totals = self._totals + array("d", bytes(8 * new))
         if places == list(range(len(places))):
             places = []
@@ -204,7 +205,6 @@ class SeriesTotals:
     ) -> frozenset[int]:
         """Move `last` and the totals on; tells which sums fell without a reset."""
         last, kinds, gauge, total = self.last, self.slots.kinds, Kind.GAUGE, Kind.SUM
-        from_zero = self._seen
         sums_fallen = set()
         steps: list[tuple[int, float]] = []
         for slot in changed:
@@ -216,10 +216,7 @@ class SeriesTotals:
                 continue
             before = last[slot]
             last[slot] = value
-            self._seen = True
             if before != before:  # NaN: the series' first number
-                if from_zero and (value > 0 or kinds[slot] is total):
-                    steps.append((slot, value))
                 continue
             step = value - before
             if step < -_SUM_NOISE * max(1.0, abs(before)):

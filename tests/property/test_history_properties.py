@@ -112,7 +112,9 @@ def reference(pages: list[Page], start: int) -> dict[str, float]:
                 step = here.get(key, 0.0)
                 last[key] = here.get(key, 0.0)
             elif key in here:
-                step = here[key] - last.get(key, 0.0) if index else 0.0
+                # On the first page without a number: there is nothing to count from.
+                before = last.get(key, here[key] if key in pages[0].numbers else 0.0)
+                step = here[key] - before if index else 0.0
                 last[key] = here[key]
             else:
                 step = 0.0

@@ -101,6 +101,10 @@ class TestRates:
         found = told_signals(self.SHAPE, *[(4, 100, NAN, 7, 1, 1)] * 2)
         assert facts_of(scalar(found, "generation_tokens_per_second")) == (None, Quality.UNKNOWN)
 
+    def test_no_number_on_the_last_page_is_not_a_standstill(self) -> None:
+        found = told_signals(self.SHAPE, (4, 100, 5, 7, 1, 1), (4, 100, NAN, 7, 1, 1))
+        assert facts_of(scalar(found, "generation_tokens_per_second")) == (None, Quality.UNKNOWN)
+
     def test_flipping_is_suspect_and_null(self) -> None:
         pages = [(n, 0, 0, 0, 0, 0) for n in (1000, 50, 1000, 50, 1000)]
         found = told_signals(self.SHAPE, *pages)
@@ -117,10 +121,12 @@ class TestRates:
     def test_a_measure_that_was_there_before_is_not_called_unsupported(self) -> None:
         told = Told(self.SHAPE)
         told.page(0, 1, 1, 1, 1, 1, 1)
-        told.page(1, 2, shape=columns(value("preemptions")))
+        by_table = {"generation_tokens": Absence(Quality.UNSUPPORTED, "not in this version")}
+        told.page(1, 2, shape=columns(value("preemptions"), absent=by_table))
         window = told.history.window(600)
         assert window is not None
-        assert facts_of(scalar(signals(window), "generation_tokens_per_second")) == (None, Quality.UNKNOWN)
+        rate = scalar(signals(window), "generation_tokens_per_second")
+        assert (*facts_of(rate), rate.note) == (None, Quality.UNKNOWN, "not on the last page")
 
     def test_estimates_say_so(self) -> None:
         shape = columns(value("generation_tokens"), estimated={"generation_tokens": "from /slots"})
@@ -227,6 +233,13 @@ class TestDistributions:
         assert window is not None
         found = distribution(signals(window), "queue_seconds")
         assert (found.count, found.sum, found.mean.value, found.quality) == (4, None, None, Quality.INVALID)
+        assert found.quantiles["p50"] == Quantile(0.5, 0.0, 1.0)
+
+    @pytest.mark.parametrize("before", [8.0, NAN])
+    def test_a_sum_without_a_number_gives_no_mean(self, before: float) -> None:
+        queue = columns(*histogram("queue_seconds", (1.0, INF)))
+        found = distribution(told_signals(queue, (3, 3, before, 3), (5, 5, NAN, 5)), "queue_seconds")
+        assert (found.count, found.sum, found.mean.value) == (2, None, None)
         assert found.quantiles["p50"] == Quantile(0.5, 0.0, 1.0)
 
     def test_a_fall_of_the_sum_that_later_steps_cover_is_not_forgotten(self) -> None:

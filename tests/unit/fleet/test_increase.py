@@ -99,7 +99,23 @@ def test_a_series_that_appears_later_starts_from_zero() -> None:
     assert told.increase("requests_finished") == 1 + 5
 
 
-def test_a_reading_without_any_counter_is_not_a_page_that_lacked_them() -> None:
+def test_a_page_of_gauges_alone_lacked_the_counters_that_follow() -> None:
+    gauges = columns(value("requests_running"))
+    told = Told(columns(value("requests_running"), value("generation_tokens")))
+    told.page(0, 1, shape=gauges)
+    told.page(1, 1, 150)
+    assert told.increase("generation_tokens") == 150
+
+
+def test_a_counter_without_a_number_on_the_first_page_has_nothing_to_count_from() -> None:
+    told = Told(FINISHED)
+    told.page(0, 100, NAN)
+    told.page(1, 101, 5000)
+    told.page(2, 101, 5002)
+    assert told.increase("requests_finished") == 1 + 2
+
+
+def test_a_reading_without_any_series_is_not_a_page_that_lacked_them() -> None:
     told = Told(TOKENS)
     told.page(0, shape=columns())
     told.page(1, NAN)
