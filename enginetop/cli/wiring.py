@@ -22,7 +22,7 @@ from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import LOCAL_HOST, Target, same_host
 from enginetop.fleet.ports import GpuSource
 from enginetop.fleet.snapshot import FleetSnapshot
-from tuners.advice import with_advice
+from tuners.advice import Advisor
 
 
 def live_targets(settings: Settings) -> tuple[Target, ...]:
@@ -55,7 +55,7 @@ def sample(
         samples=samples,
         interval_seconds=settings.interval_seconds,
         timeout_seconds=settings.timeout_seconds,
-        finish=with_advice,
+        finish=Advisor(),
         gpu_source=gpu_source,
     )
 
@@ -75,7 +75,7 @@ def live_engine(
         interval_seconds=settings.interval_seconds,
         timeout_seconds=settings.timeout_seconds,
         window_seconds=settings.window_seconds,
-        finish=with_advice,
+        finish=Advisor(),
         gpu_source=gpu_source,
         recorder=recorder,
     )
@@ -98,7 +98,7 @@ def replay_to_end(settings: Settings, path: Path) -> FleetSnapshot:
         path,
         new_tracker=lambda targets: _tracker(settings, targets, None),
         new_feed=_feeds(),
-        finish=with_advice,
+        finish=Advisor(),
     )
 
 
@@ -108,7 +108,7 @@ def replay_source(settings: Settings, path: Path, speed: float) -> ReplaySource:
         path,
         new_tracker=lambda targets: _tracker(settings, targets, None),
         new_feed=_feeds(),
-        finish=with_advice,
+        finish=Advisor(),
         speed=speed,
     )
 

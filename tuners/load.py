@@ -1,0 +1,102 @@
+"""What a replica bears now: the windowed figures that rules look at, or why there are none to trust."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from enginetop.fleet.model import Quality, ReplicaState
+from enginetop.fleet.snapshot import Distribution, Quantile, ReplicaSnapshot
+
+FEWEST_REQUESTS = 60
+"""Then a p95 has three requests beyond it."""
+
+_FRESH = frozenset({ReplicaState.OK, ReplicaState.IDLE})
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """p95 of TPOT and TTFT, p99 of the tokens in a step, and the objectives.
+
+    `accepted` are tokens that a request gets in a step (1 without speculation), `decoding` the running
+    requests, `demand` the prompt tokens per second that are not in the cache, `prompt` the mean prompt and
+    `long_prompt` its p95.
+    """
+
+    tpot: Quantile
+    ttft: Quantile
+    step_tokens: float
+    tpot_slo: float
+    ttft_slo: float
+    accepted: float
+    decoding: float
+    demand: float | None
+    prompt: float | None
+    long_prompt: float | None
+    hit_ratio: float
+    preemptions: float
+
+    @property
+    def tpot_seconds(self) -> float:
+        """TPOT p95, or what it is at least."""
+        return at_least(self.tpot)
+
+    @property
+    def ttft_seconds(self) -> float:
+        """TTFT p95, or what it is at least."""
+        return at_least(self.ttft)
+
+    @property
+    def step_limit(self) -> float:
+        """The longest step that meets the TPOT objective."""
+        return self.tpot_slo * self.accepted
+
+
+def load_of(replica: ReplicaSnapshot, drafts: int) -> Load | str:
+    """The load of a replica that drafts `drafts` tokens; words when its pages do not suffice to judge it."""
+    if replica.state is ReplicaState.NO_PROGRESS:
+        return "no progress: the engine's counters do not move"
+    if replica.state not in _FRESH:
+        return f"no fresh numbers: the replica is {replica.state.value}"
+    tpot, ttft = replica.distribution("tpot_seconds"), replica.distribution("ttft_seconds")
+    steps = replica.distribution("iteration_tokens")
+    for name, distribution, fewest in (
+        ("tpot_seconds", tpot, FEWEST_REQUESTS),
+        ("ttft_seconds", ttft, FEWEST_REQUESTS),
+        ("iteration_tokens", steps, 1),
+    ):
+        if (lack := _lack(name, distribution, fewest)) is not None:
+            return lack
+    hits = replica.scalar("prefix_hit_ratio").number or 0.0
+    arriving = replica.scalar("prompt_tokens_per_second").number
+    prompts = replica.distribution("prompt_tokens")
+    accepted = replica.scalar("spec_accepted_length").number if drafts else None
+    return Load(
+        tpot=tpot.quantiles["p95"],
+        ttft=ttft.quantiles["p95"],
+        step_tokens=at_least(steps.quantiles["p99"]),
+        tpot_slo=replica.slo.tpot_seconds,
+        ttft_slo=replica.slo.ttft_seconds,
+        accepted=accepted or 1.0,
+        decoding=replica.scalar("requests_running").number or 0.0,
+        demand=None if arriving is None else arriving * (1.0 - hits),
+        prompt=prompts.mean.value,
+        long_prompt=prompts.quantiles["p95"].value if prompts.count else None,
+        hit_ratio=hits,
+        preemptions=replica.scalar("preemptions").number or 0.0,
+    )
+
+
+def _lack(name: str, distribution: Distribution, fewest: int) -> str | None:
+    """What a distribution lacks to be relied on; None: nothing."""
+    if distribution.quality not in (Quality.OK, Quality.ESTIMATED) or distribution.count is None:
+        note = f": {distribution.note}" if distribution.note else ""
+        return f"{name} is {distribution.quality.value}{note}"
+    if distribution.count < fewest:
+        return f"{name} has {distribution.count:.0f} observations in the window, at least {fewest} are needed"
+    return None
+
+
+def at_least(quantile: Quantile) -> float:
+    """The quantile; of one past the last bucket that bucket's bound."""
+    known = quantile.value if quantile.value is not None else quantile.low
+    return 0.0 if known is None else known
