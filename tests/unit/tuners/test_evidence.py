@@ -1,0 +1,169 @@
+"""Windows of steps from snapshots, and knobs from wherever they are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from enginetop.fleet.knobs import KnobRow, KnobSheet
+from enginetop.fleet.model import ReplicaState
+from enginetop.fleet.reading import ConfigValue
+from enginetop.fleet.snapshot import Event, RankSnapshot, ReplicaSnapshot
+from tests.tui.snapshots import AT, replica
+from tuners.evidence import EvidenceLog, Knobs, knobs_of
+from tuners.step_time import StepWindow
+
+KNOBS = Knobs(8192, 256)
+
+
+def seen(
+    at: float,
+    steps: float,
+    tokens: float,
+    *,
+    running: float | None = 20,
+    state: ReplicaState = ReplicaState.OK,
+    ranks: int = 1,
+    restarted_at: float | None = None,
+) -> ReplicaSnapshot:
+    """The replica `at` seconds after the first page, with these running totals."""
+    return replica(
+        "b1",
+        state,
+        changes={"requests_running": running},
+        scraped_at=AT + at,
+        spacing_seconds=2.0,
+        totals={"iteration_tokens.count": steps, "iteration_tokens.sum": tokens},
+        ranks=tuple(RankSnapshot({"engine": str(i)}, {}) for i in range(ranks)),
+        events=() if restarted_at is None else (Event(AT + restarted_at, "restarted"),),
+    )
+
+
+def windows(*looks: ReplicaSnapshot, knobs: Knobs = KNOBS) -> list[StepWindow]:
+    log = EvidenceLog()
+    for look in looks:
+        log.take(look, knobs)
+    return list(log.windows)
+
+
+def test_a_window_lies_between_two_pages() -> None:
+    # 40 steps in 2 s are 50 ms each; 240 000 tokens in 40 steps are 6000 each. Then 50 steps of 40 ms.
+    assert windows(seen(0, 0, 0), seen(2, 40, 240_000), seen(4, 90, 440_000)) == [
+        StepWindow(6000, 0.05),
+        StepWindow(4000, 0.04),
+    ]
+
+
+def test_ranks_step_at_the_same_time() -> None:
+    # two ranks count 40 steps each in 2 s: 50 ms a step, not 25
+    assert windows(seen(0, 0, 0, ranks=2, running=50), seen(2, 80, 80_000, ranks=2, running=50)) == [
+        StepWindow(1000, 0.05)
+    ]
+
+
+def test_close_pages_make_one_window_and_the_same_page_none() -> None:
+    first, second, third = seen(0, 0, 0), seen(1, 25, 100_000), seen(2, 40, 240_000)
+    assert windows(first, second, third) == [StepWindow(6000, 0.05)]
+    assert windows(first, first, third, third) == [StepWindow(6000, 0.05)]
+
+
+@pytest.mark.parametrize(
+    "idle",
+    [
+        seen(2, 40, 1000, running=1),  # it may have rested in between
+        seen(2, 40, 1000, running=0, state=ReplicaState.IDLE),
+        seen(2, 40, 1000, running=None),
+        seen(2, 40, 1000, state=ReplicaState.STALE),
+        seen(2, 40, 1000, state=ReplicaState.DOWN),
+        replace(seen(2, 40, 1000), totals={}),
+    ],
+)
+def test_a_window_with_rest_in_it_is_none(idle: ReplicaSnapshot) -> None:
+    assert windows(seen(0, 0, 0), idle, seen(4, 80, 9000)) == []
+    busy = windows(seen(0, 0, 0), idle, seen(4, 80, 9000), seen(6, 120, 19_000))
+    assert busy == [StepWindow(250, 0.05)]
+
+
+def test_a_hole_in_the_pages_is_no_window() -> None:
+    assert windows(seen(0, 0, 0), seen(6.5, 40, 240_000)) == []
+    assert len(windows(seen(0, 0, 0), seen(6.0, 40, 240_000))) == 1
+
+
+def test_no_step_is_no_window() -> None:
+    assert windows(seen(0, 7, 70), seen(2, 7, 70)) == []
+
+
+def test_a_changed_knob_or_a_restart_forgets_what_was_before() -> None:
+    log = EvidenceLog()
+    assert not log.take(seen(0, 0, 0), KNOBS)
+    assert not log.take(seen(2, 40, 240_000), KNOBS)
+    assert len(log.windows) == 1
+    assert log.take(seen(4, 80, 480_000), replace(KNOBS, budget=6144))
+    assert log.windows == ()
+    assert not log.take(seen(6, 120, 600_000), replace(KNOBS, budget=6144))
+    assert len(log.windows) == 1
+    assert log.take(seen(8, 160, 700_000, restarted_at=7), replace(KNOBS, budget=6144))
+    assert log.windows == ()
+    # the event leaves the list of events: that is no further restart
+    assert not log.take(seen(10, 200, 800_000), replace(KNOBS, budget=6144))
+    assert len(log.windows) == 1
+
+
+def test_only_the_newest_windows_are_kept() -> None:
+    looks = [seen(2.0 * i, 40.0 * i, 4000.0 * i * i) for i in range(300)]
+    kept = windows(*looks)
+    assert len(kept) == 240
+    assert kept[-1].tokens == pytest.approx(4000 * (299**2 - 298**2) / 40)
+
+
+def row(name: str, value: int | None, low: int = 0, high: int = 10_000) -> KnobRow:
+    return KnobRow(name, value, 8192, low, high, "tokens", 1)
+
+
+def sheet(*rows: KnobRow, applied: int = 1, total: int = 1) -> KnobSheet:
+    return KnobSheet("vllm", "0.32.0", "i1", applied, total, rows)
+
+
+class TestKnobs:
+    def test_from_the_pages(self) -> None:
+        one = replica(
+            "b1",
+            config={
+                "max_num_batched_tokens": ConfigValue(2048, "/server_info"),
+                "max_num_seqs": ConfigValue(128, "/server_info"),
+                "num_speculative_tokens": ConfigValue(3, "positions"),
+            },
+        )
+        found = knobs_of(one)
+        assert found == Knobs(2048, 128, 3, source="/server_info")
+        assert found.floor == 512  # 128 x (1 + 3)
+
+    def test_a_sheet_goes_before_the_pages(self) -> None:
+        one = replica("b1", config={"max_num_batched_tokens": ConfigValue(2048, "/server_info")})
+        found = knobs_of(
+            one,
+            sheet(
+                row("max_num_batched_tokens", 1024, 300, 2048),
+                row("max_num_seqs", 64),
+                row("num_speculative_tokens", 2),
+            ),
+        )
+        assert (found.budget, found.sequences, found.drafts, found.live) == (1024, 64, 2, True)
+        assert (found.least_budget, found.most_budget, found.source) == (300, 2048, "knob API")
+        assert found.floor == 300  # more than 64 x 3: something cannot be chunked
+
+    def test_a_sheet_without_the_budget_tells_nothing(self) -> None:
+        assert knobs_of(replica("b1"), sheet(row("max_num_seqs", 64))).budget is None
+
+    def test_ranks_that_do_not_confirm_are_a_mixed_configuration(self) -> None:
+        found = knobs_of(replica("b1"), sheet(row("max_num_batched_tokens", 512), applied=1, total=2))
+        assert found.problem == "mixed configuration: 1 of 2 ranks confirm their knobs"
+
+    @pytest.mark.parametrize("value", ["2048", 2048.0, True, None, -1])
+    def test_what_is_no_count_is_not_known(self, value: int | float | str | bool | None) -> None:
+        one = replica("b1", config={"max_num_batched_tokens": ConfigValue(value, "page")})
+        assert knobs_of(one).budget is None
+
+    def test_without_any_limit_there_is_no_floor(self) -> None:
+        assert Knobs(2048).floor is None
