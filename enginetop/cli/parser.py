@@ -131,12 +131,40 @@ def _replay_arguments(parser: argparse.ArgumentParser) -> None:
     _screen(parser)
 
 
+def _apply_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="plan file, as written by `enginetop tune --plan`")
+    _control_arguments(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="hold the plan against the fleet and say so; change nothing"
+    )
+
+
+def _rollback_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("change", metavar="ID", help="id of the change, as `enginetop audit` shows it")
+    _control_arguments(parser)
+
+
+def _control_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=_TARGET_HELP)
+    parser.add_argument("--yes", action="store_true", help="approve without being asked")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default text")
+    _common(parser)
+
+
+def _audit_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("change", nargs="?", metavar="ID", help="only this change")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default text")
+
+
 UI = Command("", "the terminal UI on these targets", "ui", _ui_arguments)
 
 COMMANDS: tuple[Command, ...] = (
     Command("demo", "the terminal UI on an embedded simulated fleet", "demo", _demo_arguments),
     Command("sim", "serve a simulated fleet on loopback, one base URL a line", "sim", _sim_arguments),
     Command("snapshot", "scrape, print one snapshot, exit", "snapshot", _snapshot_arguments),
+    Command("apply", "carry out a plan: canary, verdict, promotion or rollback", "apply", _apply_arguments),
+    Command("rollback", "undo a change", "rollback", _rollback_arguments),
+    Command("audit", "print what was changed, when and why", "audit", _audit_arguments),
     Command("record", "record the raw pages of targets", "record", _record_arguments),
     Command("replay", "play a recording back in the terminal UI", "replay", _replay_arguments),
 )

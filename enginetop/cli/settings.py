@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import Slo
 from enginetop.fleet.toml_text import parse_toml
+from tuners.control.settings import ControlSettings
 
 if TYPE_CHECKING:
     from enginetop.fleet.config import Config, TargetTable
@@ -25,6 +26,14 @@ DEFAULT_WINDOW_SECONDS = 60.0
 _TIMEOUT_SHARE = 0.9
 """Without a configured timeout a scrape ends before the next one is due."""
 _LONGEST_DEFAULT_TIMEOUT_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class KnobPath:
+    """Where a knob API is and the file of its token; None: not said."""
+
+    address: str | None
+    token_file: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,10 @@ class Settings:
     timeout_seconds: float
     window_seconds: float
     slos: tuple[tuple[str, Slo], ...]
+    control: ControlSettings | None = None
+    """The `[control]` table; None: read-only."""
+    knob_paths: Mapping[str, KnobPath] = field(default_factory=dict)
+    """Where the knob API of a target (by URL) is, where the config file says so."""
 
     def slo_for(self, model: str | None) -> Slo:
         """The first objective whose pattern matches the model's name, else the default one."""
@@ -72,6 +85,8 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         timeout_seconds=timeout or min(interval * _TIMEOUT_SHARE, _LONGEST_DEFAULT_TIMEOUT_SECONDS),
         window_seconds=window,
         slos=_slos(args.slo, config),
+        control=_control(config),
+        knob_paths=_knob_paths(config),
     )
 
 
@@ -121,6 +136,21 @@ def _refuse_twin_names(targets: Sequence[Target]) -> None:
             raise ConfigError(
                 f"two targets are named {target.name!r} ({other}, {target.url}); name them apart"
             )
+
+
+def _control(config: Config | None) -> ControlSettings | None:
+    if config is None or config.control is None:
+        return None
+    return ControlSettings(**config.control.model_dump())
+
+
+def _knob_paths(config: Config | None) -> dict[str, KnobPath]:
+    tables = config.targets if config else ()
+    return {
+        parse_target(table.url).url: KnobPath(table.control_url, table.control_token_file)
+        for table in tables
+        if table.control_url is not None or table.control_token_file is not None
+    }
 
 
 def _slos(flag: Slo | None, config: Config | None) -> tuple[tuple[str, Slo], ...]:

@@ -28,6 +28,9 @@ class TargetTable(_Table):
     api_key_file: str | None = None
     ca_file: str | None = None
     insecure_skip_verify: bool = False
+    control_url: str | None = None
+    """Where the knob API of its companion is: `unix:/path`, `http(s)://host:port`; none: at `url`."""
+    control_token_file: str | None = None
 
 
 class SloTable(_Table):
@@ -39,6 +42,17 @@ class SloTable(_Table):
     target: _Ratio = 0.95
 
 
+class ControlTable(_Table):
+    """The `[control]` table: how changes are tried out. Without it nothing is ever written to an engine."""
+
+    warmup_seconds: Annotated[float, Field(ge=0, le=86400)] = 120.0
+    blocks: Annotated[int, Field(ge=2, le=1000)] = 30
+    block_seconds: Annotated[float, Field(ge=1, le=3600)] = 60.0
+    alpha: Annotated[float, Field(ge=0.001, le=0.25)] = 0.05
+    margin: _Ratio = 0.01
+    ttl_seconds: Annotated[float, Field(ge=30, le=3600)] = 180.0
+
+
 class Config(_Table):
     """The whole file. Every key may be missing."""
 
@@ -48,10 +62,10 @@ class Config(_Table):
     targets: tuple[TargetTable, ...] = ()
     slo: tuple[SloTable, ...] = ()
     alerts: tuple[dict[str, Any], ...] = ()
-    control: dict[str, Any] | None = None
+    control: ControlTable | None = None
 
 
-UNUSED_KEYS: tuple[str, ...] = ("alerts", "control")
+UNUSED_KEYS: tuple[str, ...] = ("alerts",)
 """Keys of the config contract that this version accepts and does not act on; the user is told."""
 
 

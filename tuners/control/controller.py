@@ -6,68 +6,25 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from enginetop.fleet.change import AuditRow, ChangeState, ChangeView
+from enginetop.fleet.change import AuditRow, ChangeState, ChangeView, Proposal
 from enginetop.fleet.errors import EnginetopError
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.ports import FleetSource
-from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control import driver
 from tuners.control.driver import ControlError
-from tuners.control.knob_api import KnobClient, KnobReply, ReplyKind
+from tuners.control.live_world import Clients, LiveWorld
+from tuners.control.planning import pool_of
 from tuners.control.preflight import Preflight, check_plan
 from tuners.control.progress import Progress
+from tuners.control.proposing import work_out
 from tuners.control.recovery import StoredChangeError, resume_to_undo, stored_plan
 from tuners.control.settings import ControlSettings
 from tuners.control.store import ChangeStore
 from tuners.control.view import view_of
 
-_LONGEST_WAIT_SECONDS = 5.0
-"""Without new snapshots the machine is asked all the same: a ttl runs on."""
-_FIRST_SNAPSHOT_SECONDS = 30.0
-
-Clients = Callable[[str], KnobClient | None]
-
-
-class LiveWorld:
-    """A `World` over a running `FleetSource`."""
-
-    def __init__(self, source: FleetSource, clients: Clients, clock: Callable[[], float]) -> None:
-        self._source = source
-        self._clients = clients
-        self.now = clock
-        self._fresh = threading.Event()
-        self._unsubscribe = source.subscribe(self._fresh.set)
-
-    def snapshot(self) -> FleetSnapshot:
-        """The newest snapshot. ControlError when the source brings none."""
-        found = self._source.latest()
-        if found is None:
-            self._fresh.wait(_FIRST_SNAPSHOT_SECONDS)
-            found = self._source.latest()
-        if found is None:
-            raise ControlError("no picture of the fleet arrives; nothing can be judged")
-        return found
-
-    def advance(self) -> None:
-        """Wait for the next snapshot, or for `wake`."""
-        self._fresh.wait(_LONGEST_WAIT_SECONDS)
-        self._fresh.clear()
-
-    def wake(self) -> None:
-        """End a wait."""
-        self._fresh.set()
-
-    def client(self, target: str) -> KnobClient | None:
-        """See `World`."""
-        return self._clients(target)
-
-    def close(self) -> None:
-        """Ask for no more snapshots."""
-        self._unsubscribe()
-
 
 class Controller:
-    """Begins, watches and undoes changes. All methods may be called from any thread.
+    """Begins, watches and undoes changes; a `ChangeControl`. Its methods may be called from any thread.
 
     `clients` gives the knobs of a target, None where there is no live path; `source` must be started.
     """
@@ -88,27 +45,50 @@ class Controller:
         self._world = LiveWorld(source, clients, clock)
         self._thread: threading.Thread | None = None
         self._stop = ""
-        self._view: ChangeView | None = None
+        self._views: dict[str, ChangeView] = {}
+        self._current = ""
+        self._proposed: dict[str, Plan] = {}
         self._fault = ""
         self._listeners: tuple[Callable[[], None], ...] = ()
-
-    def read_sheets(self, targets: Iterable[str]) -> dict[str, KnobReply]:
-        """The knobs of targets, asked now; blocks for as long as that takes."""
-        return {target: self._read(target) for target in targets}
 
     def preflight(self, plan: Plan) -> Preflight:
         """Hold a plan against the fleet without changing anything; blocks while engines are asked."""
         return check_plan(
             plan,
             self._world.snapshot(),
-            self.read_sheets(plan.targets),
+            self._world.read_sheets(plan.targets),
             now=self._world.now(),
             tool_version=self._tool_version,
             settings=self._settings,
         )
 
-    def start(self, plan: Plan, approved_by: str) -> None:
-        """Begin a change; returns at once.
+    def propose(self, target_url: str, knob: str) -> Proposal:
+        """See `ChangeControl`."""
+        snapshot = self._world.snapshot()
+        pool = [replica.target.url for replica in pool_of(snapshot, target_url)]
+        replies = self._world.read_sheets((target_url, *pool))
+        plan, proposal = work_out(
+            snapshot,
+            target_url,
+            knob,
+            replies,
+            now=self._world.now(),
+            tool_version=self._tool_version,
+            settings=self._settings,
+        )
+        if plan is not None:
+            self._proposed[plan.id] = plan
+        return proposal
+
+    def start(self, proposal_id: str, approved_by: str) -> None:
+        """See `ChangeControl`."""
+        plan = self._proposed.get(proposal_id)
+        if plan is None:
+            raise ControlError(f"no proposal {proposal_id!r} is known; propose anew")
+        self.begin(plan, approved_by)
+
+    def begin(self, plan: Plan, approved_by: str) -> None:
+        """Begin a plan; returns at once.
 
         ControlError (with a line in the audit) when a change is under way here or in another process, when
         one was left unfinished, or when this plan was carried out before.
@@ -118,9 +98,10 @@ class Controller:
         if trouble:
             if not holder:
                 self._store.lock.release()
-            self._refuse(plan, trouble)
+            self.refuse(plan, trouble)
             raise ControlError(trouble)
         journal = _Journal(self._store)
+        self._current = plan.id
         self._launch(
             lambda: driver.run_change(
                 plan,
@@ -133,6 +114,22 @@ class Controller:
                 stop=lambda: self._stop,
             )
         )
+
+    def refuse(self, plan: Plan, why: str) -> None:
+        """Note in the audit that a plan was refused."""
+        canary = plan.canary
+        row = AuditRow(
+            change=plan.id,
+            at=self._world.now(),
+            state=ChangeState.REFUSED,
+            target=canary.target,
+            knob=canary.knob,
+            before=canary.before,
+            after=canary.after,
+            detail=why,
+        )
+        with suppress(OSError):  # the refusal stands whether or not it can be noted
+            self._store.append((row,))
 
     def recover(self, why: str = "enginetop ended before the change did") -> tuple[ChangeView, ...]:
         """Undo every change that was left unfinished; blocks, and returns their final views.
@@ -148,35 +145,37 @@ class Controller:
         try:
             for change in self._unfinished():
                 self._undo(change, why)
-                if self._view is not None:
-                    views.append(self._view)
+                views.append(self._views[change])
         finally:
             self._store.lock.release()
         return tuple(views)
 
-    def rollback(self, change: str, why: str) -> None:
+    def roll_back(self, change_id: str, why: str = "a rollback was asked for") -> None:
         """Undo a change, under way here, elsewhere or finished; returns at once.
 
         Where another process carries it out, that one is asked to. ControlError when it is not known, or
-        when it never changed anything.
+        when nothing of it is in force.
         """
-        if self._thread is not None and self._thread.is_alive():
-            if self._view is not None and self._view.id != change:
-                raise ControlError(f"the change {self._view.id} is under way; one at a time")
+        if self.busy:
+            if self._current != change_id:
+                raise ControlError(f"the change {self._current} is under way; one at a time")
             self._stop = why
             self._world.wake()
             return
         try:
-            _, state, _ = stored_plan(self._store.load(change))
+            _, state, _ = stored_plan(self._store.load(change_id))
         except StoredChangeError as error:
             raise ControlError(str(error)) from None
         if state in (ChangeState.REFUSED, ChangeState.ROLLED_BACK, ChangeState.HELD):
-            raise ControlError(f"the change {change} is {state}: nothing of it is in force")
-        holder = self._store.lock.take(f"rollback of {change}")
+            raise ControlError(f"the change {change_id} is {state}: nothing of it is in force")
+        holder = self._store.lock.take(f"rollback of {change_id}")
         if holder:
-            self._store.request_stop(change)
+            try:
+                self._store.request_stop(change_id)
+            except OSError as error:
+                raise ControlError(f"{holder} cannot be asked: {error.strerror or error}") from None
             return
-        self._launch(lambda: self._undo(change, why))
+        self._launch(lambda: self._undo(change_id, why))
 
     def stop(self, why: str = "enginetop is leaving") -> None:
         """Undo what is under way and end; returns when the final state is reached."""
@@ -187,9 +186,14 @@ class Controller:
             thread.join()
         self._world.close()
 
-    def latest(self) -> ChangeView | None:
-        """The newest view of the change begun last; None before the first."""
-        return self._view
+    @property
+    def busy(self) -> bool:
+        """Whether a change is under way here."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def latest(self) -> tuple[ChangeView, ...]:
+        """The changes of this controller, the newest first."""
+        return tuple(reversed(self._views.values()))
 
     def subscribe(self, on_change: Callable[[], None]) -> Callable[[], None]:
         """Call `on_change` from the controller's thread after each turn; returns the call that ends it."""
@@ -201,7 +205,8 @@ class Controller:
         return unsubscribe
 
     def wait(self, timeout_seconds: float | None = None) -> ChangeView | None:
-        """Wait for the end of the change under way; its final view, None when the time is over first.
+        """Wait for the end of the change under way; its final view, None when the time is over first, or when
+        there never was one.
 
         ControlError when it ended without one.
         """
@@ -212,11 +217,18 @@ class Controller:
                 return None
         if self._fault:
             raise ControlError(self._fault)
-        return self._view
+        return self._views.get(self._current)
 
-    def _read(self, target: str) -> KnobReply:
-        client = self._world.client(target)
-        return client.read() if client else KnobReply(ReplyKind.MISSING, "no live path is configured")
+    def audit(self) -> tuple[AuditRow, ...]:
+        """See `ChangeControl`."""
+        try:
+            check = self._store.audit.verify()
+            rows = self._store.audit.rows()
+        except OSError as error:
+            raise ControlError(f"the audit cannot be read: {error.strerror or error}") from None
+        if not check.intact:
+            raise ControlError(f"the audit is not intact: {check.problem}")
+        return rows
 
     def _unfinished(self) -> tuple[str, ...]:
         try:
@@ -234,21 +246,6 @@ class Controller:
         if plan.id in self._store.ids():
             return f"the plan {plan.id} was carried out before; make a new one"
         return ""
-
-    def _refuse(self, plan: Plan, why: str) -> None:
-        canary = plan.canary
-        row = AuditRow(
-            change=plan.id,
-            at=self._world.now(),
-            state=ChangeState.REFUSED,
-            target=canary.target,
-            knob=canary.knob,
-            before=canary.before,
-            after=canary.after,
-            detail=why,
-        )
-        with suppress(OSError):  # the refusal stands whether or not it can be noted
-            self._store.append((row,))
 
     def _undo(self, change: str, why: str) -> None:
         progress = resume_to_undo(
@@ -285,7 +282,10 @@ class Controller:
         self._thread.start()
 
     def _publish(self, progress: Progress, journal: _Journal) -> None:
-        self._view = view_of(progress, self._world.now(), journal.rows)
+        self._current = progress.plan.id
+        views = {known: view for known, view in self._views.items() if known != self._current}
+        # replaced, never changed: other threads read it
+        self._views = {**views, self._current: view_of(progress, self._world.now(), journal.rows)}
         self._notify()
 
     def _notify(self) -> None:

@@ -11,6 +11,7 @@ from enginetop.fleet.knobs import KnobSheet
 from enginetop.fleet.plan import Plan, PlannedChange, Scope
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
 from tuners.control.guards import FRESH_STATES
+from tuners.control.observe import replica_of
 
 PLAN_LIFE_SECONDS = 3600.0
 
@@ -42,13 +43,7 @@ def plan_from_advice(
     canary = _change(replica, advice.knob, after, sheets)
     if isinstance(canary, str):
         raise NoPlanError(canary)
-    others = (
-        _change(other, advice.knob, after, sheets)
-        for other in snapshot.replicas
-        if other.target.url != replica.target.url
-        and (other.model, other.role) == (replica.model, replica.role)
-        and other.state in FRESH_STATES
-    )
+    others = (_change(other, advice.knob, after, sheets) for other in pool_of(snapshot, replica.target.url))
     pool = [other for other in others if not isinstance(other, str) and other.before == canary.before]
     evidence = evidence_hash(snapshot, replica, advice)
     changes = (canary, *pool)
@@ -61,6 +56,20 @@ def plan_from_advice(
         evidence_hash=evidence,
         scope=Scope(model=replica.model, role=replica.role.value, canary=replica.target.url),
         changes=changes,
+    )
+
+
+def pool_of(snapshot: FleetSnapshot, target: str) -> tuple[ReplicaSnapshot, ...]:
+    """The other fresh replicas of the same model and role; none when `target` is not known."""
+    replica = replica_of(snapshot, target)
+    if replica is None:
+        return ()
+    return tuple(
+        other
+        for other in snapshot.replicas
+        if other is not replica
+        and (other.model, other.role) == (replica.model, replica.role)
+        and other.state in FRESH_STATES
     )
 
 

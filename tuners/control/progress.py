@@ -199,6 +199,8 @@ class Turn:
         self.update(written=MappingProxyType(written))
 
     def undo(self, why: str, to: ChangeState = ChangeState.ROLLED_BACK) -> None:
-        """Begin to undo everything; the audit gets a row."""
+        """Begin to undo everything, at once; the audit gets a row."""
+        for target in self.progress.written:
+            self.touch(target, asked_at=float("-inf"))
         self.update(ending=Ending(to, why, self.now), detail=f"going back: {why}")
         self.note(f"going back: {why}")

@@ -58,7 +58,7 @@ def resume_to_undo(
     finished = state in FINAL_STATES
     written = plan.targets if finished else tuple(map(str, document.get("written", ())))
     stored = document.get("ending")
-    ending = Ending(ChangeState.ROLLED_BACK, why, now)
+    ending = Ending(ChangeState.ROLLED_BACK if written else ChangeState.REFUSED, why, now)
     if isinstance(stored, Mapping) and not finished:
         try:
             ending = Ending(ChangeState(stored["to"]), f"{stored['why']} ({why})", now)

@@ -37,9 +37,8 @@ def advance(turn: Turn, ending: Ending) -> None:
         return
     asked = {ask.target for ask in turn.asks}
     for target in left:
-        never = turn.progress.written[target].asked_at < ending.began
         due = turn.now - turn.progress.written[target].asked_at >= RETRY_SECONDS
-        if target not in asked and (never or due):
+        if target not in asked and due:
             turn.touch(target, asked_at=turn.now)
             turn.ask(target, Purpose.UNDO_READ)
 

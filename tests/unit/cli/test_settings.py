@@ -8,9 +8,10 @@ import pytest
 
 from collectors.fetch import Credentials
 from enginetop.cli.parser import parse
-from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.settings import KnobPath, Settings, resolve
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import Slo
+from tuners.control.settings import ControlSettings
 
 FULL = """
 interval_seconds = 1.0
@@ -80,9 +81,32 @@ def test_a_target_named_on_the_command_line_keeps_its_configured_key(tmp_path: P
 
 
 def test_parts_of_the_contract_that_are_not_built_are_named(tmp_path: Path) -> None:
-    _, warnings = _settings(tmp_path, "[control]\nblocks = 30\n")
+    _, warnings = _settings(tmp_path, "[[alerts]]\nrule = 'MyKv'\n")
     assert len(warnings) == 1
-    assert "[control]" in warnings[0]
+    assert "[alerts]" in warnings[0]
+
+
+def test_the_control_table_and_where_the_knobs_are(tmp_path: Path) -> None:
+    text = """
+[[targets]]
+url = "http://10.0.0.1:8000/metrics"
+control_url = "unix:/run/knobs.sock"
+control_token_file = "/etc/token"
+[control]
+blocks = 12
+block_seconds = 30
+alpha = 0.1
+"""
+    settings, warnings = _settings(tmp_path, text)
+    assert settings.control == ControlSettings(blocks=12, block_seconds=30.0, alpha=0.1)
+    assert settings.knob_paths == {"http://10.0.0.1:8000": KnobPath("unix:/run/knobs.sock", "/etc/token")}
+    assert warnings == []
+
+
+def test_without_a_control_table_nothing_may_be_written(tmp_path: Path) -> None:
+    assert _settings(tmp_path, FULL)[0].control is None
+    assert _settings(tmp_path, None, "r1:8000")[0].control is None
+    assert _settings(tmp_path, "[control]")[0].control == ControlSettings()
 
 
 @pytest.mark.parametrize(
@@ -95,6 +119,8 @@ def test_parts_of_the_contract_that_are_not_built_are_named(tmp_path: Path) -> N
         ("interval_seconds = 0", ["interval_seconds:"]),
         ("[[slo]]\ntarget = 1.5", ["slo.0.target"]),
         ("interval_seconds = ", ["not valid TOML"]),
+        ("[control]\nwarmup = 1", ["control.warmup", "did you mean 'warmup_seconds'"]),
+        ("[control]\nalpha = 0.9", ["control.alpha"]),
         ("[[targets]]\nurl = 'nonsense'", ["nonsense", "host:port"]),
         ("[[targets]]\nurl = 'http://a:1'\nname = 'x'\n[[targets]]\nurl = 'http://b:1'\nname = 'x'", ["'x'"]),
     ],

@@ -1,0 +1,87 @@
+"""Requests to knob APIs: the one place of the collectors that sends anything but a GET.
+
+Over TCP to the address that was configured, or over a unix socket. Redirects are not followed, so that
+neither a token nor a write ever reaches another host. httpx is imported at the first request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from collectors.fetch import Credentials, FetchError, connection_fault, one_line
+from collectors.full_http import proxy_for, tls_context
+from enginetop.fleet.knobs import KnobAnswer
+
+if TYPE_CHECKING:
+    import httpx
+
+UNIX_SCHEME = "unix:"
+_MOST_BODY_BYTES = 1024 * 1024
+
+
+class HttpKnobTransport:
+    """A `KnobTransport` to one address: `http(s)://host:port[/path]` or `unix:/path/of/socket`.
+
+    `credentials` name the token, which is read anew for every request. Each request has a connection of its
+    own: they are seconds apart, and a kept one that the server just dropped would leave a write in doubt.
+    """
+
+    def __init__(self, address: str, credentials: Credentials, *, timeout_seconds: float = 5.0) -> None:
+        self._credentials = credentials
+        self._timeout_seconds = timeout_seconds
+        self._socket = address.removeprefix(UNIX_SCHEME) if address.startswith(UNIX_SCHEME) else None
+        self._base = "http://localhost" if self._socket else address.rstrip("/")
+
+    def request(self, method: str, path: str, body: bytes | None = None) -> KnobAnswer:
+        """See `KnobTransport`. The timeout bounds each of connecting, sending and reading."""
+        import httpx
+
+        try:
+            headers = self._headers(body)
+            with (
+                self._open() as client,
+                client.stream(method, self._base + path, headers=headers, content=body) as response,
+            ):
+                found = b""
+                for part in response.iter_bytes():
+                    found += part
+                    if len(found) > _MOST_BODY_BYTES:
+                        return KnobAnswer(None, detail=f"an answer of more than {_MOST_BODY_BYTES} bytes")
+                return KnobAnswer(response.status_code, found)
+        except FetchError as fault:
+            return KnobAnswer(None, detail=fault.detail)
+        except httpx.TimeoutException:
+            return KnobAnswer(None, detail=f"no answer within {self._timeout_seconds:g} s")
+        except httpx.ConnectError as error:
+            try:
+                return KnobAnswer(None, detail=connection_fault(error).detail)
+            except (OSError, httpx.ConnectError) as own:  # a fault of this machine: no less a missing answer
+                return KnobAnswer(None, detail=one_line(str(own)))
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            return KnobAnswer(None, detail=one_line(str(error)) or type(error).__name__)
+
+    def _headers(self, body: bytes | None) -> dict[str, str]:
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        key = self._credentials.bearer()
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        return headers
+
+    def _open(self) -> httpx.Client:
+        import httpx
+
+        parts = urlsplit(self._base)
+        if self._socket:
+            transport = httpx.HTTPTransport(uds=self._socket)
+        else:
+            transport = httpx.HTTPTransport(
+                verify=tls_context(self._credentials) if parts.scheme == "https" else False,
+                proxy=proxy_for(parts.scheme, parts.hostname or ""),
+                trust_env=False,
+            )
+        return httpx.Client(
+            transport=transport, timeout=self._timeout_seconds, trust_env=False, follow_redirects=False
+        )

@@ -1,0 +1,106 @@
+"""`enginetop apply PLAN`."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from pathlib import Path
+
+from enginetop.cli import control, exit_codes, wiring
+from enginetop.cli.diagnostics import tell
+from enginetop.cli.settings import resolve
+from enginetop.fleet.change import ChangeState
+from enginetop.fleet.plan import Plan
+from enginetop.fleet.ports import FleetSource
+from tuners.control.controller import Controller
+from tuners.control.driver import ControlError
+from tuners.control.store import read_plan
+
+_PATIENCE_INTERVALS = 5
+_SHORTEST_PATIENCE_SECONDS = 10.0
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    settings = resolve(args, tell)
+    plan = read_plan(Path(args.plan))
+    if not args.dry_run and not control.may_act(settings, args.yes):
+        return exit_codes.REFUSED
+    targets = wiring.live_targets(settings)
+    source = wiring.live_engine(settings, targets, None)
+    source.start()
+    try:
+        _wait_for_rates(source, plan, settings.interval_seconds)
+        controller = control.controller(settings, source, targets)
+        try:
+            return _carry_out(args, controller, plan)
+        except ControlError as error:
+            tell(str(error))
+            return exit_codes.REFUSED
+        finally:
+            controller.stop()
+    finally:
+        source.stop()
+
+
+def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> int:
+    if not args.dry_run:
+        try:
+            recovered = controller.recover()
+        except ControlError as error:
+            controller.refuse(plan, str(error))
+            raise
+        for left in recovered:
+            tell(f"change {left.id} had been left unfinished: {left.state}: {left.detail}")
+            if left.state is ChangeState.ROLLBACK_FAILED:
+                controller.refuse(plan, f"the change {left.id} could not be rolled back")
+                return exit_codes.ROLLBACK_FAILED
+    change = plan.canary
+    tell(f"plan {plan.id}: {change.knob} {change.before} -> {change.after} on {change.target}, then on")
+    for target in plan.targets[1:]:
+        tell(f"  {target}")
+    outcome = controller.preflight(plan)
+    for note in (*outcome.notes, *((outcome.sizing.words,) if outcome.sizing else ())):
+        tell(note)
+    for problem in outcome.problems:
+        tell(f"refused: {problem}")
+    if outcome.problems:
+        if not args.dry_run:
+            controller.refuse(plan, "; ".join(outcome.problems))
+        return exit_codes.REFUSED
+    if args.dry_run:
+        print(f"plan {plan.id} fits: nothing was changed (--dry-run)")
+        return exit_codes.OK
+    approved_by = control.approval(args.yes, _word(change.target), "begin")
+    if approved_by is None:
+        controller.refuse(plan, "not confirmed")
+        return exit_codes.REFUSED
+    controller.begin(plan, approved_by)
+    return control.conclude(control.follow(controller), args.format)
+
+
+def _word(target: str) -> str:
+    """What has to be typed: the canary's address without its scheme."""
+    return target.partition("://")[2]
+
+
+def _wait_for_rates(source: FleetSource, plan: Plan, interval_seconds: float) -> None:
+    """Wait for two pages of each of the plan's targets, so that states and rates are known; not for ever."""
+    fresh = threading.Event()
+    leave = source.subscribe(fresh.set)
+    wanted = set(plan.targets)
+    until = time.monotonic() + max(_SHORTEST_PATIENCE_SECONDS, _PATIENCE_INTERVALS * interval_seconds)
+    seen: dict[str, set[float]] = {target: set() for target in wanted}
+    try:
+        while time.monotonic() < until:
+            fresh.clear()
+            snapshot = source.latest()
+            for replica in snapshot.replicas if snapshot else ():
+                if replica.target.url in seen and replica.scraped_at is not None:
+                    seen[replica.target.url].add(replica.scraped_at)
+            if all(len(times) >= 2 for times in seen.values()):
+                return
+            fresh.wait(interval_seconds)
+    finally:
+        leave()

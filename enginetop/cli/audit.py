@@ -1,0 +1,38 @@
+"""`enginetop audit`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+
+from enginetop.cli import exit_codes
+from enginetop.cli.control import state_folder
+from enginetop.cli.diagnostics import tell
+from enginetop.fleet.change import AuditRow
+from enginetop.fleet.errors import ConfigError
+from tuners.control.audit import Audit, row_document
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command: all rows that can be read, and on stderr whether the chain is intact."""
+    audit = Audit(state_folder())
+    try:
+        check, rows = audit.verify(), audit.rows()
+    except OSError as error:
+        raise ConfigError(f"{state_folder()}: {error.strerror or 'not readable'}") from None
+    for row in rows:
+        if args.change in (None, row.change):
+            print(json.dumps(row_document(row)) if args.format == "json" else _line(row))
+    if check.intact:
+        return exit_codes.OK
+    tell(f"the audit is not intact: {check.problem}")
+    return exit_codes.REFUSED
+
+
+def _line(row: AuditRow) -> str:
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.at))
+    verdict = f" {row.verdict}" if row.verdict else ""
+    before, after = ("unset" if value is None else str(value) for value in (row.before, row.after))
+    change = f"{row.target} {row.knob} {before} -> {after}"
+    return f"{at} {row.change} {row.state}{verdict} {change} {row.detail}"

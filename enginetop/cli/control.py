@@ -1,0 +1,174 @@
+"""Wiring of control: the state folder, the ways to the knobs, the controller, and who approves."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from collectors.control_http import UNIX_SCHEME, HttpKnobTransport
+from collectors.fetch import NO_CREDENTIALS, Credentials
+from enginetop import __version__
+from enginetop.cli import exit_codes
+from enginetop.cli.diagnostics import tell
+from enginetop.cli.settings import KnobPath, Settings
+from enginetop.cli.until_stopped import stop_event
+from enginetop.fleet.change import ChangeState, ChangeView
+from enginetop.fleet.model import LOCAL_HOST, Target, same_host
+from enginetop.fleet.ports import FleetSource
+from tuners.control.controller import Controller
+from tuners.control.driver import ControlError
+from tuners.control.knob_api import HttpKnobClient, KnobClient
+from tuners.control.settings import ControlSettings
+from tuners.control.store import ChangeStore
+
+TOKEN_VARIABLE = "ENGINETOP_COMPANION_TOKEN_FILE"  # noqa: S105 - the name of a variable
+"""The variable that a companion reads; on the same machine it serves both sides."""
+
+_LOOK_SECONDS = 0.5
+_EXIT_CODES = {
+    ChangeState.DONE: exit_codes.OK,
+    ChangeState.REFUSED: exit_codes.REFUSED,
+    ChangeState.HELD: exit_codes.HELD,
+    ChangeState.ROLLED_BACK: exit_codes.ROLLED_BACK,
+    ChangeState.ROLLBACK_FAILED: exit_codes.ROLLBACK_FAILED,
+}
+
+
+def state_folder() -> Path:
+    """Where changes and the audit are kept."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "enginetop"
+
+
+def controller(settings: Settings, source: FleetSource, targets: Sequence[Target]) -> Controller:
+    """A controller over a started source, for these targets only."""
+    return Controller(
+        source,
+        knob_clients(settings, targets),
+        ChangeStore(state_folder()),
+        settings=settings.control or ControlSettings(),
+        tool_version=__version__,
+        clock=time.time,
+    )
+
+
+def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str], KnobClient | None]:
+    """The knobs of each of the targets; of nothing else.
+
+    The address and the token of the config file count; else the socket that a companion on this machine opens
+    by itself, else the target's own address with the target's own key.
+    """
+    clients: dict[str, KnobClient] = {}
+    for target in targets:
+        path = settings.knob_paths.get(target.url, KnobPath(None, None))
+        own_socket = None if path.address else _companion_socket(target)
+        address = path.address or own_socket or target.url
+        credentials = settings.credentials.get(target.url, NO_CREDENTIALS)
+        token_file = path.token_file or (os.environ.get(TOKEN_VARIABLE) if own_socket else None)
+        if token_file:
+            credentials = Credentials(
+                api_key_file=token_file,
+                ca_file=credentials.ca_file,
+                insecure_skip_verify=credentials.insecure_skip_verify,
+            )
+        elif address != target.url:
+            credentials = NO_CREDENTIALS  # a key goes to the server that it was given for
+        clients[target.url] = HttpKnobClient(HttpKnobTransport(address, credentials))
+    return clients.get
+
+
+def may_act(settings: Settings, yes: bool) -> bool:
+    """Whether anything may be written at all; says what is missing otherwise."""
+    if settings.control is not None or yes:
+        return True
+    tell("read-only: nothing is changed without a [control] table in the config file, or --yes")
+    return False
+
+
+def approval(yes: bool, word: str, what: str) -> str | None:
+    """Who approves, in words; None: nobody does, and why was said. `word` has to be typed on a terminal."""
+    user = _user()
+    if yes:
+        return f"{user} (--yes)"
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        tell(f"{what} needs a typed confirmation on a terminal, or --yes")
+        return None
+    print(f"type {word} to {what}: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip() != word:
+        tell("not confirmed; nothing was changed")
+        return None
+    return f'{user} (typed "{word}")'
+
+
+def follow(control: Controller) -> ChangeView:
+    """Print each step of the change under way on stderr until it is over; ctrl+c undoes it. Its last view.
+
+    ControlError when the change ended without one.
+    """
+    shown = 0
+    with stop_event() as stopped:
+        while True:
+            view = control.wait(_LOOK_SECONDS)
+            latest = view or next(iter(control.latest()), None)
+            for row in () if latest is None else latest.history[shown:]:
+                tell(f"{time.strftime('%H:%M:%S', time.localtime(row.at))} {row.state} {row.detail}")
+                shown += 1
+            if view is not None:
+                return view
+            if not control.busy:
+                raise ControlError("the change ended without a word")
+            if stopped.is_set() and latest is not None:
+                stopped.clear()
+                tell("stopping: the change is undone first")
+                control.roll_back(latest.id, "stopped by a person")
+
+
+def conclude(view: ChangeView, form: str) -> int:
+    """Print the outcome of a change on stdout; its exit code."""
+    if form == "json":
+        document = {
+            "id": view.id,
+            "state": view.state.value,
+            "verdict": view.verdict.value if view.verdict else None,
+            "knob": view.knob,
+            "from": view.before,
+            "to": view.after,
+            "canary": view.canary_target,
+            "promoted": list(view.promote_targets) if view.state is ChangeState.DONE else [],
+            "detail": view.detail,
+            "arms": {
+                "canary": asdict(view.canary) if view.canary else None,
+                "baseline": asdict(view.baseline) if view.baseline else None,
+            },
+        }
+        print(json.dumps(document, allow_nan=False))
+    else:
+        verdict = f" ({view.verdict})" if view.verdict else ""
+        print(f"change {view.id}: {view.state}{verdict}: {view.detail}")
+    return exit_code(view.state)
+
+
+def exit_code(state: ChangeState) -> int:
+    """The exit code of a final state."""
+    return _EXIT_CODES.get(state, exit_codes.INTERNAL)
+
+
+def _companion_socket(target: Target) -> str | None:
+    if not same_host(target.host, LOCAL_HOST):
+        return None
+    folder = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/enginetop-{os.getuid()}"  # noqa: S108 - the companion's
+    path = Path(folder) / "enginetop" / f"vllm-{target.port}.sock"
+    return f"{UNIX_SCHEME}{path}" if path.is_socket() else None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"

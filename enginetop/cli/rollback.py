@@ -1,0 +1,58 @@
+"""`enginetop rollback ID`."""
+
+from __future__ import annotations
+
+import argparse
+
+from enginetop.cli import control, exit_codes, wiring
+from enginetop.cli.diagnostics import tell
+from enginetop.cli.settings import resolve
+from enginetop.cli.until_stopped import stop_event
+from enginetop.fleet.change import FINAL_STATES, ChangeState
+from tuners.control.driver import ControlError
+from tuners.control.recovery import stored_plan
+from tuners.control.store import ChangeStore
+
+_LOOK_SECONDS = 0.5
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command. A change that was brought back as asked is a success."""
+    settings = resolve(args, tell)
+    if not control.may_act(settings, args.yes):
+        return exit_codes.REFUSED
+    approved_by = control.approval(args.yes, args.change, "roll back")
+    if approved_by is None:
+        return exit_codes.REFUSED
+    targets = wiring.live_targets(settings)
+    source = wiring.live_engine(settings, targets, None)
+    source.start()
+    try:
+        controller = control.controller(settings, source, targets)
+        try:
+            controller.roll_back(args.change, f"asked for by {approved_by}")
+            if not controller.busy and not controller.latest():
+                return _elsewhere(args.change)
+            view = control.follow(controller)
+        except ControlError as error:
+            tell(str(error))
+            return exit_codes.REFUSED
+        finally:
+            controller.stop()
+    finally:
+        source.stop()
+    code = control.conclude(view, args.format)
+    return exit_codes.OK if view.state is ChangeState.ROLLED_BACK else code
+
+
+def _elsewhere(change: str) -> int:
+    """Wait for the process that carries the change out; it looks for our request at every tick."""
+    tell(f"change {change} is carried out by another process, which was asked to undo it")
+    store = ChangeStore(control.state_folder())
+    with stop_event() as stopped:
+        while not stopped.wait(_LOOK_SECONDS):
+            _, state, _ = stored_plan(store.load(change))
+            if state in FINAL_STATES:
+                print(f"change {change}: {state}")
+                return exit_codes.OK if state is ChangeState.ROLLED_BACK else control.exit_code(state)
+    return exit_codes.INTERRUPTED

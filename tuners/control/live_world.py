@@ -1,0 +1,63 @@
+"""The world of a live fleet: its snapshots, its clock, the ways to its knobs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+from enginetop.fleet.ports import FleetSource
+from enginetop.fleet.snapshot import FleetSnapshot
+from tuners.control.driver import ControlError
+from tuners.control.knob_api import KnobClient, KnobReply, ReplyKind
+
+_LONGEST_WAIT_SECONDS = 5.0
+"""Without new snapshots the machine is asked all the same: a ttl runs on."""
+_FIRST_SNAPSHOT_SECONDS = 30.0
+
+Clients = Callable[[str], KnobClient | None]
+
+
+class LiveWorld:
+    """A `World` over a running `FleetSource`."""
+
+    def __init__(self, source: FleetSource, clients: Clients, clock: Callable[[], float]) -> None:
+        self._source = source
+        self._clients = clients
+        self.now = clock
+        self._fresh = threading.Event()
+        self._unsubscribe = source.subscribe(self._fresh.set)
+
+    def snapshot(self) -> FleetSnapshot:
+        """The newest snapshot. ControlError when the source brings none."""
+        found = self._source.latest()
+        if found is None:
+            self._fresh.wait(_FIRST_SNAPSHOT_SECONDS)
+            found = self._source.latest()
+        if found is None:
+            raise ControlError("no picture of the fleet arrives; nothing can be judged")
+        return found
+
+    def advance(self) -> None:
+        """Wait for the next snapshot, or for `wake`."""
+        self._fresh.wait(_LONGEST_WAIT_SECONDS)
+        self._fresh.clear()
+
+    def wake(self) -> None:
+        """End a wait."""
+        self._fresh.set()
+
+    def client(self, target: str) -> KnobClient | None:
+        """See `World`."""
+        return self._clients(target)
+
+    def close(self) -> None:
+        """Ask for no more snapshots."""
+        self._unsubscribe()
+
+    def read_sheets(self, targets: Iterable[str]) -> dict[str, KnobReply]:
+        """The knobs of targets, asked now; blocks for as long as that takes."""
+        return {target: self._read(target) for target in targets}
+
+    def _read(self, target: str) -> KnobReply:
+        client = self._clients(target)
+        return client.read() if client else KnobReply(ReplyKind.MISSING, "no live path is configured")
