@@ -10,7 +10,7 @@ import json
 import time
 
 from enginetop.simulator.builtin import DEFAULT_SCENARIO, scenario_named
-from enginetop.simulator.simulated_fleet import WARM_UP_SECONDS, FleetModel
+from enginetop.simulator.fleet_model import WARM_UP_SECONDS, FleetModel
 
 _SECONDS = 300
 _RENDERS = 50

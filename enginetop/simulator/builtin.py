@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from enginetop.fleet.errors import ConfigError
+from enginetop.simulator.faults import outage
 from enginetop.simulator.scenario import (
+    Arrival,
     EngineSettings,
     Lengths,
-    Outage,
     Pool,
     ReplicaPlan,
     Scenario,
@@ -38,6 +39,7 @@ _QWEN = ReplicaPlan(
         shared_prefix_ratio=0.6,
         max_tokens=4096,
         abort_ratio=0.015,
+        arrival=Arrival.DIURNAL,
         wave_ratio=0.25,
         wave_period_seconds=240.0,
     ),
@@ -58,6 +60,7 @@ _LLAMA = ReplicaPlan(
         shared_prefix_ratio=0.45,
         max_tokens=2048,
         abort_ratio=0.01,
+        arrival=Arrival.DIURNAL,
         wave_ratio=0.3,
         wave_period_seconds=180.0,
     ),
@@ -73,9 +76,7 @@ _QWEN_SHORT_OF_KV = _QWEN.with_engine(kv_blocks=3_800).with_traffic(requests_per
 _LLAMA_THROTTLED = _LLAMA.with_engine(step=_LLAMA.engine.step.slowed(3.6), gpu_throttled=True).with_traffic(
     requests_per_second=0.9
 )
-_LLAMA_CRASHING = ReplicaPlan(
-    _LLAMA.engine, _LLAMA.traffic, Outage(first_at_seconds=60.0, every_seconds=300.0, for_seconds=45.0)
-)
+_LLAMA_CRASHING = _LLAMA.with_faults(outage(at_seconds=60.0, every_seconds=300.0, for_seconds=45.0))
 
 DEFAULT_SCENARIO = "demo"
 
@@ -99,8 +100,8 @@ _ALL = (
     ),
     Scenario(
         "burst",
-        "quiet and overload by turns, two minutes each: queues build up and drain",
-        (Pool("a", (_QWEN.with_traffic(requests_per_second=3.0, wave_ratio=1.0),)),),
+        "half of all requests come in bursts of about 20 s: queues build up and drain",
+        (Pool("a", (_QWEN.with_traffic(requests_per_second=3.0, arrival=Arrival.BURSTY),)),),
     ),
     Scenario(
         "flapping",
@@ -111,11 +112,7 @@ _ALL = (
                 (
                     _QWEN,
                     _QWEN,
-                    ReplicaPlan(
-                        _QWEN.engine,
-                        _QWEN.traffic,
-                        Outage(first_at_seconds=20.0, every_seconds=60.0, for_seconds=20.0),
-                    ),
+                    _QWEN.with_faults(outage(at_seconds=20.0, every_seconds=60.0, for_seconds=20.0)),
                 ),
             ),
         ),

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from enginetop.fleet.snapshot import Slo
-from enginetop.simulator.metrics import FINISH_REASONS, EngineMetrics, Histogram
+from enginetop.simulator.metrics import EngineMetrics, Histogram
 from enginetop.simulator.model import EngineModel
 from enginetop.simulator.scenario import EngineSettings
+from enginetop.simulator.truth import FINISH_REASONS
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -141,7 +142,7 @@ def _speculation(positions: int) -> tuple[Family, ...]:
         _counter(
             "vllm:spec_decode_num_draft_tokens_total",
             "Drafted tokens.",
-            lambda m: m.speculation.drafts * m.speculation.positions,
+            lambda m: m.speculation.draft_tokens,
         ),
         _counter(
             "vllm:spec_decode_num_accepted_tokens_total",
@@ -205,8 +206,8 @@ def families(settings: EngineSettings, slo: Slo, begun_at: float, reasons: bool)
             "Prompt tokens by where their KV came from.",
             lambda e, _: (
                 e.metrics.prompt_tokens - e.metrics.prompt_tokens_cached,
-                e.metrics.prompt_tokens_cached,
-                0,
+                e.metrics.prompt_tokens_cached - e.metrics.prompt_tokens_transferred,
+                e.metrics.prompt_tokens_transferred,
             ),
             _each("source", "local_compute", "local_cache_hit", "external_kv_transfer"),
         ),
@@ -288,7 +289,7 @@ def families(settings: EngineSettings, slo: Slo, begun_at: float, reasons: bool)
             "enginetop_requests_total",
             "counter",
             "Ended requests by outcome.",
-            lambda e, _: tuple(e.metrics.finished.values()),
+            lambda e, _: tuple(e.metrics.judged.values()),
             _each("outcome", *FINISH_REASONS),
         ),
         Family(

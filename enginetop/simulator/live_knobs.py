@@ -7,6 +7,7 @@ a default for requests that set none, not a size, and may take any value.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from enginetop.simulator.scenario import EngineSettings
@@ -51,12 +52,13 @@ class KnobState:
 class LiveKnobs:
     """The present values; `start` holds those that the engine was started with.
 
-    At all times `max_num_batched_tokens >= max_num_seqs x (1 + num_speculative_tokens)`, so that every running
-    request can decode in every step.
+    At all times `max_num_batched_tokens >= max_num_seqs x (1 + num_speculative_tokens)`, and the same for the
+    requests that `running` counts, so that every running request can decode in every step.
     """
 
-    def __init__(self, start: EngineSettings) -> None:
+    def __init__(self, start: EngineSettings, running: Callable[[], int] = lambda: 0) -> None:
         self.start = start
+        self._running = running
         self.max_num_batched_tokens = start.max_num_batched_tokens
         self.max_num_seqs = start.max_num_seqs
         self.num_speculative_tokens = start.num_speculative_tokens
@@ -84,11 +86,12 @@ class LiveKnobs:
 
     def _bounds(self, name: str) -> tuple[int, int]:
         per_request = 1 + self.num_speculative_tokens
+        requests = max(self.max_num_seqs, self._running())
         if name == "max_num_batched_tokens":
-            return self.max_num_seqs * per_request, self.start.max_num_batched_tokens
+            return requests * per_request, self.start.max_num_batched_tokens
         if name == "max_num_seqs":
             return 1, min(self.start.max_num_seqs, self.max_num_batched_tokens // per_request)
         if name == "num_speculative_tokens":
-            most = self.max_num_batched_tokens // self.max_num_seqs - 1
+            most = self.max_num_batched_tokens // requests - 1
             return 0, min(self.start.num_speculative_tokens, most)
         return NO_BUDGET, self.start.max_model_len

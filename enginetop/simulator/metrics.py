@@ -8,10 +8,7 @@ from dataclasses import dataclass
 
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.request import Request
-
-FINISH_REASONS = ("stop", "length", "abort", "error", "repetition")
-GOOD_REASONS = frozenset({"stop", "length"})
-"""Reasons of a request that was answered in full."""
+from enginetop.simulator.truth import FINISH_REASONS
 
 _REQUEST_LATENCY = (
     *(0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60),
@@ -68,10 +65,11 @@ class Histogram:
 
 @dataclass(slots=True)
 class SpeculationCounts:
-    """Draft steps, and the accepted tokens of each draft position."""
+    """Draft steps, drafted tokens, and the accepted tokens of each draft position."""
 
     positions: int
     drafts: int
+    draft_tokens: int
     accepted_at: list[int]
 
 
@@ -79,7 +77,8 @@ class EngineMetrics:
     """Every counter and histogram of one engine life.
 
     Prompt tokens count when the prompt is done, generated tokens step by step, the rest of a request when it
-    ends, in whatever way: so does the engine that is imitated.
+    ends, in whatever way: so does the engine that is imitated. `judged` and `within_slo` count what a client
+    was answered; a request that goes on elsewhere is not judged here.
     """
 
     def __init__(self, max_model_len: int, positions: int, slo: Slo) -> None:
@@ -89,11 +88,13 @@ class EngineMetrics:
         self.prefix_hits = 0
         self.prompt_tokens = 0
         self.prompt_tokens_cached = 0
+        self.prompt_tokens_transferred = 0
         self.generation_tokens = 0
         self.preemptions = 0
         self.finished = dict.fromkeys(FINISH_REASONS, 0)
+        self.judged = dict.fromkeys(FINISH_REASONS, 0)
         self.within_slo = 0
-        self.speculation = SpeculationCounts(positions, 0, [0] * positions)
+        self.speculation = SpeculationCounts(positions, 0, 0, [0] * positions)
         self.iteration_tokens = Histogram(_STEP_TOKENS)
         self.time_to_first_token = Histogram(_FIRST_TOKEN)
         self.inter_token_latency = Histogram(_INTER_TOKEN)
@@ -116,37 +117,37 @@ class EngineMetrics:
     def admitted(self, request: Request) -> None:
         """`request` was scheduled for the first time."""
         self.prefix_queries += request.drawn.prompt_tokens
-        self.prefix_hits += request.drawn.cached_tokens
+        self.prefix_hits += request.cached_tokens
 
     def prompt_done(self, request: Request) -> None:
         """`request` got its first token."""
         self.prompt_tokens += request.drawn.prompt_tokens
-        self.prompt_tokens_cached += request.drawn.cached_tokens
+        self.prompt_tokens_cached += request.first_cached_tokens + request.drawn.transferred_tokens
+        self.prompt_tokens_transferred += request.drawn.transferred_tokens
         self.time_to_first_token.observe(request.ttft_seconds)
 
     def ended(self, request: Request) -> None:
         """`request` got its last token."""
         drawn = request.drawn
-        ttft, tpot = request.ttft_seconds, request.tpot_seconds
-        self.finished[drawn.finish_reason] += 1
-        self.time_per_output_token.observe(tpot)
+        prefill, decode = request.prefill_seconds, request.decode_seconds
+        self.finished[request.finish_reason] += 1
+        self.time_per_output_token.observe(request.tpot_seconds)
         self.e2e_latency.observe(request.e2e_seconds)
         self.queue_time.observe(request.queue_seconds)
-        self.prefill_time.observe(request.prefill_seconds)
-        self.decode_time.observe(request.decode_seconds)
-        self.inference_time.observe(request.prefill_seconds + request.decode_seconds)
+        self.prefill_time.observe(prefill)
+        self.decode_time.observe(decode)
+        self.inference_time.observe(prefill + decode)
         self.request_prompt_tokens.observe(drawn.prompt_tokens)
-        self.request_generation_tokens.observe(drawn.output_tokens)
+        self.request_generation_tokens.observe(request.output_tokens)
         self.request_max_tokens.observe(drawn.max_tokens)
         self.request_samples.observe(1)
         self.request_preemptions.observe(request.preemptions)
-        self.request_prefill_computed_tokens.observe(drawn.prompt_tokens - drawn.cached_tokens)
-        self.fine_first_token.observe(ttft)
-        self.fine_per_token.observe(tpot)
-        self.reasoning_tokens.observe(drawn.reasoning_tokens)
-        if (
-            drawn.finish_reason in GOOD_REASONS
-            and ttft <= self.slo.ttft_seconds
-            and tpot <= self.slo.tpot_seconds
-        ):
-            self.within_slo += 1
+        self.request_prefill_computed_tokens.observe(request.prompt_tokens_computed)
+
+    def judge(self, request: Request, within: bool) -> None:
+        """The client of `request` has its answer, `within` the SLO or not."""
+        self.judged[request.finish_reason] += 1
+        self.within_slo += within
+        self.fine_first_token.observe(request.client_ttft_seconds)
+        self.fine_per_token.observe(request.tpot_seconds)
+        self.reasoning_tokens.observe(request.reasoning_tokens)

@@ -1,4 +1,5 @@
-"""A plain model of one engine: queue, prefill in chunks, decode, a paged KV cache, preemption by recompute.
+"""One engine: a queue, prefill in chunks beside the decoding requests, paged KV with prefix reuse, preemption
+by recompute, speculation.
 
 Pure: time is what `advance` is told, and the outcome does not depend on the instants at which it is called.
 A step that computes prompt tokens is taken one at a time; steps that only decode are taken in runs during
@@ -7,15 +8,22 @@ which the batch does not change, which is what makes a fleet of them cheap.
 
 from __future__ import annotations
 
+import math
+import random
 from collections import deque
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import Slo
+from enginetop.simulator.kv import BlockPool
 from enginetop.simulator.live_knobs import KnobState, LiveKnobs
 from enginetop.simulator.metrics import EngineMetrics
 from enginetop.simulator.request import Request
 from enginetop.simulator.scenario import EngineSettings
-from enginetop.simulator.traffic import Arrivals
+from enginetop.simulator.speculation import capped, count_accepted, lengthened
+from enginetop.simulator.traffic import NO_PREFIX, Arrivals, DrawnRequest
+from enginetop.simulator.truth import Truth, is_within
 
 _ADMISSION_RESERVE = 0.01
 """Share of the KV blocks that stays free when a request is admitted beside others."""
@@ -32,30 +40,61 @@ class Step(NamedTuple):
     tokens: int
 
 
-class EngineModel:
-    """One engine from its start to its end. All times are seconds since it began.
-
-    `history` bounds how many ended requests `finished` keeps, and `steps` sixteen times as many steps.
+@dataclass(slots=True)
+class Conditions:
+    """What faults do to an engine: steps `slowness` times as long, shares of requests that fail, and that are
+    spoilt for the SLO.
     """
 
-    def __init__(self, settings: EngineSettings, source: Arrivals, slo: Slo, history: int = 2000) -> None:
+    slowness: float = 1.0
+    error_ratio: float = 0.0
+    miss_ratio: float = 0.0
+
+
+class EngineModel:
+    """One engine (one data-parallel rank) from its start to its end. Times are seconds since it began.
+
+    `history` bounds how many ended requests `finished` keeps, and `steps` sixteen times as many steps.
+    `truth` and `conditions` may outlive it; `seed` decides whom faults hit. An engine for prefill ends its
+    requests at the first token and puts them into `outbox`, to be taken from there.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        source: Arrivals,
+        slo: Slo,
+        history: int = 2000,
+        *,
+        truth: Truth | None = None,
+        conditions: Conditions | None = None,
+        seed: str = "",
+    ) -> None:
         self.settings = settings
-        self.metrics = EngineMetrics(settings.max_model_len, settings.num_speculative_tokens, slo)
+        self.slo = slo
+        self.truth = Truth() if truth is None else truth
         self.now = 0.0
         self.waiting: deque[Request] = deque()
         self.finished: deque[Request] = deque(maxlen=history)
         self.steps: deque[Step] = deque(maxlen=16 * history)
+        self.outbox: list[Request] = []
         self.busy_seconds = 0.0
+        self._conditions = Conditions() if conditions is None else conditions
+        self._chance = random.Random(f"{seed}/faults")
         self._source = source
-        self._knobs = LiveKnobs(settings)
+        self._knobs = LiveKnobs(settings, lambda: len(self._running))
+        self._hands_over = settings.role is Role.PREFILL
+        self._pool = BlockPool(settings.kv_blocks)
         self._running: list[Request] = []
         self._decoding: list[Request] = []
         self._prefilling: list[Request] = []
         self._chunks: list[tuple[Request, int]] = []
         self._chunked_step_seconds: float | None = None
-        self._free_blocks = settings.kv_blocks
+        self._held_up_seconds = 0.0
         self._kv_tokens = 0
-        self._per_step = 1 + settings.num_speculative_tokens
+        self._drafts = settings.num_speculative_tokens
+        self._per_step = 1 + self._drafts
+        self.metrics = self._fresh_metrics()
 
     @property
     def requests_running(self) -> int:
@@ -64,16 +103,51 @@ class EngineModel:
 
     @property
     def kv_usage_ratio(self) -> float:
-        """Share of the KV blocks in use; blocks of the shared prefix are not counted."""
-        return 1.0 - self._free_blocks / self.settings.kv_blocks
+        """Share of the KV blocks in use, those of prefixes in use included; what is only cached is free."""
+        return self._pool.usage_ratio
 
     def knobs(self) -> tuple[KnobState, ...]:
         """The knobs that can be changed while the engine runs."""
         return self._knobs.states()
 
     def set_knob(self, name: str, value: int) -> KnobState:
-        """Change a knob from the next step on. Raises UnknownKnobError or KnobBoundsError."""
-        return self._knobs.set(name, value)
+        """Change a knob from the next step on; the thinking budget from the next arrival on.
+
+        A lower `max_num_seqs` only stops admission: who runs, runs on.
+
+        Raises:
+            UnknownKnobError, KnobBoundsError: nothing is changed.
+        """
+        state = self._knobs.set(name, value)
+        if name == "num_speculative_tokens":
+            self._drafts = value
+            self._per_step = 1 + value
+            for request in (*self._running, *self.waiting):
+                request.accepted = capped(request.drawn.accepted, value)
+        return state
+
+    def submit(self, drawn: DrawnRequest) -> Request:
+        """Queue a request from outside of the engine's own traffic, at its `arrival_at`, which must not lie
+        before the second last advanced to. What becomes of it can be read from the result.
+        """
+        request = self._request(drawn)
+        self.waiting.append(request)
+        if not self._running:
+            self.now = max(self.now, drawn.arrival_at)
+        return request
+
+    def hold_up(self, begin: float, end: float) -> None:
+        """The engine makes no progress from `begin`, the second last advanced to, until `end`."""
+        if self._chunked_step_seconds is not None:
+            self._chunked_step_seconds += end - begin
+        elif self._decoding:
+            self._held_up_seconds += end - begin
+        else:
+            self.now = max(self.now, end)
+
+    def reset_metrics(self) -> None:
+        """All counters begin anew; the engine works on."""
+        self.metrics = self._fresh_metrics()
 
     def unfinished(self) -> list[Request]:
         """The requests in the batch and in the queue, with the times known so far."""
@@ -99,9 +173,24 @@ class EngineModel:
             else:
                 return
 
+    def _fresh_metrics(self) -> EngineMetrics:
+        return EngineMetrics(self.settings.max_model_len, self.settings.num_speculative_tokens, self.slo)
+
     def _take_arrivals(self) -> None:
         while self._source.next_arrival_at <= self.now:
-            self.waiting.append(Request(self._source.pop()))
+            self.waiting.append(self._request(self._source.pop()))
+
+    def _request(self, drawn: DrawnRequest) -> Request:
+        error_ratio = self._conditions.error_ratio
+        request = Request(
+            drawn,
+            thinking_token_budget=self._knobs.thinking_token_budget,
+            fails=error_ratio > 0 and self._chance.random() < error_ratio,
+            only_first_token=self._hands_over,
+        )
+        if self._drafts < self.settings.num_speculative_tokens:
+            request.accepted = capped(drawn.accepted, self._drafts)
+        return request
 
     # Steps with prompt tokens
 
@@ -124,22 +213,39 @@ class EngineModel:
         tokens = min(budget, request.prefill_target - request.computed_tokens)
         if tokens > 0:
             chunks.append((request, tokens))
-        return tokens
+            return tokens
+        return 0
 
     def _admissible(self, request: Request) -> bool:
         if len(self._running) >= self._knobs.max_num_seqs:
             return False
-        reserve = int(_ADMISSION_RESERVE * self.settings.kv_blocks) if self._running else 0
-        return self._blocks_for(request) + reserve <= self._free_blocks
+        pool, drawn = self._pool, request.drawn
+        wanted = drawn.prompt_tokens + request.generated_tokens + self._per_step
+        if drawn.prefix != NO_PREFIX:
+            cached = pool.cached_blocks(drawn.prefix, drawn.prefix_tokens // self.settings.block_size)
+            blocks = self._blocks(wanted - cached * self.settings.block_size)
+            blocks += pool.blocks_to_hold(drawn.prefix)
+        else:
+            blocks = self._blocks(wanted)
+        reserve = int(_ADMISSION_RESERVE * pool.capacity) if self._running else 0
+        return blocks + reserve <= pool.free
 
     def _admit(self, request: Request) -> None:
+        drawn = request.drawn
+        if drawn.prefix != NO_PREFIX:
+            blocks = self._pool.cached_blocks(drawn.prefix, drawn.prefix_tokens // self.settings.block_size)
+            request.cached_tokens = blocks * self.settings.block_size
+            self._pool.hold(drawn.prefix)
+            request.holds_prefix = True
         if request.first_scheduled_at is None:
             request.first_scheduled_at = self.now
+            request.first_cached_tokens = request.cached_tokens
+            request.computed_tokens = drawn.transferred_tokens
             self.metrics.admitted(request)
         request.prefill_target = request.own_tokens
-        request.blocks = self._blocks_for(request)
-        self._free_blocks -= request.blocks
-        self._kv_tokens += request.drawn.cached_tokens
+        request.blocks = self._blocks(request.own_tokens + self._per_step)
+        self._pool.take(request.blocks)
+        self._kv_tokens += request.cached_tokens + request.computed_tokens
         self._running.append(request)
         self._prefilling.append(request)
 
@@ -154,7 +260,7 @@ class EngineModel:
             self._kv_tokens += chunk
             if request.computed_tokens == request.prefill_target:
                 tokens += self._complete_prefill(request)
-                if request.generated_tokens == request.drawn.output_tokens:
+                if request.generated_tokens == request.output_tokens:
                     ended.append(request)
         self._prefilling = [
             request for request in self._prefilling if request.computed_tokens < request.prefill_target
@@ -168,11 +274,14 @@ class EngineModel:
         if request.first_token_at is None:
             request.first_token_at = self.now
             self.metrics.prompt_done(request)
-            counted += request.prefill_target
+            counted += request.prompt_tokens_computed
         else:
             gap = self.now - (request.last_token_at or 0.0)
             request.gaps_seconds.append(gap)
             self.metrics.inter_token_latency.observe(gap)
+        if request.holds_prefix:
+            blocks = request.drawn.prefix_tokens // self.settings.block_size
+            request.blocks -= self._share_prefix(request, blocks)
         request.last_token_at = self.now
         request.generated_tokens += 1
         self.metrics.generation_tokens += 1
@@ -180,17 +289,27 @@ class EngineModel:
         self._decoding.append(request)
         return counted
 
+    def _share_prefix(self, request: Request, blocks: int) -> int:
+        """Blocks of the prefix that `request` has computed and that become the cache's own."""
+        gained = self._pool.extend(request.drawn.prefix, blocks)
+        computed_before = request.prefill_target
+        request.cached_tokens += gained * self.settings.block_size
+        request.prefill_target -= gained * self.settings.block_size
+        request.computed_tokens += request.prefill_target - computed_before
+        return gained
+
     # Steps that only decode
 
     def _decode(self, to: float) -> bool:
         """Decode until something changes or `to` is reached; False when not one more step ends by `to`."""
         decoding = len(self._decoding)
         scheduled = decoding * self._per_step
-        steps = self._steps_without_change()
+        steps = 1 if self._held_up_seconds else self._steps_without_change()
         if steps == 1:
-            seconds = self._step_seconds(scheduled)
+            seconds = self._step_seconds(scheduled) + self._held_up_seconds
             if self.now + seconds > to:
                 return False
+            self._held_up_seconds = 0.0
             self.now += seconds
             tokens, ended = self._emit(1)
             self._kv_tokens += tokens
@@ -198,6 +317,7 @@ class EngineModel:
             self._settle(ended)
             return True
         done = 0
+        next_arrival_at = self._source.next_arrival_at
         for tokens in self._coming_tokens(steps):
             seconds = self._step_seconds(scheduled)
             if self.now + seconds > to:
@@ -206,7 +326,7 @@ class EngineModel:
             self.now += seconds
             self._kv_tokens += tokens
             self._record(seconds, decoding, tokens)
-            if self.now >= self._source.next_arrival_at:
+            if self.now >= next_arrival_at:
                 break
         if not done:
             return False
@@ -219,11 +339,11 @@ class EngineModel:
 
         With speculation a last step may be cut short, and is therefore always taken alone.
         """
-        missing = min(request.drawn.output_tokens - request.generated_tokens for request in self._decoding)
+        missing = min([request.output_tokens - request.generated_tokens for request in self._decoding])
         steps = -(-missing // self._per_step)
         if self._per_step > 1:
             steps -= 1
-        blocks_each = self._free_blocks // len(self._decoding)
+        blocks_each = self._pool.free // len(self._decoding)
         return max(1, min(steps, blocks_each * self.settings.block_size // self._per_step))
 
     def _coming_tokens(self, steps: int) -> list[int]:
@@ -231,17 +351,14 @@ class EngineModel:
         decoding = len(self._decoding)
         if self._per_step == 1:
             return [decoding] * steps
-        coming = [
-            request.drawn.accepted[request.decode_steps : request.decode_steps + steps]
-            for request in self._decoding
-        ]
+        coming = [self._accepted(request, steps) for request in self._decoding]
         return [decoding + sum(column) for column in zip(*coming, strict=True)]
 
     # What both kinds of steps share
 
     def _step_seconds(self, scheduled: int) -> float:
-        drafts = self.settings.num_speculative_tokens if self._decoding else 0
-        return self.settings.step.seconds(scheduled, self._kv_tokens, drafts)
+        drafts = self._drafts if self._decoding else 0
+        return self.settings.step.seconds(scheduled, self._kv_tokens, drafts) * self._conditions.slowness
 
     def _record(self, seconds: float, decoding: int, tokens: int) -> None:
         self.busy_seconds += seconds
@@ -258,8 +375,8 @@ class EngineModel:
             gained = steps
             if speculating:
                 gained += self._accept(request, steps)
-            request.decode_steps += steps
-            missing = request.drawn.output_tokens - request.generated_tokens
+                request.decode_steps += steps
+            missing = request.output_tokens - request.generated_tokens
             if gained >= missing:
                 gained = missing
                 ended.append(request)
@@ -270,29 +387,50 @@ class EngineModel:
 
     def _accept(self, request: Request, steps: int) -> int:
         """Accepted draft tokens of the next `steps` draft steps of `request`, also counted by position."""
-        accepted = request.drawn.accepted[request.decode_steps : request.decode_steps + steps]
+        accepted = self._accepted(request, steps)
         counts = self.metrics.speculation
         counts.drafts += steps
-        for position in range(counts.positions):
-            reached = accepted.count(position + 1)
-            for reached_position in range(position + 1):
-                counts.accepted_at[reached_position] += reached
-        return sum(accepted)
+        counts.draft_tokens += steps * self._drafts
+        return count_accepted(accepted, counts.accepted_at, self._drafts)
+
+    @staticmethod
+    def _accepted(request: Request, steps: int) -> bytes:
+        """What the drafts of the next `steps` draft steps of `request` get right."""
+        end = request.decode_steps + steps
+        if end > len(request.accepted):
+            request.accepted = lengthened(request.accepted, end)
+        return request.accepted[request.decode_steps : end]
 
     def _settle(self, ended: list[Request]) -> None:
         """After a step: take the ended requests out, then give the others room for their next step."""
         for request in ended:
             request.last_token_at = self.now
             self._leave_batch(request)
-            self.metrics.ended(request)
-            self.finished.append(request)
+            self._end(request)
+        size, per_step = self.settings.block_size, self._per_step
+        needed = 0
         for request in self._decoding:
-            missing = self._blocks_for(request) - request.blocks
-            if missing:
+            own = request.drawn.prompt_tokens - request.cached_tokens + request.generated_tokens
+            missing = -(-(own + per_step) // size) - request.blocks
+            if missing > 0:
                 request.blocks += missing
-                self._free_blocks -= missing
-        while self._free_blocks < 0:
-            self._preempt(self._running[-1])
+                needed += missing
+        if needed:
+            self._pool.take(needed)
+            while self._pool.free < 0:
+                self._preempt(self._running[-1])
+
+    def _end(self, request: Request) -> None:
+        self.metrics.ended(request)
+        self.finished.append(request)
+        if self._hands_over:
+            self.outbox.append(request)
+            return
+        within = is_within(request, self.slo)
+        spoilt = within and 0 < self._conditions.miss_ratio > self._chance.random()
+        within = within and not spoilt
+        self.metrics.judge(request, within)
+        self.truth.ended(request, self.slo, within, spoilt)
 
     def _preempt(self, request: Request) -> None:
         if request in self._prefilling:
@@ -301,18 +439,21 @@ class EngineModel:
             request.last_token_at = self.now
         self._leave_batch(request)
         request.computed_tokens = 0
+        request.cached_tokens = 0
         request.preemptions += 1
         self.metrics.preemptions += 1
         self.waiting.appendleft(request)
 
     def _leave_batch(self, request: Request) -> None:
         self._kv_tokens -= request.context_tokens
-        self._free_blocks += request.blocks
+        self._pool.give(request.blocks)
+        if request.holds_prefix:
+            self._pool.release(request.drawn.prefix)
+            request.holds_prefix = False
         request.blocks = 0
         self._running.remove(request)
         if request in self._decoding:
             self._decoding.remove(request)
 
-    def _blocks_for(self, request: Request) -> int:
-        """Blocks for what it has and for the tokens of its next step."""
-        return -(-(request.own_tokens + self._per_step) // self.settings.block_size)
+    def _blocks(self, tokens: int) -> int:
+        return math.ceil(tokens / self.settings.block_size)

@@ -17,38 +17,45 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class PageTemplate:
-    """The page of `model` through its life: fixed text, and which number stands behind each piece of it.
+    """The page of one process through its life: fixed text, and which number stands behind each piece of it.
 
-    `begun_at` is when its process began, in Unix seconds.
+    `ranks` are the engines of the process, one a data-parallel rank; a family without the label `engine` is
+    the first one's. `begun_at` is when the process began, in Unix seconds.
     """
 
-    def __init__(self, layout: Iterable[Family], model: EngineModel, begun_at: float) -> None:
-        self._model = model
-        self._families = tuple(layout)
-        common = {"engine": "0", "model_name": model.settings.model}
+    def __init__(self, layout: Iterable[Family], ranks: Sequence[EngineModel], begun_at: float) -> None:
+        self._families = tuple(
+            (family, tuple(ranks) if "engine" in family.common else tuple(ranks[:1])) for family in layout
+        )
+        model_name = ranks[0].settings.model
         pieces: list[str] = []
         text = ""
-        for family in self._families:
+        for family, models in self._families:
             text += _head(family.name, family.help, family.kind)
-            labels = {name: value for name, value in common.items() if name in family.common}
-            for line in _lines(family, labels, family.read(model, 0.0)):
-                pieces.append(text + line)
-                text = "\n"
+            created = ""
+            for rank, model in enumerate(models):
+                common = {"engine": str(rank), "model_name": model_name}
+                labels = {name: value for name, value in common.items() if name in family.common}
+                for line in _lines(family, labels, family.read(model, 0.0)):
+                    pieces.append(text + line)
+                    text = "\n"
+                created += _created(family, labels, begun_at)
             if family.has_created:
-                text += _created(family, labels, begun_at)
+                text += _created_head(family) + created
         self._pieces = pieces
         self._end = text
 
     def render(self, seconds: float) -> bytes:
         """The page, `seconds` after the process began."""
         numbers: list[float] = []
-        for family in self._families:
-            value = family.read(self._model, seconds)
-            if isinstance(value, Histogram):
-                numbers.extend(accumulate(value.counts))
-                numbers.extend((numbers[-1], value.sum))
-            else:
-                numbers.extend(value)
+        for family, models in self._families:
+            for model in models:
+                value = family.read(model, seconds)
+                if isinstance(value, Histogram):
+                    numbers.extend(accumulate(value.counts))
+                    numbers.extend((numbers[-1], value.sum))
+                else:
+                    numbers.extend(value)
         parts = [""] * (2 * len(self._pieces) + 1)
         parts[0:-1:2] = self._pieces
         parts[1::2] = map(number_text, numbers)
@@ -78,12 +85,20 @@ def _lines(family: Family, labels: dict[str, str], value: Sequence[float] | Hist
 
 
 def _created(family: Family, labels: dict[str, str], begun_at: float) -> str:
-    stem = family.name.removesuffix("_total") if family.kind == "counter" else family.name
     moment = number_text(begun_at)
-    samples = (
-        f"{stem}_created{_label_text({**labels, **dict(child)})} {moment}\n" for child in family.children
+    return "".join(
+        f"{_created_name(family)}{_label_text({**labels, **dict(child)})} {moment}\n"
+        for child in family.children
     )
-    return _head(f"{stem}_created", family.help, "gauge") + "".join(samples)
+
+
+def _created_head(family: Family) -> str:
+    return _head(_created_name(family), family.help, "gauge")
+
+
+def _created_name(family: Family) -> str:
+    stem = family.name.removesuffix("_total") if family.kind == "counter" else family.name
+    return f"{stem}_created"
 
 
 def _head(name: str, text: str, kind: str) -> str:

@@ -1,18 +1,25 @@
-"""One simulated replica over its lives: it runs, dies, comes back with empty counters."""
+"""One simulated replica over its lives: it runs, suffers faults, dies, comes back with a cold cache."""
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 
+from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.families import families
-from enginetop.simulator.model import EngineModel
+from enginetop.simulator.faults import Fault, FaultKind
+from enginetop.simulator.live_knobs import KnobBoundsError, KnobState, UnknownKnobError
+from enginetop.simulator.model import Conditions, EngineModel
 from enginetop.simulator.pages import PageTemplate
-from enginetop.simulator.scenario import Outage, ReplicaPlan
-from enginetop.simulator.traffic import RequestSource
+from enginetop.simulator.pools import Mailbox
+from enginetop.simulator.request import Request
+from enginetop.simulator.scenario import ReplicaPlan
+from enginetop.simulator.traffic import DrawnRequest, RequestSource
+from enginetop.simulator.truth import Truth
 
 _SHORTEST_LOOK_SECONDS = 1.0
 
@@ -30,13 +37,22 @@ class Load:
 
 
 _FRESH = Load(up=True, busy_ratio=0.0, compute_ratio=0.0)
+_GONE = Load(up=False, busy_ratio=0.0, compute_ratio=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Return:
+    """The agenda's entry for the end of a time without a process."""
+
+
+_RETURN = _Return()
 
 
 class SimulatedReplica:
-    """One replica, from `begun_at` on. Its times are seconds; the plan's outages count from second 0.
+    """One replica, from `begun_at` on. Times are seconds of the fleet; `epoch` is the Unix time of second 0.
 
-    `epoch` is the Unix time of second 0. `engine` is None while the replica is down, else the model of its
-    present life, whose own clock starts at `life_at`.
+    `engines` holds the model of each data-parallel rank, none while the replica is down; their own clocks
+    start at `life_at`. `truth` adds up over all lives. `lives` counts them, and `plan` follows restarts.
     """
 
     def __init__(
@@ -44,79 +60,223 @@ class SimulatedReplica:
     ) -> None:
         self.name = name
         self.plan = plan
-        self.engine: EngineModel | None = None
+        self.engines: tuple[EngineModel, ...] = ()
         self.life_at = begun_at
-        self._slo = slo
+        self.lives = 0
+        self.truth = Truth()
+        self.slo = slo
         self._seed = seed
         self._epoch = epoch
         self._now = begun_at
-        self._lives = 0
+        self._conditions = Conditions()
+        self._active: list[Fault] = []
+        self._agenda: list[tuple[float, int, Fault | _Return, bool]] = []
+        self._order = count()
+        self._down_until = -math.inf
+        self._sources: list[RequestSource] = []
+        self._mailboxes = tuple(Mailbox() for _ in range(plan.engine.ranks))
+        self._dealt = 0
+        self._handed_over: list[tuple[float, Request]] = []
         self._template: PageTemplate | None = None
         self._looked_at = begun_at
-        self._busy_seconds = 0.0
-        self._tokens = 0
+        self._worked = (0.0, 0)
         self._load = _FRESH
-        self._changes = _changes(plan.outage)
-        self._change_at = next(self._changes)
         self._begin_life()
+        for fault in plan.faults:
+            self.inject(fault)
+
+    @property
+    def engine(self) -> EngineModel | None:
+        """The engine of the first rank; None while the replica is down."""
+        return self.engines[0] if self.engines else None
+
+    @property
+    def answers(self) -> bool:
+        """Whether HTTP requests get an answer while there is a process."""
+        return all(fault.kind is not FaultKind.UNRESPONSIVE for fault in self._active)
 
     def advance(self, to: float) -> None:
         """Let the replica live until second `to`; going back does nothing."""
-        while self._change_at <= to:
-            self._run(self._change_at)
-            if self.engine is None:
-                self._begin_life()
+        while self._agenda and self._agenda[0][0] <= to:
+            at, _, entry, begins = heapq.heappop(self._agenda)
+            self._run(at)
+            if isinstance(entry, _Return):
+                if self._now >= self._down_until and not self.engines:
+                    self._begin_life()
+            elif begins:
+                self._begin(entry)
             else:
-                self.engine = self._template = None
-            self._change_at = next(self._changes)
+                self._active.remove(entry)
+                self._apply()
         self._run(to)
+
+    def knobs(self) -> tuple[KnobState, ...]:
+        """The live knobs, with the bounds that all ranks take; none while the replica is down.
+
+        With several ranks the draft length cannot be changed: ranks that differ would wait for each other.
+        """
+        first, *others = [engine.knobs() for engine in self.engines] or [()]
+        return tuple(
+            replace(
+                state,
+                min=max([state.min, *(other[place].min for other in others)]),
+                max=min([state.max, *(other[place].max for other in others)]),
+            )
+            for place, state in enumerate(first)
+            if not others or state.name != "num_speculative_tokens"
+        )
+
+    def set_knob(self, name: str, value: int) -> KnobState:
+        """Change a knob on every rank, or on none.
+
+        Raises:
+            UnknownKnobError, KnobBoundsError: nothing is changed.
+        """
+        known = {state.name: state for state in self.knobs()}
+        if name not in known:
+            raise UnknownKnobError(name)
+        if not known[name].min <= value <= known[name].max:
+            raise KnobBoundsError(name, value, known[name].min, known[name].max)
+        for engine in self.engines:
+            engine.set_knob(name, value)
+        return next(state for state in self.knobs() if state.name == name)
+
+    def inject(self, fault: Fault) -> None:
+        """Let `fault` happen, at once if its time has passed."""
+        self._put(max(fault.at_seconds, self._now), fault, begins=True)
+
+    def restart(self, **start_values: object) -> None:
+        """Stop now and come back after the engine's `restart_seconds` with other start values.
+
+        Raises:
+            ConfigError: an engine cannot be started with these; nothing happens.
+        """
+        self.plan = self.plan.with_engine(**start_values)
+        self._go_down(self._now + self.plan.engine.restart_seconds)
 
     def page(self) -> bytes | None:
         """The metrics page at the second last advanced to; None while the replica is down."""
-        if self._template is None:
+        if not self.engines:
             return None
+        if self._template is None:
+            process_at = self._epoch + self.life_at
+            reasons = self.plan.traffic.reasoning_tokens.median > 0
+            layout = families(self.plan.engine, self.slo, process_at, reasons=reasons)
+            self._template = PageTemplate(layout, self.engines, process_at)
         return self._template.render(self._now - self.life_at)
 
     def load(self) -> Load:
-        """The load over at least the last second, as far as the present life goes back."""
-        if self.engine is None:
-            return Load(up=False, busy_ratio=0.0, compute_ratio=0.0)
-        elapsed = self._now - self._looked_at
-        if elapsed >= _SHORTEST_LOOK_SECONDS:
-            metrics = self.engine.metrics
-            tokens = metrics.prompt_tokens - metrics.prompt_tokens_cached + metrics.generation_tokens
-            compute_seconds = (tokens - self._tokens) * self.plan.engine.step.per_token_us / 1e6
+        """The load over at least the last second, as far as the present life goes back; mean of the ranks."""
+        if not self.engines:
+            return _GONE
+        elapsed = (self._now - self._looked_at) * len(self.engines)
+        if self._now - self._looked_at >= _SHORTEST_LOOK_SECONDS:
+            worked = self._work()
+            compute_seconds = (worked[1] - self._worked[1]) * self.plan.engine.step.per_token_us / 1e6
             self._load = Load(
                 up=True,
-                busy_ratio=min(1.0, (self.engine.busy_seconds - self._busy_seconds) / elapsed),
+                busy_ratio=min(1.0, (worked[0] - self._worked[0]) / elapsed),
                 compute_ratio=min(1.0, compute_seconds / elapsed),
             )
-            self._looked_at, self._busy_seconds, self._tokens = self._now, self.engine.busy_seconds, tokens
+            self._looked_at, self._worked = self._now, worked
         return self._load
+
+    def take_handed_over(self) -> Sequence[tuple[float, Request]]:
+        """Requests that a prefill replica has ended since the last call, with the begin of their engine."""
+        self._collect_handed_over()
+        handed, self._handed_over = self._handed_over, []
+        return sorted(handed, key=lambda one: one[0] + (one[1].last_token_at or 0.0))
+
+    def deliver(self, request: DrawnRequest) -> None:
+        """Take a request for a decode replica; its ranks get them in turn."""
+        self._mailboxes[self._dealt % len(self._mailboxes)].deliver(request)
+        self._dealt += 1
+
+    def _collect_handed_over(self) -> None:
+        for engine in self.engines:
+            self._handed_over.extend((self.life_at, request) for request in engine.outbox)
+            engine.outbox.clear()
+
+    def _work(self) -> tuple[float, int]:
+        """Seconds of work and tokens computed in this life, all ranks."""
+        every = [engine.metrics for engine in self.engines]
+        tokens = sum(m.prompt_tokens - m.prompt_tokens_cached + m.generation_tokens for m in every)
+        return sum(engine.busy_seconds for engine in self.engines), tokens
 
     def _run(self, to: float) -> None:
         self._now = max(self._now, to)
-        if self.engine is not None:
-            self.engine.advance(self._now - self.life_at)
+        for engine in self.engines:
+            engine.advance(self._now - self.life_at)
+
+    def _put(self, at: float, entry: Fault | _Return, *, begins: bool) -> None:
+        heapq.heappush(self._agenda, (at, next(self._order), entry, begins))
+
+    def _begin(self, fault: Fault) -> None:
+        end = self._now + fault.for_seconds
+        if fault.every_seconds is not None:
+            self._put(self._now + fault.every_seconds, fault, begins=True)
+        if fault.kind is FaultKind.DOWN:
+            self._go_down(end)
+        elif fault.kind is FaultKind.RESET:
+            for engine in self.engines:
+                engine.reset_metrics()
+        elif fault.kind is FaultKind.HANG:
+            for engine in self.engines:
+                engine.hold_up(self._now - self.life_at, end - self.life_at)
+        else:
+            self._active.append(fault)
+            self._put(end, fault, begins=False)
+            self._apply()
+
+    def _apply(self) -> None:
+        """Make the engines feel the faults that are active."""
+
+        def active(kind: FaultKind) -> list[Fault]:
+            return [fault for fault in self._active if fault.kind is kind]
+
+        self._conditions.slowness = math.prod(fault.factor for fault in active(FaultKind.SLOW))
+        self._conditions.error_ratio = 1.0 - math.prod(1.0 - f.ratio for f in active(FaultKind.ERRORS))
+        self._conditions.miss_ratio = 1.0 - math.prod(1.0 - f.ratio for f in active(FaultKind.MISSES))
+        surge = math.prod(fault.factor for fault in active(FaultKind.SURGE))
+        for source in self._sources:
+            source.clock.surge = surge
+
+    def _go_down(self, until: float) -> None:
+        self._collect_handed_over()
+        if self.plan.engine.role is not Role.PREFILL:
+            self.truth.lost += sum(len(engine.unfinished()) for engine in self.engines)
+        self.engines, self._template, self._sources = (), None, []
+        self._down_until = max(self._down_until, until)
+        self._put(until, _RETURN, begins=True)
 
     def _begin_life(self) -> None:
-        self._lives += 1
+        self.lives += 1
         self.life_at = self._looked_at = self._now
-        self._busy_seconds, self._tokens, self._load = 0.0, 0, _FRESH
-        engine, traffic = self.plan.engine, self.plan.traffic
-        source = RequestSource(traffic, engine, f"{self._seed}/{self.name}/{self._lives}")
-        self.engine = EngineModel(engine, source, self._slo)
-        process_at = self._epoch + self.life_at
-        layout = families(engine, self._slo, process_at, reasons=traffic.reasoning_tokens.median > 0)
-        self._template = PageTemplate(layout, self.engine, process_at)
+        self._worked, self._load = (0.0, 0), _FRESH
+        settings = self.plan.engine
+        self.engines = tuple(
+            EngineModel(
+                settings,
+                self._arrivals(rank, seed),
+                self.slo,
+                truth=self.truth,
+                conditions=self._conditions,
+                seed=seed,
+            )
+            for rank, seed in enumerate(self._seeds(settings.ranks))
+        )
+        self._apply()
 
+    def _seeds(self, ranks: int) -> list[str]:
+        return [f"{self._seed}/{self.name}/{self.lives}/{rank}" for rank in range(ranks)]
 
-def _changes(outage: Outage | None) -> Iterator[float]:
-    """The seconds at which a replica goes down, comes back, goes down, ..."""
-    if outage is None:
-        while True:
-            yield math.inf
-    for cycle in count():
-        down_at = outage.first_at_seconds + cycle * outage.every_seconds
-        yield down_at
-        yield down_at + outage.for_seconds
+    def _arrivals(self, rank: int, seed: str) -> Mailbox | RequestSource:
+        settings, traffic = self.plan.engine, self.plan.traffic
+        if settings.role is Role.DECODE:
+            mailbox = self._mailboxes[rank]
+            self.truth.lost += mailbox.open(self.life_at)
+            return mailbox
+        share = traffic.share_of_rank(rank, settings.ranks)
+        source = RequestSource(traffic, settings, seed, share, self.life_at)
+        self._sources.append(source)
+        return source

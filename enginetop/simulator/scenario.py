@@ -1,4 +1,4 @@
-"""What a simulated fleet is made of: engines, traffic, outages, as plain data. Built-in ones: `builtin`.
+"""What a simulated fleet is made of: engines, traffic, faults, as plain data. Built-in ones: `builtin`.
 
 Field names are those of the scenario file, so that a file is one more way to build the same values.
 """
@@ -6,10 +6,12 @@ Field names are those of the scenario file, so that a file is one more way to bu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.snapshot import Slo
+from enginetop.simulator.faults import Fault
 
 DEFAULT_SLO = Slo()
 
@@ -46,11 +48,11 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """One replica's engine. `acceptance[i]` is the unconditional probability that draft position i is accepted;
-    positions past `num_speculative_tokens` are known and not drafted.
+    """One replica's engine. `acceptance[i]` is the unconditional probability that draft position i is
+    accepted; positions past `num_speculative_tokens` are known and not drafted.
 
     The sizes are those of one data-parallel rank; `gpus` is the number of all `ranks` together.
-    `thinking_token_budget` is the default of requests, -1: none. `restart_seconds` is how long a restart takes.
+    `thinking_token_budget` is the default of requests, -1: none. A restart takes `restart_seconds`.
     `gpu_throttled` is what its GPUs report; how slow that makes it is in `step`.
     """
 
@@ -106,13 +108,23 @@ class Lengths:
     sigma: float
 
 
+class Arrival(StrEnum):
+    """How requests arrive; the mean rate is the same."""
+
+    POISSON = "poisson"
+    BURSTY = "bursty"  # half of all requests come in bursts
+    DIURNAL = "diurnal"  # the rate swings as a sine wave
+
+
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What one replica is asked for: Poisson arrivals whose rate swings by `wave_ratio` around its mean.
+    """What one replica is asked for.
 
-    A request belongs to the shared prefix with probability `shared_prefix_ratio`: its prompt then starts with
-    `shared_prefix_tokens` that the cache already holds. `abort_ratio` of the clients hang up while they are
-    being answered.
+    A request starts with probability `shared_prefix_ratio` with one of `shared_prefixes` prefixes of
+    `shared_prefix_tokens`; a share `long_ratio` of the requests has a prompt of `long_prompt_tokens` instead.
+    `abort_ratio` of the clients hang up while they are being answered. Bursts come at `burst_ratio` times the
+    mean rate and last `burst_seconds` on average; a diurnal rate swings by `wave_ratio` around its mean.
+    `rank_weights` shares the requests out over the ranks; empty: evenly.
     """
 
     requests_per_second: float
@@ -121,26 +133,37 @@ class Traffic:
     reasoning_tokens: Lengths = Lengths(0.0, 0.0)
     shared_prefix_tokens: int = 0
     shared_prefix_ratio: float = 0.0
+    shared_prefixes: int = 1
+    long_ratio: float = 0.0
+    long_prompt_tokens: Lengths = Lengths(0.0, 0.0)
     max_tokens: int = 2048
     abort_ratio: float = 0.0
-    wave_ratio: float = 0.0
-    wave_period_seconds: float = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outage:
-    """The process dies and comes back with empty counters, again and again.
-
-    Seconds are counted from the start of the fleet; `every_seconds` from one death to the next.
-    """
-
-    first_at_seconds: float
-    every_seconds: float
-    for_seconds: float
+    arrival: Arrival = Arrival.POISSON
+    burst_ratio: float = 3.0
+    burst_seconds: float = 20.0
+    wave_ratio: float = 0.5
+    wave_period_seconds: float = 600.0
+    rank_weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0 < self.for_seconds < self.every_seconds:
-            raise ConfigError("an outage must be shorter than the time from one to the next")
+        if not self.requests_per_second > 0:
+            raise ConfigError(f"requests_per_second must be above 0, not {self.requests_per_second}")
+        if not self.burst_ratio > 1:
+            raise ConfigError(f"burst_ratio must be above 1, not {self.burst_ratio}")
+        if not 0 <= self.wave_ratio <= 1:
+            raise ConfigError(f"wave_ratio must lie between 0 and 1, not {self.wave_ratio}")
+        if any(not weight > 0 for weight in self.rank_weights):
+            raise ConfigError("rank_weights must be above 0")
+        if self.shared_prefixes < 1:
+            raise ConfigError(f"shared_prefixes must be at least 1, not {self.shared_prefixes}")
+
+    def share_of_rank(self, rank: int, ranks: int) -> float:
+        """The share of the replica's requests that goes to `rank`. ConfigError: not one weight a rank."""
+        if not self.rank_weights:
+            return 1.0 / ranks
+        if len(self.rank_weights) != ranks:
+            raise ConfigError(f"rank_weights has {len(self.rank_weights)} numbers for ranks = {ranks}")
+        return self.rank_weights[rank] / sum(self.rank_weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +172,22 @@ class ReplicaPlan:
 
     engine: EngineSettings
     traffic: Traffic
-    outage: Outage | None = None
+    faults: tuple[Fault, ...] = ()
 
-    def with_traffic(self, **changes: float | Lengths) -> ReplicaPlan:
+    def __post_init__(self) -> None:
+        self.traffic.share_of_rank(0, self.engine.ranks)
+
+    def with_traffic(self, **changes: object) -> ReplicaPlan:
         """The same replica under other traffic; `changes` are fields of `Traffic`."""
         return replace(self, traffic=replace(self.traffic, **changes))  # type: ignore[arg-type]
 
     def with_engine(self, **changes: object) -> ReplicaPlan:
         """The same replica with another engine; `changes` are fields of `EngineSettings`."""
         return replace(self, engine=replace(self.engine, **changes))  # type: ignore[arg-type]
+
+    def with_faults(self, *faults: Fault) -> ReplicaPlan:
+        """The same replica with more faults."""
+        return replace(self, faults=(*self.faults, *faults))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,18 +200,33 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A fleet that can be simulated. `summary` is its line in the list of scenarios."""
+    """A fleet that can be simulated. `summary` is its line in the list of scenarios.
+
+    `replicas` is how many there are unless the user says so, `duration_seconds` how long a stepped run lasts.
+    Replicas of a prefill pool hand their requests over to those of the decode pools after
+    `transfer_seconds`.
+    """
 
     name: str
     summary: str
     pools: tuple[Pool, ...]
     slo: Slo = DEFAULT_SLO
+    replicas: int = 12
+    duration_seconds: float = 300.0
+    transfer_seconds: float = 0.02
+
+    def __post_init__(self) -> None:
+        roles = {member.engine.role for pool in self.pools for member in pool.members}
+        if Role.PREFILL in roles and Role.DECODE not in roles:
+            raise ConfigError(f"{self.name}: a prefill pool needs a decode pool to hand over to")
+        if Role.DECODE in roles and Role.PREFILL not in roles:
+            raise ConfigError(f"{self.name}: a decode pool needs a prefill pool that hands over to it")
 
     def plans(self, replicas: int) -> list[tuple[str, ReplicaPlan]]:
-        """Name and plan of each of `replicas` replicas, shared out evenly over the pools.
+        """Name and plan of each of `replicas` replicas, shared out over the pools by their sizes.
 
         Raises:
-            ConfigError: `replicas` is below 1.
+            ConfigError: `replicas` is below 1, or below the number of pools when they hand over.
         """
         if replicas < 1:
             raise ConfigError(f"a simulated fleet needs at least 1 replica, not {replicas}")

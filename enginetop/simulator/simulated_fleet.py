@@ -12,43 +12,19 @@ from typing import Self
 
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
+from enginetop.simulator.fleet_model import WARM_UP_SECONDS, FleetModel
 from enginetop.simulator.gpus import SimulatedGpus
 from enginetop.simulator.http_messages import Reply, Request, Routes, json_reply
 from enginetop.simulator.http_server import LOOPBACK, HttpServer, Port
 from enginetop.simulator.pages import CONTENT_TYPE
-from enginetop.simulator.replica import Load, SimulatedReplica
+from enginetop.simulator.replica import SimulatedReplica
 from enginetop.simulator.scenario import Scenario
 
 ENGINE_VERSION = "0.32.0"
 """The vLLM version whose pages are imitated."""
 
-WARM_UP_SECONDS = 60.0
 _TICK_SECONDS = 0.5
 _HIGHEST_PORT = 65535
-
-
-class FleetModel:
-    """The replicas of `scenario` without any socket: pure, driven by `advance` alone.
-
-    Second 0 is the Unix time `epoch`. The engines have been running for `warm_up_seconds` by then, so that
-    their first pages already hold numbers. Equal seeds give equal fleets.
-    """
-
-    def __init__(
-        self, scenario: Scenario, replicas: int, seed: int, epoch: float, warm_up_seconds: float
-    ) -> None:
-        self.replicas = tuple(
-            SimulatedReplica(name, plan, scenario.slo, seed, epoch, -warm_up_seconds)
-            for name, plan in scenario.plans(replicas)
-        )
-        self.loads: tuple[Load, ...] = ()
-        self.advance(0.0)
-
-    def advance(self, to: float) -> None:
-        """Let every replica live until second `to`, and take their loads since the last call."""
-        for replica in self.replicas:
-            replica.advance(to)
-        self.loads = tuple(replica.load() for replica in self.replicas)
 
 
 class SimulatedFleet:

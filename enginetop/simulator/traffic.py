@@ -1,4 +1,8 @@
-"""The requests that a simulated replica receives, drawn one after the other from a seeded generator."""
+"""The requests that a simulated engine receives, drawn one after the other from a seeded generator.
+
+What is drawn does not depend on the engine's settings, so that two settings can be compared on the same
+requests; only the drafts' luck is drawn apart, for engines that speculate.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ import random
 from dataclasses import dataclass
 from typing import Protocol
 
+from enginetop.simulator.arrivals import ArrivalClock
 from enginetop.simulator.scenario import EngineSettings, Lengths, Traffic
 
-_FEWEST_OUTPUT_TOKENS = 2
+NO_PREFIX = -1
+_FEWEST_ANSWER_TOKENS = 2
 """So that every request has a time per output token."""
 
 
@@ -17,19 +23,25 @@ _FEWEST_OUTPUT_TOKENS = 2
 class DrawnRequest:
     """All that is decided about a request before it arrives. Times are seconds since the engine began.
 
-    `output_tokens` includes `reasoning_tokens`, and is what the engine generates before the request ends by
-    `finish_reason` (`stop`, `length`, `abort`). `accepted[i]` is how many drafted tokens its draft step i
-    gets right; empty without speculation.
+    The prompt starts with `prefix_tokens` of the shared prefix `prefix` (whole blocks; `NO_PREFIX`: of none).
+    Unless something stops it, the model thinks for `reasoning_tokens` and then answers in `answer_tokens`.
+    `abort_point` is the share of the output after which the client hangs up, None: it does not.
+    `accepted[i]` is how many drafted tokens draft step i gets right when all positions are drafted.
+    `asked_at` is when the client asked, where that was before it came to this engine; `transferred_tokens` of
+    its prompt come computed from another engine.
     """
 
     arrival_at: float
     prompt_tokens: int
-    cached_tokens: int
-    output_tokens: int
-    reasoning_tokens: int
-    max_tokens: int
-    finish_reason: str
+    answer_tokens: int
+    reasoning_tokens: int = 0
+    max_tokens: int = 2048
+    prefix: int = NO_PREFIX
+    prefix_tokens: int = 0
+    abort_point: float | None = None
     accepted: bytes = b""
+    asked_at: float | None = None
+    transferred_tokens: int = 0
 
 
 class Arrivals(Protocol):
@@ -37,25 +49,31 @@ class Arrivals(Protocol):
 
     @property
     def next_arrival_at(self) -> float:
-        """When the next request arrives."""
+        """When the next request arrives; infinite if none is known."""
 
     def pop(self) -> DrawnRequest:
         """Take the next request; `next_arrival_at` moves to the one after it."""
 
 
 class RequestSource:
-    """An endless stream of requests for one engine; equal seeds give equal streams."""
+    """An endless stream of requests for one engine; equal seeds give equal streams.
 
-    def __init__(self, traffic: Traffic, engine: EngineSettings, seed: str) -> None:
+    `share` is its share of the traffic's rate, `offset` the second of the fleet at which the engine began.
+    """
+
+    def __init__(
+        self, traffic: Traffic, engine: EngineSettings, seed: str, share: float = 1.0, offset: float = 0.0
+    ) -> None:
+        self.clock = ArrivalClock(traffic, share, offset, f"{seed}/arrivals")
         self._traffic = traffic
-        self._engine = engine
         self._random = random.Random(seed)
-        self._phase = self._random.uniform(0.0, 2.0 * math.pi)
+        self._luck = random.Random(f"{seed}/drafts")
+        self._block_size = engine.block_size
+        self._longest = engine.max_model_len - traffic.max_tokens - traffic.shared_prefix_tokens
         self._outcomes = range(engine.num_speculative_tokens + 1)
-        chances = (*engine.acceptance, 0.0)
+        chances = (*engine.acceptance[: engine.num_speculative_tokens], 0.0)
         self._outcome_ends = [1.0 - chance for chance in chances]
-        self._next_arrival_at = 0.0
-        self._draw_arrival()
+        self._next_arrival_at = self.clock.after(0.0)
 
     @property
     def next_arrival_at(self) -> float:
@@ -65,60 +83,48 @@ class RequestSource:
     def pop(self) -> DrawnRequest:
         """Take the next request; `next_arrival_at` moves to the one after it."""
         traffic, draw = self._traffic, self._random
-        prompt = self._length(traffic.prompt_tokens, 1)
-        cached = 0
+        lengths = traffic.prompt_tokens
+        if traffic.long_ratio and draw.random() < traffic.long_ratio:
+            lengths = traffic.long_prompt_tokens
+        prompt = self._length(lengths, 1)
+        prefix, prefix_tokens = NO_PREFIX, 0
         if draw.random() < traffic.shared_prefix_ratio:
             # Whole blocks are shared, and the last prompt token is always computed.
-            cached = traffic.shared_prefix_tokens // self._engine.block_size * self._engine.block_size
+            prefix = draw.randrange(traffic.shared_prefixes)
+            prefix_tokens = traffic.shared_prefix_tokens // self._block_size * self._block_size
             prompt += traffic.shared_prefix_tokens
         reasoning = self._length(traffic.reasoning_tokens, 0)
-        output = reasoning + self._length(traffic.answer_tokens, _FEWEST_OUTPUT_TOKENS)
-        reason = "stop"
-        if output >= traffic.max_tokens:
-            output, reason = traffic.max_tokens, "length"
-        if draw.random() < traffic.abort_ratio:
-            output, reason = draw.randint(_FEWEST_OUTPUT_TOKENS, output), "abort"
+        answer = self._length(traffic.answer_tokens, _FEWEST_ANSWER_TOKENS)
+        aborts = draw.random() < traffic.abort_ratio
+        point = draw.random()
         request = DrawnRequest(
             arrival_at=self._next_arrival_at,
             prompt_tokens=prompt,
-            cached_tokens=cached,
-            output_tokens=output,
-            reasoning_tokens=min(reasoning, output),
+            answer_tokens=answer,
+            reasoning_tokens=reasoning,
             max_tokens=traffic.max_tokens,
-            finish_reason=reason,
-            accepted=self._acceptance(output),
+            prefix=prefix,
+            prefix_tokens=prefix_tokens,
+            abort_point=point if aborts else None,
+            accepted=self._draw_acceptance(min(reasoning + answer, traffic.max_tokens)),
         )
-        self._draw_arrival()
+        self._next_arrival_at = self.clock.after(self._next_arrival_at)
         return request
 
     def _length(self, lengths: Lengths, least: int) -> int:
         if lengths.median <= 0:
             return least
         drawn = round(self._random.lognormvariate(math.log(lengths.median), lengths.sigma))
-        longest = self._engine.max_model_len - self._traffic.max_tokens - self._traffic.shared_prefix_tokens
-        return max(least, min(drawn, longest))
+        return max(least, min(drawn, self._longest))
 
-    def _draw_arrival(self) -> None:
-        """Poisson arrivals of a swinging rate, by thinning those of its peak."""
-        traffic = self._traffic
-        peak = traffic.requests_per_second * (1.0 + traffic.wave_ratio)
-        at = self._next_arrival_at
-        while True:
-            at += self._random.expovariate(peak)
-            angle = 2.0 * math.pi * at / traffic.wave_period_seconds + self._phase
-            rate = traffic.requests_per_second * (1.0 + traffic.wave_ratio * math.sin(angle))
-            if self._random.random() * peak < rate:
-                self._next_arrival_at = at
-                return
-
-    def _acceptance(self, output_tokens: int) -> bytes:
-        """Draft steps that surely suffice for all tokens after the first."""
-        if not self._engine.num_speculative_tokens:
+    def _draw_acceptance(self, output_tokens: int) -> bytes:
+        """Draft steps that suffice for all tokens after the first."""
+        if len(self._outcomes) == 1:
             return b""
         accepted = bytearray()
         missing = output_tokens - 1
         while missing > 0:
-            drawn = self._random.choices(
+            drawn = self._luck.choices(
                 self._outcomes, cum_weights=self._outcome_ends, k=missing // len(self._outcomes) + 1
             )
             accepted.extend(drawn)

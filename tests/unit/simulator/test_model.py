@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginetop.fleet.snapshot import Slo
+from enginetop.simulator.faults import outage
 from enginetop.simulator.model import EngineModel
 from enginetop.simulator.replica import SimulatedReplica
 from enginetop.simulator.request import Request
-from enginetop.simulator.scenario import EngineSettings, Lengths, Outage, ReplicaPlan, StepTime, Traffic
-from enginetop.simulator.traffic import DrawnRequest
+from enginetop.simulator.scenario import EngineSettings, Lengths, ReplicaPlan, StepTime, Traffic
+from enginetop.simulator.traffic import NO_PREFIX, DrawnRequest
 
 TEN_MS = StepTime(base_ms=10.0, per_token_us=0.0, per_kv_token_ns=0.0)
 SMALL = EngineSettings(
@@ -44,9 +45,12 @@ class Script:
 
 
 def ask(
-    arrival_at: float, prompt: int, output: int, *, cached: int = 0, accepted: bytes = b""
+    arrival_at: float, prompt: int, output: int, *, prefix_tokens: int = 0, accepted: bytes = b""
 ) -> DrawnRequest:
-    return DrawnRequest(arrival_at, prompt, cached, output, 0, 100, "stop", accepted)
+    prefix = 7 if prefix_tokens else NO_PREFIX
+    return DrawnRequest(
+        arrival_at, prompt, output, prefix=prefix, prefix_tokens=prefix_tokens, accepted=accepted
+    )
 
 
 def run(engine: EngineSettings, *requests: DrawnRequest, to: float = 10.0) -> EngineModel:
@@ -79,20 +83,50 @@ def test_a_long_prompt_is_computed_in_chunks_of_the_budget() -> None:
 
 
 def test_a_prefix_in_the_cache_is_not_computed() -> None:
-    model = run(SMALL, ask(0.0, prompt=100, output=2, cached=48), to=0.005)
-    assert model.requests_running == 1
-    # 52 own tokens and the next one need 4 blocks of 16.
-    assert model.kv_usage_ratio == pytest.approx(4 / 12)
+    first, second = (ask(at, prompt=100, output=2, prefix_tokens=48) for at in (0.0, 1.0))
+    model = run(SMALL, first, second, to=0.5)
+    assert model.metrics.prefix_hits == 0
+    assert model.kv_usage_ratio == 0.0, "what is only cached is free"
+    model.advance(1.005)
+    # 52 own tokens and the next one need 4 blocks of 16, beside the 3 of the prefix.
+    assert model.kv_usage_ratio == pytest.approx(7 / 12)
+    model.advance(2.0)
+    assert [request.first_cached_tokens for request in model.finished] == [0, 48]
+    assert model.metrics.iteration_tokens.sum == (100 + 2) + (52 + 2)
+    assert model.metrics.prompt_tokens == 200
+    assert model.metrics.prompt_tokens_cached == 48
+
+
+def test_a_prefix_is_shared_while_its_first_request_runs() -> None:
+    """100 + 100 tokens and their answers need 14 blocks of 16, with three shared 11: all of 12 but one."""
+    one, other = (ask(at, prompt=100, output=8, prefix_tokens=48) for at in (0.0, 0.02))
+    model = run(SMALL, one, other, to=0.025)
+    assert model.requests_running == 2
+    assert model.kv_usage_ratio == pytest.approx(11 / 12)
     model.advance(1.0)
-    assert model.metrics.iteration_tokens.sum == 52 + 2
-    assert model.metrics.prompt_tokens == 100
+    assert model.metrics.preemptions == 0
+    assert model.kv_usage_ratio == 0.0
+
+
+def test_a_cached_prefix_makes_way_for_others() -> None:
+    """The second request needs 10 of 12 blocks (159 + 1 tokens): of the three cached ones one is taken."""
+    asked = [
+        ask(0.0, prompt=50, output=2, prefix_tokens=48),
+        ask(1.0, prompt=157, output=2),
+        ask(2.0, prompt=50, output=2, prefix_tokens=48),
+        ask(3.0, prompt=50, output=2, prefix_tokens=48),
+    ]
+    model = run(SMALL, *asked)
+    assert [request.first_cached_tokens for request in model.finished] == [0, 0, 32, 48]
 
 
 def test_cost_of_the_kv_tokens_counts_the_cached_ones_too() -> None:
     engine = replace(SMALL, step=StepTime(base_ms=0.0, per_token_us=0.0, per_kv_token_ns=1e6))
-    model = run(engine, ask(0.0, prompt=100, output=4, cached=48))
+    first, second = (ask(at, prompt=100, output=4, prefix_tokens=48) for at in (0.0, 1.0))
+    model = run(engine, first, second)
     # In the prefill step 48 tokens are there; then 100 + 1, + 2, + 3, at 1 ms a token.
-    assert [step.seconds for step in model.steps] == pytest.approx([0.048, 0.101, 0.102, 0.103])
+    later = [step.seconds for step in model.steps][4:]
+    assert later == pytest.approx([0.048, 0.101, 0.102, 0.103])
 
 
 def test_a_request_that_arrives_within_a_step_waits_for_its_end() -> None:
@@ -215,7 +249,7 @@ PLANS = st.builds(
 def test_the_outcome_does_not_depend_on_when_one_looks(
     plan: ReplicaPlan, cuts: list[float], seed: int
 ) -> None:
-    plan = replace(plan, outage=Outage(first_at_seconds=12.0, every_seconds=60.0, for_seconds=3.0))
+    plan = plan.with_faults(outage(at_seconds=12.0, every_seconds=60.0, for_seconds=3.0))
     often, once = (SimulatedReplica("r", plan, Slo(), seed, 1.7e9) for _ in range(2))
     for cut in sorted(cuts):
         often.advance(cut)
@@ -251,11 +285,13 @@ def test_limits_are_kept_and_nobody_is_lost(plan: ReplicaPlan, seed: int) -> Non
         assert engine.requests_running <= plan.engine.max_num_seqs
         assert 0.0 <= engine.kv_usage_ratio <= 1.0
         held = sum(request.blocks for request in unfinished)
+        if any(request.cached_tokens for request in unfinished):
+            held += plan.traffic.shared_prefix_tokens // 16
         assert engine.kv_usage_ratio == pytest.approx(held / plan.engine.kv_blocks)
         everyone = [*engine.finished, *unfinished]
         assert all(map(_in_order, everyone))
-        assert all(r.generated_tokens == r.drawn.output_tokens for r in engine.finished)
-        assert all(r.generated_tokens < r.drawn.output_tokens for r in unfinished)
+        assert all(r.generated_tokens == r.output_tokens for r in engine.finished)
+        assert all(r.generated_tokens < r.output_tokens for r in unfinished)
         arrivals = sorted(request.drawn.arrival_at for request in everyone)
         scheduled = sorted(
             (r.first_scheduled_at, r.drawn.arrival_at) for r in everyone if r.first_scheduled_at is not None

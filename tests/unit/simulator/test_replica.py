@@ -6,22 +6,20 @@ import pytest
 
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.builtin import SCENARIOS
+from enginetop.simulator.faults import Fault, outage
 from enginetop.simulator.replica import Load, SimulatedReplica
-from enginetop.simulator.scenario import Outage, ReplicaPlan
 from tests.unit.simulator.read_page import ReadPage
 
 STEADY = SCENARIOS["steady"].pools[0].members[0]
 EPOCH = 1_764_446_400.0
 
 
-def replica_of(outage: Outage | None = None, begun_at: float = 0.0) -> SimulatedReplica:
-    return SimulatedReplica(
-        "r", ReplicaPlan(STEADY.engine, STEADY.traffic, outage), Slo(), 3, EPOCH, begun_at
-    )
+def replica_of(*faults: Fault, begun_at: float = 0.0) -> SimulatedReplica:
+    return SimulatedReplica("r", STEADY.with_faults(*faults), Slo(), 3, EPOCH, begun_at)
 
 
 def test_a_dead_replica_has_no_page_and_comes_back_with_empty_counters() -> None:
-    replica = replica_of(Outage(first_at_seconds=30.0, every_seconds=100.0, for_seconds=20.0))
+    replica = replica_of(outage(at_seconds=30.0, every_seconds=100.0, for_seconds=20.0))
     replica.advance(29.0)
     before = ReadPage.of(replica.page())
     assert before.value("vllm:generation_tokens_total") > 1000
@@ -38,7 +36,7 @@ def test_a_dead_replica_has_no_page_and_comes_back_with_empty_counters() -> None
 
 
 def test_each_life_draws_its_own_requests() -> None:
-    replica = replica_of(Outage(first_at_seconds=20.0, every_seconds=40.0, for_seconds=20.0 - 1e-6))
+    replica = replica_of(outage(at_seconds=20.0, every_seconds=40.0, for_seconds=20.0 - 1e-6))
     prompts = []
     for second in (20.0 - 1e-3, 60.0 - 1e-3, 100.0 - 1e-3):
         replica.advance(second)
@@ -48,8 +46,8 @@ def test_each_life_draws_its_own_requests() -> None:
 
 
 def test_one_long_step_over_several_outages_is_many_short_ones() -> None:
-    outage = Outage(first_at_seconds=5.0, every_seconds=10.0, for_seconds=3.0)
-    long, short = replica_of(outage), replica_of(outage)
+    crashes = outage(at_seconds=5.0, every_seconds=10.0, for_seconds=3.0)
+    long, short = replica_of(crashes), replica_of(crashes)
     long.advance(60.0)
     for second in range(61):
         short.advance(float(second))
@@ -66,7 +64,7 @@ def test_time_never_runs_back() -> None:
 
 
 def test_history_before_second_0() -> None:
-    replica = replica_of(Outage(first_at_seconds=0.0, every_seconds=100.0, for_seconds=10.0), begun_at=-30.0)
+    replica = replica_of(outage(at_seconds=0.0, every_seconds=100.0, for_seconds=10.0), begun_at=-30.0)
     replica.advance(-1.0)
     page = ReadPage.of(replica.page())
     assert page.value("process_start_time_seconds") == EPOCH - 30.0
@@ -76,7 +74,7 @@ def test_history_before_second_0() -> None:
 
 
 def test_load_is_the_work_of_the_last_second_or_more() -> None:
-    replica = replica_of(Outage(first_at_seconds=100.0, every_seconds=200.0, for_seconds=10.0))
+    replica = replica_of(outage(at_seconds=100.0, every_seconds=200.0, for_seconds=10.0))
     assert replica.load() == Load(up=True, busy_ratio=0.0, compute_ratio=0.0)
     replica.advance(40.0)
     engine = replica.engine

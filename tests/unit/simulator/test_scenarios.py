@@ -10,9 +10,10 @@ import pytest
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.builtin import DEFAULT_SCENARIO, SCENARIOS, scenario_named
+from enginetop.simulator.faults import outage
+from enginetop.simulator.fleet_model import FleetModel
 from enginetop.simulator.model import EngineModel
-from enginetop.simulator.scenario import EngineSettings, Outage, Pool, ReplicaPlan, Scenario
-from enginetop.simulator.simulated_fleet import FleetModel
+from enginetop.simulator.scenario import EngineSettings, Pool, ReplicaPlan, Scenario
 
 STEADY = SCENARIOS["steady"].pools[0].members[0]
 
@@ -141,7 +142,7 @@ def test_replicas_are_shared_out_over_the_pools() -> None:
         (lambda: STEADY.with_engine(num_speculative_tokens=1, acceptance=(-0.1,)), "between 0 and 1"),
         (lambda: STEADY.with_engine(max_num_batched_tokens=255), "below max_num_seqs"),
         (lambda: STEADY.with_engine(kv_blocks=2048), "cannot hold one request"),
-        (lambda: Outage(0.0, every_seconds=10.0, for_seconds=10.0), "shorter"),
+        (lambda: outage(0.0, every_seconds=10.0, for_seconds=10.0), "shorter"),
     ],
 )
 def test_what_cannot_work_is_refused(make: Callable[[], object], message: str) -> None:

@@ -16,9 +16,10 @@ import pytest
 
 from enginetop.fleet.errors import ConfigError
 from enginetop.simulator.builtin import SCENARIOS
+from enginetop.simulator.faults import outage
 from enginetop.simulator.http_messages import Reply
 from enginetop.simulator.http_server import HttpServer, Port
-from enginetop.simulator.scenario import Outage, Pool, ReplicaPlan, Scenario
+from enginetop.simulator.scenario import Pool, Scenario
 from enginetop.simulator.simulated_fleet import SimulatedFleet, serve_until
 from tests.unit.simulator.read_page import ReadPage
 
@@ -202,7 +203,7 @@ def until(wanted: bool, port: int) -> None:
 
 
 def test_a_replica_that_is_down_refuses_and_returns_on_its_port() -> None:
-    plan = ReplicaPlan(QWEN.engine, QWEN.traffic, Outage(50.0, every_seconds=1000.0, for_seconds=30.0))
+    plan = QWEN.with_faults(outage(50.0, every_seconds=1000.0, for_seconds=30.0))
     clock = Clock()
     with fleet_of(Scenario("s", "s", (Pool("a", (QWEN, plan)),)), clock=clock) as fleet:
         first, second = map(port_of, fleet.urls)
