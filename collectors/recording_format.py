@@ -168,7 +168,7 @@ def _answer(document: Mapping[str, Any], at: float) -> Answer:
     seconds = _number(document.get("seconds")) or 0.0
     error = document.get("error")
     if error is not None:
-        if error not in _ERROR_WORDS:
+        if not isinstance(error, str) or error not in _ERROR_WORDS:
             raise RecordError("an unknown `error`")
         detail = document.get("detail")
         return Answer(

@@ -148,7 +148,8 @@ class Recording:
                     return
                 number += 1
                 if not line.isspace():
-                    yield number, line.decode("utf-8", "replace")
+                    # editors of some systems begin a file with a byte order mark
+                    yield number, line.decode("utf-8-sig" if number == 1 else "utf-8", "replace")
 
 
 @contextmanager

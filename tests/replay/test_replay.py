@@ -149,13 +149,19 @@ def test_unknown_keys_kinds_and_broken_lines_are_passed_over(tmp_path: Path) -> 
         '{"t": 3.0, "path": "/metrics"}\n',
         '{"t": 3.0, "target": "http://r1:8000"}\n',
         line(3.0, None, error="bored"),
+        line(3.0, None, error=["timeout"]),
         "[]\n",
         line(4.0, vllm_page(1, 400)),
         line(6.0, vllm_page(1, 9999)).rstrip("\n")[:-5],
     )
     assert (snapshot.at, rate(snapshot)) == (4.0, 100.0)
-    assert "6 lines skipped (line 5: not JSON)" in snapshot.collector.problem
+    assert "7 lines skipped (line 5: not JSON)" in snapshot.collector.problem
     assert "last line is cut off" in snapshot.collector.problem
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    snapshot = replay(tmp_path, "\N{BOM}" + line(0.0, vllm_page(1, 0)), line(2.0, vllm_page(1, 10)))
+    assert (rate(snapshot), snapshot.collector.problem) == (5.0, "")
 
 
 def test_lines_out_of_order_are_sorted(tmp_path: Path) -> None:
