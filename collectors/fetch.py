@@ -24,6 +24,9 @@ KEPT_HEADERS: frozenset[str] = frozenset({"content-type", "server", "process-sta
 
 MAX_DETAIL_CHARACTERS = 200
 
+_SHORTEST_KEY = 8
+_KEY_MARK = "[key]"
+
 # Faults of this machine rather than of a target: they must not make a healthy replica look down.
 _OWN_FAULTS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 _ERRNO_IN_TEXT = re.compile(r"\[Errno (\d+)\]")
@@ -100,6 +103,17 @@ class FetchError(Exception):
 def one_line(text: str) -> str:
     """`text` as one printable line of bounded length."""
     return " ".join(clean_text(text, MAX_DETAIL_CHARACTERS).split())
+
+
+def without_key(response: RawResponse, key: str) -> RawResponse:
+    """The response without the key that was sent, should the server repeat it: it could end in a recording.
+
+    Words shorter than a real key (`EMPTY` is common) stay: they are no secret, and may be part of a page.
+    """
+    if len(key) < _SHORTEST_KEY:
+        return response
+    headers = {name: text.replace(key, _KEY_MARK) for name, text in response.headers.items()}
+    return RawResponse(response.status, headers, response.body.replace(key.encode(), _KEY_MARK.encode()))
 
 
 def body_too_large(limit_bytes: int) -> FetchError:

@@ -24,6 +24,7 @@ from collectors.fetch import (
     RawResponse,
     accept_for,
     one_line,
+    without_key,
 )
 from collectors.full_http import FullClient, proxy_for
 from collectors.http_response import NeedsFullClient
@@ -141,8 +142,12 @@ class _TargetClient:
             "Accept-Encoding": "identity",
         }
         key = self._credentials.bearer()
-        if key is not None:
-            headers["Authorization"] = f"Bearer {key}"
+        if key is None:
+            return await self._ask(asked, headers)
+        headers["Authorization"] = f"Bearer {key}"
+        return without_key(await self._ask(asked, headers), key)
+
+    async def _ask(self, asked: str, headers: Mapping[str, str]) -> RawResponse:
         if self._fast is not None:
             lines = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
             try:

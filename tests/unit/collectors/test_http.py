@@ -310,6 +310,23 @@ def moved(location: str, status: int = 307) -> Reply:
 
 
 @both_clients
+def test_a_key_that_the_server_repeats_does_not_come_back(
+    server: FaultyServer, fast_path: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_KEY", "sk-s3cret-0")
+
+    def echo(request: Request) -> Reply:
+        told = request.headers["authorization"]
+        return page(b"# " + told.encode() + b"\n" + BODY, status=500, extra=f"server: {told}\r\n")
+
+    replica = server.replica(echo)
+    keys = {replica.url: Credentials(api_key_env="TEST_KEY")}
+    (answer,) = fetch(replica.url, fast_path=fast_path, credentials=keys)
+    assert answer.body == b"# Bearer [key]\n" + BODY
+    assert answer.headers["server"] == "Bearer [key]"
+
+
+@both_clients
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_within_the_origin_is_followed_and_remembered(
     server: FaultyServer, status: int, fast_path: bool, monkeypatch: pytest.MonkeyPatch
