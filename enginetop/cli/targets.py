@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from urllib.parse import SplitResult, urlsplit
 
@@ -11,6 +12,7 @@ from enginetop.fleet.model import Target
 PAGE_PATHS: tuple[str, ...] = ("/prometheus/metrics", "/metrics")
 """Path endings that name a metrics page; the longer ones first."""
 
+_QUERY = re.compile("[?#]")
 _HOW = "write http(s)://host:port[/path] or host:port"
 
 
@@ -40,8 +42,19 @@ def distinct(targets: Iterable[Target]) -> tuple[Target, ...]:
     return tuple(first.values())
 
 
+def _without_secrets(text: str) -> str:
+    """The address as a message may repeat it: keys stand before an `@`, in a query or in a fragment."""
+    before, at, text = text.rpartition("@")
+    query = _QUERY.search(text)
+    if query is not None:
+        text = text[: query.end()] + "…"
+    if at and _QUERY.search(before):
+        return "…"  # an `@` in a query, or a query mark in a key: no part is safe
+    return f"…@{text}" if at else text
+
+
 def _split(text: str) -> SplitResult:
-    shown = text if "@" not in text else "…@" + text.rpartition("@")[2]
+    shown = _without_secrets(text)
     written = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(written)

@@ -41,7 +41,11 @@ def test_what_is_no_target_is_refused_in_one_line(text: str) -> None:
     assert "host:port" in message
 
 
-@pytest.mark.parametrize("text", ["http://me:hunter2@r1:8000", "me:hunter2@r1:8000", "http://hunter2@r1:x"])
+@pytest.mark.parametrize(
+    "text",
+    ["http://me:hunter2@r1:8000", "me:hunter2@r1:8000", "http://hunter2@r1:x", "r1:8000?key=hunter2",
+     "http://r1:8000/#hunter2", "http://me:a?hunter2@r1:8000", "r1:8000?key=me@hunter2"],
+)  # fmt: skip
 def test_a_secret_in_an_address_is_refused_and_never_repeated(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_target(text)
