@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 
 def tell(line: str) -> None:
     """Print one diagnostic line; nobody reading it is no fault."""
     if sys.stderr is not None:
-        print(f"enginetop: {line}", file=sys.stderr, flush=True)
+        with suppress(OSError):
+            print(f"enginetop: {line}", file=sys.stderr, flush=True)

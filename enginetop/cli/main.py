@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
 import os
@@ -13,28 +14,41 @@ from enginetop.cli.diagnostics import tell
 from enginetop.cli.parser import parse
 from enginetop.fleet.errors import ConfigError
 
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _OUR_PACKAGES = ("tui", "collectors", "tuners", "themes")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code. Never lets a traceback reach the terminal."""
     try:
-        return _run(sys.argv[1:] if argv is None else argv)
+        try:
+            return _run(sys.argv[1:] if argv is None else argv)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # the interpreter's own flush would fail with a traceback
     except ConfigError as error:
         tell(str(error))
         return exit_codes.USAGE
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
-        # the reader of our output went away (`| head`), its right; keep the interpreter's own flush quiet
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # its reader went away (`| head`), its right
         return exit_codes.OK
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+            _drop_output()
+            tell(f"the output cannot be written: {os.strerror(error.errno).lower()}")
+            return exit_codes.INTERNAL
         if os.environ.get("ENGINETOP_TRACEBACK"):
             raise
         what = " ".join(f"{type(error).__name__}: {error}".split())
         tell(f"a fault of enginetop itself: {what} (ENGINETOP_TRACEBACK=1 shows where)")
         return exit_codes.INTERNAL
+
+
+def _drop_output() -> None:
+    """Send what is still to be printed nowhere, so that the interpreter's own flush stays quiet."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(argv: list[str]) -> int:

@@ -1,0 +1,53 @@
+"""What a command says and returns when its output cannot go where it should."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from enginetop.cli.main import main
+
+
+@pytest.mark.parametrize("argv", [["demo", "--list"], ["--version"]])
+def test_a_full_disk_is_told_in_one_line(
+    argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(argv) == 1
+        monkeypatch.undo()
+    assert capsys.readouterr().err == "enginetop: the output cannot be written: no space left on device\n"
+
+
+def test_a_reader_that_went_away_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert main(["demo", "--list"]) == 0
+        monkeypatch.undo()
+    assert capsys.readouterr().err == ""
+
+
+def test_diagnostics_that_cannot_be_written_change_no_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w", buffering=1) as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        assert main(["snapshot", "--replay", "/no/such/recording"]) == 2
+        monkeypatch.undo()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
+
+
+def test_a_closed_stdout_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    recording = tmp_path / "one.jsonl"
+    recording.write_text('{"t": 1, "target": "http://r1:8000", "path": "/metrics", "error": "refused"}\n')
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["snapshot", "--replay", str(recording)]) == 2
+    monkeypatch.undo()
+    assert "standard output is closed" in capsys.readouterr().err
