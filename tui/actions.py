@@ -13,6 +13,12 @@ class Place(StrEnum):
     ANYWHERE = "anywhere"
     FLEET = "fleet"
     REPLICA = "replica"
+    TUNERS = "tuners"
+    SUGGESTION = "suggestion"
+    CHANGE = "change"
+    PAST = "past changes"
+    QUIET = "page"
+    CONFIRM = "confirmation"
     HELP = "help"
 
 
@@ -23,7 +29,8 @@ class Action:
     `name` is the Textual action (`action_<name>` on the screen or the app). The first of `keys` is the one
     that is shown; `shown` overrides how it is written. `footer`: rank among the hints at the foot of the
     screen, None to leave it to the help. `at_once`: done before the next key is read, for what moves the
-    focus and must not lose keys that are typed ahead.
+    focus and must not lose keys that are typed ahead. `dangerous`: changes an engine, after a confirmation;
+    such actions do not exist while everything is read-only.
     """
 
     name: str
@@ -34,6 +41,7 @@ class Action:
     footer: int | None = None
     shown: str = ""
     at_once: bool = False
+    dangerous: bool = False
 
     @property
     def key_text(self) -> str:
@@ -44,41 +52,58 @@ class Action:
 _ANYWHERE = (Place.ANYWHERE,)
 _FLEET = (Place.FLEET,)
 _REPLICA = (Place.REPLICA,)
-_READING = (Place.REPLICA, Place.HELP)
+_TUNERS = (Place.TUNERS,)
+_LISTS = (Place.FLEET, Place.TUNERS, Place.PAST)
+_READING = (Place.REPLICA, Place.SUGGESTION, Place.CHANGE, Place.QUIET, Place.HELP)
+_BACK = (*_READING, Place.TUNERS, Place.PAST)
 _DOWN, _UP = ("down", "j"), ("up", "k")
 _PAGE_DOWN, _PAGE_UP = ("pagedown", "ctrl+d"), ("pageup", "ctrl+u")
 _HOME, _END = ("g", "home"), ("G", "end")
 
 ACTIONS: tuple[Action, ...] = (
-    Action("open", ("enter",), "detail", "all about the selected replica", _FLEET, 1),
+    Action("open", ("enter",), "detail", "all about the selected row", _LISTS, 1),
     Action("filter", ("slash",), "filter", "show only what matches", _FLEET, 2, "/", True),
     Action("sort_next", ("s",), "sort", "sort by the next column, in the end trouble first again", _FLEET, 3),
-    Action("sort_turn", ("S",), "turn", "turn the order around", _FLEET, 7),
+    Action("sort_turn", ("S",), "turn", "turn the order around", _FLEET, 8),
     Action("back", ("escape",), "clear", "clear the filter; with none, the sorting", _FLEET, shown="esc"),
-    Action("back", ("escape",), "back", "one screen back", _READING, 1, "esc"),
-    Action("cursor(1)", _DOWN, "down", "next replica", _FLEET, shown="↓ j"),
-    Action("cursor(-1)", _UP, "up", "previous replica", _FLEET, shown="↑ k"),
-    Action("cursor_page(1)", _PAGE_DOWN, "page down", "one page down", _FLEET, shown="PgDn ctrl+d"),
-    Action("cursor_page(-1)", _PAGE_UP, "page up", "one page up", _FLEET, shown="PgUp ctrl+u"),
-    Action("cursor_end(-1)", _HOME, "first", "first replica", _FLEET, shown="g Home"),
-    Action("cursor_end(1)", _END, "last", "last replica", _FLEET, shown="G End"),
+    Action("back", ("escape",), "back", "one screen back", _BACK, 2, "esc"),
+    Action("back", ("escape",), "leave it", "go back without doing it", (Place.CONFIRM,), 2, "esc"),
+    Action("cursor(1)", _DOWN, "down", "next row", _LISTS, shown="↓ j"),
+    Action("cursor(-1)", _UP, "up", "previous row", _LISTS, shown="↑ k"),
+    Action("cursor_page(1)", _PAGE_DOWN, "page down", "one page down", _LISTS, shown="PgDn ctrl+d"),
+    Action("cursor_page(-1)", _PAGE_UP, "page up", "one page up", _LISTS, shown="PgUp ctrl+u"),
+    Action("cursor_end(-1)", _HOME, "first", "first row", _LISTS, shown="g Home"),
+    Action("cursor_end(1)", _END, "last", "last row", _LISTS, shown="G End"),
     Action("read(1)", _DOWN, "down", "scroll one line down", _READING, shown="↓ j"),
     Action("read(-1)", _UP, "up", "scroll one line up", _READING, shown="↑ k"),
     Action("read_page(1)", _PAGE_DOWN, "page down", "scroll one page down", _READING, shown="PgDn ctrl+d"),
     Action("read_page(-1)", _PAGE_UP, "page up", "scroll one page up", _READING, shown="PgUp ctrl+u"),
     Action("read_end(-1)", _HOME, "top", "scroll to the first line", _READING, shown="g Home"),
     Action("read_end(1)", _END, "end", "scroll to the last line", _READING, shown="G End"),
-    Action("neighbour(1)", ("n",), "next", "the next replica of the list", _REPLICA, 2),
-    Action("neighbour(-1)", ("p",), "previous", "the previous replica of the list", _REPLICA, 3),
-    Action("pause", ("space",), "pause", "freeze the picture; collection goes on", _ANYWHERE, 4),
-    Action("refresh_now", ("r",), "refresh", "scrape every target now", _ANYWHERE, 8),
-    Action("help", ("question_mark",), "help", "this page", _ANYWHERE, 5, "?"),
-    Action("leave", ("q", "ctrl+c"), "quit", "end enginetop", _ANYWHERE, 6),
-)
+    Action("neighbour(1)", ("n",), "next", "the next replica of the list", _REPLICA, 3),
+    Action("neighbour(-1)", ("p",), "previous", "the previous replica of the list", _REPLICA, 4),
+    Action("tune", ("t",), "tune", "advice for this replica", _REPLICA, 5),
+    Action("past", ("h",), "past", "past changes with their verdicts", _TUNERS, 4),
+    Action(
+        "apply", ("A",), "apply", "try the change on the canary, after you have typed its name",
+        (Place.SUGGESTION,), 1, dangerous=True,
+    ),
+    Action(
+        "roll_back", ("K",), "roll back", "undo the change that is under way, now",
+        (Place.TUNERS, Place.CHANGE), 1, dangerous=True,
+    ),
+    Action("confirm", ("enter",), "confirm", "do it, once the word is typed", (Place.CONFIRM,), 1),
+    Action("fleet", ("1",), "fleet", "back to the fleet", _ANYWHERE),
+    Action("tuners", ("8",), "tune", "suggestions, changes under way, past changes", _ANYWHERE, 5),
+    Action("pause", ("space",), "pause", "freeze the picture; collection goes on", _ANYWHERE, 9),
+    Action("refresh_now", ("r",), "refresh", "scrape every target now", _ANYWHERE, 10),
+    Action("help", ("question_mark",), "help", "this page", _ANYWHERE, 6, "?"),
+    Action("leave", ("q", "ctrl+c"), "quit", "end enginetop", _ANYWHERE, 7),
+)  # fmt: skip
 
 
 def actions_at(place: Place) -> Iterator[Action]:
-    """The actions of one screen, those that hold anywhere last."""
+    """The actions of one screen, those that hold anywhere last; at a confirmation nothing else holds."""
     yield from (action for action in ACTIONS if place in action.places)
-    if place is not Place.ANYWHERE:
+    if place not in (Place.ANYWHERE, Place.CONFIRM):
         yield from actions_at(Place.ANYWHERE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, TypedDict, Unpack
 
 from tui.terminal import prepare, wants_ascii
@@ -17,15 +17,20 @@ from textual.binding import BindingType  # noqa: E402
 from textual.message import Message  # noqa: E402
 from textual.timer import Timer  # noqa: E402
 
+from enginetop.fleet.change import FINAL_STATES, ChangeView  # noqa: E402
 from enginetop.fleet.errors import EnginetopError  # noqa: E402
 from enginetop.fleet.model import Target  # noqa: E402
-from enginetop.fleet.ports import FleetSource  # noqa: E402
+from enginetop.fleet.ports import ChangeControl, FleetSource  # noqa: E402
 from enginetop.fleet.snapshot import FleetSnapshot  # noqa: E402
 from themes.loader import choose_theme, load_theme  # noqa: E402
 from tui.actions import Place  # noqa: E402
+from tui.control_desk import ControlDesk  # noqa: E402
 from tui.screens.base import PictureScreen, bindings_for  # noqa: E402
+from tui.screens.confirm import ConfirmScreen  # noqa: E402
 from tui.screens.fleet import FleetScreen  # noqa: E402
 from tui.screens.help import HelpScreen  # noqa: E402
+from tui.screens.tuners import TunersScreen  # noqa: E402
+from tui.view.change import leave_question  # noqa: E402
 from tui.view.picture import Picture  # noqa: E402
 from tui.widgets.ink import Inks, textual_theme  # noqa: E402
 
@@ -40,6 +45,7 @@ class Options(TypedDict, total=False):
 
     title: str
     read_only: bool
+    control: ChangeControl | None
     simulated: bool
     theme: str | None
     ascii_only: bool
@@ -54,16 +60,20 @@ class FleetApp(App[None]):
     The source is started after the first paint. It calls back from its own thread; the callback only posts a
     token, and only if none is on its way, so a stalled terminal cannot pile up work. `clock` measures how
     long the picture has been frozen or without news: monotonic seconds, not the time of the snapshots.
-    `targets` are shown while nothing has been scraped yet. Unknown `theme`: ConfigError.
+    `targets` are shown while nothing has been scraped yet. `control` carries changes out, unless `read_only`;
+    its changes are shown in either case, and whoever made it closes it. Unknown `theme`: ConfigError.
     """
 
     TITLE = "enginetop"
     ENABLE_COMMAND_PALETTE = False
-    CSS_PATH = ["screens/fleet.tcss", "screens/reading.tcss"]  # noqa: RUF012 - Textual's
+    CSS_PATH = ["screens/fleet.tcss", "screens/reading.tcss", "screens/tuners.tcss"]  # noqa: RUF012 - Textual's
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.ANYWHERE)]
 
     class Ready(Message):
         """The source has a new snapshot."""
+
+    class ChangesReady(Message):
+        """The controller has news of its changes."""
 
     def __init__(
         self,
@@ -71,6 +81,7 @@ class FleetApp(App[None]):
         *,
         title: str = "",
         read_only: bool = True,
+        control: ChangeControl | None = None,
         simulated: bool = False,
         theme: str | None = None,
         ascii_only: bool = False,
@@ -88,13 +99,18 @@ class FleetApp(App[None]):
         self.failures: list[str] = []
         """What went wrong in the program itself, one line each; not empty: the exit code is not 0."""
         self._source = source
+        self._control = control
+        self._desk = None if control is None else ControlDesk(control, self._begin, self.note_failure)
         self._inks = Inks(palette, ascii_only=ascii_only or wants_ascii(os.environ))
         self._fleet_title, self._targets = title, tuple(targets)
-        self._read_only, self._simulated = read_only, simulated
+        self._read_only, self._simulated = read_only or control is None, simulated
         self._clock = clock
         self._notice = ""
         self._ready_pending = False
-        self._unsubscribe: Callable[[], None] | None = None
+        self._changes_pending = False
+        self._subscriptions: list[Callable[[], None]] = []
+        self._changes: tuple[ChangeView, ...] = ()
+        self._changes_heard_at = self._changes_at = clock()
         self._snapshot: FleetSnapshot | None = None
         self._arrived_at = clock()
         self._paused_at: float | None = None
@@ -113,14 +129,16 @@ class FleetApp(App[None]):
 
     def on_unmount(self) -> None:
         """No more callbacks; whoever made the source stops it."""
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
+        while self._subscriptions:
+            self._subscriptions.pop()()
 
     def on_fleet_screen_painted(self) -> None:
         """Something is on the screen: now start the source."""
         try:
-            self._unsubscribe = self._source.subscribe(self._announce)
+            if self._control is not None:
+                self._subscriptions.append(self._control.subscribe(self._announce_changes))
+                self._take_changes()
+            self._subscriptions.append(self._source.subscribe(self._announce))
             self._source.start()
         except EnginetopError as error:
             self._notice = str(error)
@@ -136,10 +154,25 @@ class FleetApp(App[None]):
             self._ready_pending = True
             self.post_message(self.Ready())
 
+    def _announce_changes(self) -> None:
+        """Called from the controller's thread: the same, for its changes."""
+        if not self._changes_pending:
+            self._changes_pending = True
+            self.post_message(self.ChangesReady())
+
     def on_fleet_app_ready(self) -> None:
         """Take the newest snapshot, and paint it when the last paint is long enough ago."""
         self._ready_pending = False
         self._arrived_at = self._clock()
+        self._paint_soon()
+
+    def on_fleet_app_changes_ready(self) -> None:
+        """The same for changes."""
+        self._changes_pending = False
+        self._changes_heard_at = self._clock()
+        self._paint_soon()
+
+    def _paint_soon(self) -> None:
         if self._paused_at is not None or self._paint_timer is not None:
             return
         wait = 0.0
@@ -155,14 +188,21 @@ class FleetApp(App[None]):
         self._painted_at = self._clock()
         if self._paused_at is None:
             self._snapshot = self._source.latest()
+            self._take_changes()
         self._paint()
 
+    def _take_changes(self) -> None:
+        if self._control is not None:
+            self._changes = self._control.latest()
+            self._changes_at = self._changes_heard_at
+
     def _tick(self) -> None:
-        """Once a second: how long the picture is frozen or without news."""
+        """Once a second: how long the picture is frozen or without news, and how long a value is on trial."""
         silent = self._snapshot is not None and (
             self._clock() - self._arrived_at > self._snapshot.interval_seconds
         )
-        if self._paused_at is not None or silent:
+        flying = any(change.state not in FINAL_STATES for change in self._changes)
+        if self._paused_at is not None or silent or flying:
             self._paint()
 
     def _picture(self) -> Picture:
@@ -177,12 +217,18 @@ class FleetApp(App[None]):
             silent_seconds=max(now - self._arrived_at, 0.0),
             finished=self._source.finished(),
             notice=self._notice,
+            changes=self._changes,
+            changes_age_seconds=max(now - self._changes_at, 0.0),
         )
 
     def _paint(self) -> None:
         screen = self.screen_stack[-1] if self.screen_stack else None
         if isinstance(screen, PictureScreen):
             screen.show(self._picture())
+
+    def _begin(self, work: Awaitable[None]) -> None:
+        """Run on the event loop; a fault in it must not end the program."""
+        self.run_worker(work, group="control", exit_on_error=False)
 
     def note_failure(self, where: str, error: Exception) -> None:
         """Remember a fault of a view: it is shown in its place, and told in the exit code."""
@@ -206,11 +252,46 @@ class FleetApp(App[None]):
     def action_help(self) -> None:
         """Open the help page."""
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(self._inks, self.note_failure))
+            screen = HelpScreen(self._inks, self.note_failure)
+            screen.picture = self._picture()
+            self.push_screen(screen)
+
+    def action_fleet(self) -> None:
+        """Go back to the fleet."""
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+
+    def action_tuners(self) -> None:
+        """Open the tuners of the whole fleet."""
+        if not (isinstance(self.screen, TunersScreen) and self.screen.only is None):
+            self.action_fleet()
+            self._open_tuners(None)
+
+    def on_picture_screen_tuners_wanted(self, message: PictureScreen.TunersWanted) -> None:
+        """Open the tuners of one replica."""
+        self._open_tuners(message.url)
+
+    def _open_tuners(self, only: str | None) -> None:
+        screen = TunersScreen(self._inks, self.note_failure, self._desk, only)
+        screen.picture = self._picture()
+        self.push_screen(screen)
 
     def action_leave(self) -> None:
-        """End the program."""
-        self.exit()
+        """End the program; while a change is under way, only after a question."""
+        if isinstance(self.screen, ConfirmScreen) or not self._picture().in_flight or self._read_only:
+            self.exit()
+            return
+        screen = ConfirmScreen(
+            self._inks,
+            self.note_failure,
+            title="quit",
+            question=leave_question,
+            word="y",
+            done=self.exit,
+            at_once=True,
+        )
+        screen.picture = self._picture()
+        self.push_screen(screen)
 
     def _fatal_error(self) -> None:
         """Textual would print a traceback; a user gets one line."""

@@ -55,10 +55,10 @@ class ChangeControl(Protocol):
         """The changes in flight and those that ended since the start, newest first."""
 
     def subscribe(self, on_change: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_change` from the controller's thread when `latest` has news; returns the call that ends it."""
+        """Call `on_change` from the controller's thread at news in `latest`; returns the call that ends it."""
 
     def audit(self) -> Sequence[AuditRow]:
-        """Every line of the audit, oldest first. EnginetopError: it cannot be read, or its chain is broken."""
+        """Every line of the audit, oldest first. EnginetopError: unreadable, or its chain is broken."""
 
 
 class GpuSource(Protocol):

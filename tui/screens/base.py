@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from textual.binding import Binding
+from textual.message import Message
 from textual.screen import Screen
 
 from tui.actions import Place, actions_at
 from tui.view.cells import Line, plain
+from tui.view.heading import footer_line
+from tui.view.help import footer_hints
 from tui.view.picture import Picture
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
@@ -38,6 +41,7 @@ def bindings_for(place: Place) -> list[Binding]:
 class PictureScreen(Screen[None]):
     """A screen that shows pictures. `picture` is the one shown last."""
 
+    PLACE = Place.ANYWHERE
     ESCAPE_TO_MINIMIZE = False
     AUTO_FOCUS = ""
 
@@ -46,6 +50,18 @@ class PictureScreen(Screen[None]):
         self.inks = inks
         self.complain = complain
         self.picture = Picture()
+
+    class TunersWanted(Message):
+        """The tuners of one replica are to be shown."""
+
+        def __init__(self, url: str) -> None:
+            super().__init__()
+            self.url = url
+
+    def open_screen(self, screen: PictureScreen) -> None:
+        """Put a screen on top; it shows the present picture at once."""
+        screen.picture = self.picture
+        self.app.push_screen(screen)
 
     def show(self, picture: Picture) -> None:
         """Show this picture now."""
@@ -76,6 +92,25 @@ class PictureScreen(Screen[None]):
         except Exception as error:  # noqa: BLE001 - the rest of the screen must go on
             self.complain(where, error)
             return [plain(f" {where} failed: {type(error).__name__}: {error}", "crit")]
+
+    def paint_footer(self, view: LineView) -> None:
+        """The keys of this place, and what part of `view` is in sight."""
+        in_sight, total = view.in_sight(), view.line_count
+        where = "" if len(in_sight) >= total else f"{in_sight.start + 1}–{in_sight.stop} of {total}"
+        hints = footer_hints(self.PLACE, self.picture)
+        self.part("#footer").show_lines([footer_line(hints, where, self.size.width)])
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What changes an engine is no key at all while everything is read-only."""
+        if self.picture.read_only and any(
+            row.dangerous and row.name == action for row in actions_at(self.PLACE)
+        ):
+            return False
+        return super().check_action(action, parameters)
+
+    def action_back(self) -> None:
+        """Back to where one came from."""
+        self.dismiss()
 
     def part(self, selector: str) -> LineView:
         """One line view of this screen."""

@@ -43,3 +43,7 @@ class DetailScreen(ReadingScreen):
         if url is not None and url != self.url:
             self.url = url
             self.paint()
+
+    def action_tune(self) -> None:
+        """Show the advice for this replica."""
+        self.post_message(self.TunersWanted(self.url))

@@ -10,27 +10,27 @@ from textual.message import Message
 from textual.widgets import Input
 
 from tui.actions import Place
-from tui.screens.base import PictureScreen, bindings_for
+from tui.screens.base import bindings_for
 from tui.screens.detail import DetailScreen
+from tui.screens.listing import ListScreen
 from tui.view.cells import Line, Span, clip, plain, spread
 from tui.view.heading import (
     events_line,
-    footer_line,
     title_line,
     totals_line,
     verdict_line,
     waiting_lines,
 )
-from tui.view.help import footer_hints
 from tui.view.query import Query, QueryError, parse_query
 from tui.view.table import FleetTable, Sort
-from tui.widgets.fleet_grid import FleetGrid
-from tui.widgets.line_view import FixedLines, LineView
+from tui.widgets.line_view import LineView
+from tui.widgets.row_list import RowList
 
 
-class FleetScreen(PictureScreen):
+class FleetScreen(ListScreen):
     """The fleet. Sorting, filter and cursor live here and outlast every picture."""
 
+    PLACE = Place.FLEET
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.FLEET)]
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (8, "-short"), (14, "-normal"), (30, "-tall")]  # noqa: RUF012 - Textual's
 
@@ -47,18 +47,13 @@ class FleetScreen(PictureScreen):
         """Title, verdict, totals; column titles; grid; events; filter; footer."""
         for part in ("title", "verdict", "totals", "columns"):
             yield LineView(self.inks, self.complain, id=part)
-        yield FleetGrid(self.inks, self.complain, id="grid")
+        yield RowList(self.inks, self.complain, id="grid")
         yield LineView(self.inks, self.complain, id="events")
         yield LineView(self.inks, self.complain, id="filtered")
         yield Input(
             placeholder="text  state:down  model:llama  kv>0.9  ttft>500ms", id="filter", compact=True
         )
         yield LineView(self.inks, self.complain, id="footer")
-
-    @property
-    def grid(self) -> FleetGrid:
-        """The grid of replicas."""
-        return self.query_one("#grid", FleetGrid)
 
     def paint(self) -> None:
         """Bring every part up to date; each fails alone."""
@@ -76,7 +71,7 @@ class FleetScreen(PictureScreen):
                     self.build_lines("events", lambda: [events_line(picture, width)])
                 )
             self.part("#filtered").show_lines(self.build_lines("filter", lambda: [self._filter_line(width)]))
-            self._paint_footer(width)
+            self.paint_footer(self.rows)
         if not self._painted:
             self._painted = True
             self.call_after_refresh(self.post_message, self.Painted())
@@ -85,7 +80,7 @@ class FleetScreen(PictureScreen):
         snapshot = self.picture.snapshot
         if snapshot is None:
             self.part("#columns").show_lines([])
-            self.grid.show(FixedLines(waiting_lines(self.picture, width)))
+            self.rows.show_lines(waiting_lines(self.picture, width))
             return
         try:
             table = FleetTable(
@@ -95,23 +90,17 @@ class FleetScreen(PictureScreen):
         except Exception as error:  # noqa: BLE001 - the heading still tells what is wrong with the fleet
             self.complain("grid", error)
             message = plain(f" the grid failed: {type(error).__name__}: {error}", "crit")
-            self.grid.show(FixedLines([clip(message, width)]))
+            self.rows.show_lines([clip(message, width)])
             return
         self.table = table
         self.part("#columns").show_lines([header])
         if len(table):
-            self.grid.show_table(table)
+            self.rows.show_rows(table)
         else:
             nothing = (
                 " no replica matches the filter; esc clears it" if self.filter_query.terms else " no replicas"
             )
-            self.grid.show(FixedLines([clip(plain(nothing, "dim"), width)]))
-
-    def _paint_footer(self, width: int) -> None:
-        in_sight = self.grid.in_sight()
-        total = self.grid.line_count
-        where = "" if len(in_sight) >= total else f"{in_sight.start + 1}–{in_sight.stop} of {total}"
-        self.part("#footer").show_lines([footer_line(footer_hints(Place.FLEET), where, width)])
+            self.rows.show_lines([clip(plain(nothing, "dim"), width)])
 
     def _filter_line(self, width: int) -> Line:
         if self.filter_error:
@@ -124,21 +113,6 @@ class FleetScreen(PictureScreen):
             plain(f"{shown} of {total} · esc clears ", "dim"),
             width,
         )
-
-    def action_cursor(self, rows: int) -> None:
-        """Move the cursor by rows."""
-        self.grid.move(rows)
-        self._paint_footer(self.size.width)
-
-    def action_cursor_page(self, pages: int) -> None:
-        """Move the cursor by pages."""
-        self.grid.move_page(pages)
-        self._paint_footer(self.size.width)
-
-    def action_cursor_end(self, direction: int) -> None:
-        """Move the cursor to an end."""
-        self.grid.move_to_end(direction)
-        self._paint_footer(self.size.width)
 
     def action_sort_next(self) -> None:
         """Sort by the next column on screen; after the last one, trouble first again."""
@@ -195,17 +169,6 @@ class FleetScreen(PictureScreen):
             self.sort = Sort()
         self.paint()
 
-    def action_open(self) -> None:
-        """Show all about the replica under the cursor."""
-        cursor = self.grid.cursor
-        if self.table is not None and cursor is not None and self.table.position(cursor) is not None:
-            self._open(cursor)
-
-    def on_fleet_grid_opened(self, message: FleetGrid.Opened) -> None:
-        """A row was clicked twice."""
-        self._open(message.url)
-
-    def _open(self, url: str) -> None:
-        screen = DetailScreen(self.inks, self.complain, url, neighbour=self.grid.neighbour)
-        screen.picture = self.picture
-        self.app.push_screen(screen)
+    def open_row(self, key: str) -> None:
+        """Show all about the replica with this target URL."""
+        self.open_screen(DetailScreen(self.inks, self.complain, key, neighbour=self.rows.neighbour))

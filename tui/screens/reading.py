@@ -7,8 +7,6 @@ from textual.app import ComposeResult
 from tui.actions import Place
 from tui.screens.base import PictureScreen
 from tui.view.cells import Line
-from tui.view.heading import footer_line
-from tui.view.help import footer_hints
 from tui.widgets.line_view import LineView
 
 
@@ -38,19 +36,13 @@ class ReadingScreen(PictureScreen):
         with self.app.batch_update():
             self.part("#title").show_lines(self.build_lines("title", lambda: [self.title_line(width)]))
             self.part("#body").show_lines(self.build_lines("body", lambda: self.body_lines(width)))
-            self._paint_footer()
-
-    def _paint_footer(self) -> None:
-        body, width = self.part("#body"), self.size.width
-        in_sight, total = body.in_sight(), body.line_count
-        where = "" if len(in_sight) >= total else f"{in_sight.start + 1}–{in_sight.stop} of {total}"
-        self.part("#footer").show_lines([footer_line(footer_hints(self.PLACE), where, width)])
+            self.paint_footer(self.part("#body"))
 
     def action_read(self, lines: int) -> None:
         """Scroll by lines."""
         body = self.part("#body")
         body.scroll_lines_to(body.scroll_offset.y + lines)
-        self._paint_footer()
+        self.paint_footer(self.part("#body"))
 
     def action_read_page(self, pages: int) -> None:
         """Scroll by pages."""
@@ -60,8 +52,4 @@ class ReadingScreen(PictureScreen):
         """Scroll to the first (-1) or last (1) line."""
         body = self.part("#body")
         body.scroll_lines_to(0 if direction < 0 else body.line_count)
-        self._paint_footer()
-
-    def action_back(self) -> None:
-        """Back to where one came from."""
-        self.dismiss()
+        self.paint_footer(self.part("#body"))

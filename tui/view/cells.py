@@ -97,6 +97,30 @@ def _tail(text: str, width: int) -> str:
     return " " * (width - used) + text[start:]
 
 
+def wrap_text(text: str, width: int) -> list[str]:
+    """`text` in lines of at most `width` cells, broken at spaces; a word longer than a line is cut.
+
+    Characters that are not printable become `?`: such text may come from a file that anybody wrote.
+    """
+    if width <= 0:
+        return []
+    lines = [""]
+    for word in printable(text).split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if width_of(joined) <= width:
+            lines[-1] = joined
+        elif lines[-1]:
+            lines.append(cut_end(word, width))
+        else:
+            lines[-1] = cut_end(word, width)
+    return lines
+
+
+def printable(text: str) -> str:
+    """`text` without anything that a terminal could take as a command."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else "?" for sign in text)
+
+
 def clip(line: Iterable[Span], width: int) -> Line:
     """At most `width` cells of a line; an ellipsis says that the end is missing."""
     line = tuple(line)

@@ -9,7 +9,19 @@ from heapq import nlargest
 from enginetop.fleet.model import UP_STATES
 from enginetop.fleet.snapshot import Distribution, Event, FleetSnapshot, Scalar, Slo
 from tui.view import numbers
-from tui.view.cells import UNKNOWN, Line, Span, clip, cut_end, line_width, merge, plain, spread, wrap_items
+from tui.view.cells import (
+    UNKNOWN,
+    Line,
+    Span,
+    clip,
+    cut_end,
+    line_width,
+    merge,
+    plain,
+    printable,
+    spread,
+    wrap_items,
+)
 from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.picture import Picture
 
@@ -35,10 +47,10 @@ def title_line(picture: Picture, width: int) -> Line:
         items.append(plain(f"{up}/{total} up", "text" if up == total else "title"))
         items.append(plain(numbers.time_of_day(snapshot.at)))
         items.append(_interval(snapshot))
-    name, badges = Span(" enginetop  ", "title"), _badges(picture)
-    room = width - line_width((name, *badges)) - 1
+    name, marks = Span(" enginetop  ", "title"), badges(picture)
+    room = width - line_width((name, *marks)) - 1
     shown = _join_while_fitting(items, room) or (clip(items[0], max(room, 0)) if items else ())
-    return spread((name, *shown), badges, width)
+    return spread((name, *shown), marks, width)
 
 
 def _interval(snapshot: FleetSnapshot) -> Line:
@@ -53,12 +65,18 @@ def _interval(snapshot: FleetSnapshot) -> Line:
     return (every, Span(f" ({interval * asked / achieved:.1f})", "warn" if late else "dim"))
 
 
-def _badges(picture: Picture) -> Line:
+def badges(picture: Picture) -> Line:
+    """What must not be missed: a change under way, a frozen picture, simulated engines, read-only."""
     snapshot = picture.snapshot
     simulated = picture.simulated or (
         snapshot is not None and any(replica.simulated for replica in snapshot.replicas)
     )
     spans: list[Span] = []
+    if picture.not_undone:
+        spans += (Span(" ROLLBACK FAILED ", "crit"), Span(" "))
+    for change in picture.in_flight:
+        name = cut_end(picture.name_of(change.canary_target), 12)
+        spans += (Span(f" {change.state} {name} ", "badge"), Span(" "))
     if picture.paused_seconds is not None:
         spans += (Span(f" PAUSED {numbers.age(picture.paused_seconds)} ", "badge"), Span(" "))
     if simulated:
@@ -75,6 +93,9 @@ def verdict_line(picture: Picture, width: int) -> Line:
     snapshot = picture.snapshot
     if picture.notice:
         return clip(plain(f" ✖ {picture.notice}", "crit"), width)
+    for change in picture.not_undone:
+        what = f"{change.knob} on {picture.name_of(change.canary_target)}"
+        return clip(plain(f" ✖ rollback failed: {what}: {printable(change.detail)}", "crit"), width)
     if snapshot is None:
         return clip(plain(" waiting for the first scrape", "dim"), width)
     if snapshot.collector.problem:

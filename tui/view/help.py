@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tui.actions import ACTIONS, Place, actions_at
+from tui.actions import ACTIONS, Action, Place, actions_at
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, pad, plain
 from tui.view.columns import COLUMNS
 from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.heading import KeyHint
+from tui.view.picture import Picture
 from tui.view.query import FILTER_HELP
 
 _SEVERITY_WORDS = {
@@ -25,16 +26,21 @@ _MARKS = (
 )
 
 
-def help_lines(width: int) -> list[Line]:
+_EXPLAINED = (Place.FLEET, Place.REPLICA, Place.TUNERS, Place.SUGGESTION, Place.CHANGE, Place.ANYWHERE)
+
+
+def help_lines(width: int, *, read_only: bool = True) -> list[Line]:
     """The lines of the help page."""
     lines: list[Line] = [plain(" Keys", "title")]
-    for place in (Place.FLEET, Place.REPLICA, Place.ANYWHERE):
+    told: set[tuple[str, tuple[Place, ...]]] = set()
+    for place in _EXPLAINED:
         lines.append(plain(f"   {place}", "group"))
-        lines += (
-            (Span(f"     {pad(action.key_text, 13)}", "key"), Span(action.meaning))
-            for action in ACTIONS
-            if place in action.places
-        )
+        for action in ACTIONS:
+            known = (action.name, action.places) in told
+            if place not in action.places or known or (action.dangerous and read_only):
+                continue
+            told.add((action.name, action.places))
+            lines.append((Span(f"     {pad(action.key_text, 13)}", "key"), Span(action.meaning)))
     lines += (EMPTY_LINE, plain(" Filter", "title"), *(plain(f"     {text}") for text in FILTER_HELP))
     lines += (EMPTY_LINE, plain(" States", "title"))
     for severity in reversed(Severity):
@@ -50,10 +56,20 @@ def help_lines(width: int) -> list[Line]:
     return [clip(line, width) for line in lines]
 
 
-def footer_hints(place: Place) -> list[KeyHint]:
-    """The footer's hints for one screen, most useful first."""
+def footer_hints(place: Place, picture: Picture | None = None) -> list[KeyHint]:
+    """The footer's hints for one screen, most useful first. The key of the tuners counts the suggestions."""
+    picture = picture or Picture()
     ranked = sorted(
-        (action for action in actions_at(place) if action.footer is not None),
+        (
+            action
+            for action in actions_at(place)
+            if action.footer is not None and not (action.dangerous and picture.read_only)
+        ),
         key=lambda action: (action.footer or 0, action.name),
     )
-    return [KeyHint(action.key_text, action.label) for action in ranked]
+    return [KeyHint(action.key_text, action.label + _count(action, picture)) for action in ranked]
+
+
+def _count(action: Action, picture: Picture) -> str:
+    found = len(picture.suggestions) if action.name == "tuners" else 0
+    return f"·{found}" if found else ""

@@ -58,6 +58,15 @@ def percent(ratio: float | None) -> str:
     return f"{ratio * 100:.0f}"
 
 
+def fine_percent(ratio: float | None) -> str:
+    """A ratio as a percentage with one decimal; 0.0 and 100.0 only when it is exactly that."""
+    if ratio is None or not math.isfinite(ratio):
+        return UNKNOWN
+    if 0 < ratio < 0.0005:
+        return "<0.1"
+    return "99.9" if 0.9995 <= ratio < 1 else f"{ratio * 100:.1f}"
+
+
 def milliseconds(seconds: float | None) -> str:
     """Seconds as milliseconds, one decimal below 10."""
     if seconds is None or not math.isfinite(seconds):
@@ -84,6 +93,20 @@ def seconds_text(seconds: float | None) -> str:
     return duration_text(seconds)
 
 
+def countdown(seconds: float) -> str:
+    """Time left, to the second below an hour: `48s`, `2m40s`, `1h05m`."""
+    whole = max(math.ceil(seconds), 0)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
+
+
+def knob(value: float | None, missing: str = UNKNOWN) -> str:
+    """A setting, all its digits: `8192`, `-1`, `0.9`; `missing` where there is none."""
+    return missing if value is None or not math.isfinite(value) else f"{value:.12g}"
+
+
 def age(seconds: float | None) -> str:
     """An age in at most four cells: `4s`, `72s`, `12m`, `3h`, `21d`."""
     if seconds is None:
@@ -102,8 +125,17 @@ def byte_count(value: float | None) -> str:
 
 def time_of_day(at: float) -> str:
     """Wall-clock time in the local zone."""
+    return _local_time(at, "%H:%M:%S")
+
+
+def date_and_time(at: float) -> str:
+    """Date and wall-clock time in the local zone, to the minute."""
+    return _local_time(at, "%Y-%m-%d %H:%M")
+
+
+def _local_time(at: float, form: str) -> str:
     try:
-        return time.strftime("%H:%M:%S", time.localtime(at))
+        return time.strftime(form, time.localtime(at))
     except (OverflowError, ValueError, OSError):
         return UNKNOWN
 

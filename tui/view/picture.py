@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from enginetop.fleet.change import FINAL_STATES, ChangeState, ChangeView
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
+from tui.view.advice import Suggestion, suggestions_of
+from tui.view.cells import printable
 from tui.view.condition import Conditions, conditions_of
 
 
@@ -18,6 +21,8 @@ class Picture:
     is how long no new snapshot has come. `finished`: none will come (the end of a recording). Both are by the
     screen's own clock: a replay has another one. `notice` is one line about the program itself, such as a
     source that could not start.
+
+    `changes` are those that the controller tells of, newest first, as they stood `changes_age_seconds` ago.
     """
 
     snapshot: FleetSnapshot | None = None
@@ -29,6 +34,8 @@ class Picture:
     silent_seconds: float = 0.0
     finished: bool = False
     notice: str = ""
+    changes: tuple[ChangeView, ...] = ()
+    changes_age_seconds: float = 0.0
     _by_url: dict[str, ReplicaSnapshot] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -40,6 +47,34 @@ class Picture:
         """The leading condition of each replica, by target URL."""
         return {} if self.snapshot is None else conditions_of(self.snapshot)
 
+    @cached_property
+    def suggestions(self) -> tuple[Suggestion, ...]:
+        """What the tuners suggest to change."""
+        return suggestions_of(self.snapshot)
+
     def replica(self, url: str) -> ReplicaSnapshot | None:
         """The replica with this target URL, None if the snapshot has none."""
         return self._by_url.get(url)
+
+    def name_of(self, url: str) -> str:
+        """The name of the target with this URL; a URL that the fleet does not know names itself."""
+        replica = self._by_url.get(url)
+        known = replica.target.name if replica is not None else None
+        for target in self.targets:
+            if known is None and target.url == url:
+                known = target.name
+        return known or printable(url.partition("://")[2] or url)
+
+    def change(self, change_id: str) -> ChangeView | None:
+        """The change with this id, None if the controller does not tell of one."""
+        return next((change for change in self.changes if change.id == change_id), None)
+
+    @property
+    def in_flight(self) -> tuple[ChangeView, ...]:
+        """The changes that are under way."""
+        return tuple(change for change in self.changes if change.state not in FINAL_STATES)
+
+    @property
+    def not_undone(self) -> tuple[ChangeView, ...]:
+        """The changes that could not be undone: somebody must do it by hand."""
+        return tuple(change for change in self.changes if change.state is ChangeState.ROLLBACK_FAILED)

@@ -1,0 +1,178 @@
+"""Advice as the tuners' screens tell it: what is suggested, and what is left alone and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
+from tui.view import numbers
+
+ACTIONABLE = frozenset({"lower", "raise", "disable"})
+"""Actions that change something; `hold` and `withheld` leave things as they are."""
+
+_CONFIDENCE = {"high": 0, "medium": 1, "low": 2}
+
+APPLY_WORDS: Mapping[str, str] = {
+    "live": "live, reversible",
+    "restart": "needs a restart",
+    "per_request": "in the requests",
+    "none": "by hand",
+}
+"""How a suggestion gets into force, by the contract's word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """One advice row that changes something."""
+
+    replica: ReplicaSnapshot
+    advice: Advice
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Advice that leaves a knob as it is, the same for all these replicas."""
+
+    action: str
+    knob: str
+    members: tuple[Suggestion, ...]
+
+    @property
+    def reason(self) -> str:
+        """The reason when all have the same one, else the first one's."""
+        return reason_text(self.members[0].advice)
+
+    @property
+    def alike(self) -> bool:
+        """Whether all have the same reason."""
+        return all(reason_text(member.advice) == self.reason for member in self.members)
+
+
+_WRONG_IF = "wrong if "
+
+
+def reasons_of(advice: Advice) -> tuple[str, ...]:
+    """Why, without what would make it wrong."""
+    return tuple(line for line in advice.because if not line.startswith(_WRONG_IF))
+
+
+def caveats_of(advice: Advice) -> tuple[str, ...]:
+    """What would make it wrong."""
+    return tuple(line.removeprefix(_WRONG_IF) for line in advice.because if line.startswith(_WRONG_IF))
+
+
+def reason_text(advice: Advice) -> str:
+    """All reasons of a row in one line."""
+    return "; ".join(reasons_of(advice))
+
+
+def suggestions_of(snapshot: FleetSnapshot | None) -> tuple[Suggestion, ...]:
+    """What is suggested, the surest first, else in the order of the configuration."""
+    if snapshot is None:
+        return ()
+    found = [
+        Suggestion(replica, advice)
+        for replica in snapshot.replicas
+        for advice in replica.advice
+        if advice.action in ACTIONABLE
+    ]
+    return tuple(sorted(found, key=lambda suggestion: _CONFIDENCE.get(suggestion.advice.confidence, 3)))
+
+
+def quiet_of(replicas: Iterable[ReplicaSnapshot]) -> list[Quiet]:
+    """What is left alone: `hold` first, then `withheld`, in the order of the knobs."""
+    groups: dict[tuple[str, str], list[Suggestion]] = {}
+    for replica in replicas:
+        for advice in replica.advice:
+            if advice.action not in ACTIONABLE:
+                groups.setdefault((advice.action, advice.knob), []).append(Suggestion(replica, advice))
+    quiet = [Quiet(action, knob, tuple(members)) for (action, knob), members in groups.items()]
+    return sorted(quiet, key=lambda group: group.action != "hold")
+
+
+def advice_of(replica: ReplicaSnapshot | None, knob: str) -> Advice | None:
+    """The row of one knob."""
+    rows: Sequence[Advice] = () if replica is None else replica.advice
+    return next((advice for advice in rows if advice.knob == knob), None)
+
+
+def change_text(before: float | None, after: float | None, *, disable: bool = False) -> str:
+    """A change of a setting: `8192 → 6144`."""
+    return f"{numbers.knob(before)} → {'off' if disable and after is None else numbers.knob(after)}"
+
+
+def pool_of(snapshot: FleetSnapshot, replica: ReplicaSnapshot) -> tuple[ReplicaSnapshot, ...]:
+    """The other replicas that serve the same model in the same role."""
+    return tuple(
+        other
+        for other in snapshot.replicas
+        if other is not replica and other.model == replica.model and other.role == replica.role
+    )
+
+
+_ENDS = ("from", "low", "high")
+_ACRONYMS = frozenset({"ttft", "tpot", "itl", "kv", "slo"})
+
+Wording = Callable[[float], str]
+
+
+def expectation_items(expected: Mapping[str, float]) -> list[str]:
+    """What is expected, one item a figure: `TPOT p95 61 → 46–50 ms`, `TTFT p95 +4 to +9 %`.
+
+    A key is a figure's name with its unit at the end; the words `from`, `low` and `high` in it say which end
+    of the figure it is, `change` that it is relative.
+    """
+    figures: dict[tuple[str, ...], dict[str, float]] = {}
+    for key, value in expected.items():
+        words = key.split("_")
+        end = next((word for word in words if word in _ENDS), "low")
+        figures.setdefault(tuple(word for word in words if word not in _ENDS), {})[end] = value
+    return [_expectation(list(words), ends) for words, ends in figures.items()]
+
+
+def _expectation(words: list[str], ends: Mapping[str, float]) -> str:
+    name, wording, unit = _units(words)
+    low, high = ends.get("low"), ends.get("high")
+    known = [wording(end) for end in (low, high) if end is not None]
+    joint = " to " if "change" in words else "–"
+    shown = _range(known, joint)
+    if "from" in ends:
+        before, after = wording(ends["from"]), shown
+        shown = f"{_without_unit(before, after)} → {after}" if after else before
+    return f"{name} {shown}{unit}"
+
+
+def _units(words: list[str]) -> tuple[str, Wording, str]:
+    """Name, how a number is written, and the unit that follows it."""
+    relative = "change" in words
+    table: tuple[tuple[tuple[str, ...], Wording, str], ...] = (
+        (("per", "second"), numbers.rate, "/s"),
+        (("seconds",), numbers.seconds_text, ""),
+        (("ratio",), _signed_percent if relative else numbers.percent, " %"),
+    )
+    rest = [word for word in words if word != "change"]
+    for ending, wording, unit in table:
+        if tuple(rest[-len(ending) :]) == ending:
+            return _name(rest[: -len(ending)]), wording, unit
+    return _name(rest), numbers.knob, ""
+
+
+def _name(words: Iterable[str]) -> str:
+    return " ".join(word.upper() if word in _ACRONYMS else word for word in words)
+
+
+def _signed_percent(ratio: float) -> str:
+    return f"{100 * ratio:+.0f}"
+
+
+def _range(ends: list[str], joint: str) -> str:
+    if len(set(ends)) < 2:
+        return ends[0] if ends else ""
+    return f"{_without_unit(ends[0], ends[1])}{joint}{ends[1]}"
+
+
+def _without_unit(one: str, other: str) -> str:
+    """`one` without its unit when `other` has the same."""
+    number, _, unit = one.partition(" ")
+    return number if unit and other.endswith(f" {unit}") else one

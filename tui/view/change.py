@@ -1,0 +1,282 @@
+"""One change as lines: what, how far, canary against baseline, guards, history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from enginetop.fleet.change import FINAL_STATES, Arm, AuditRow, ChangeState, ChangeView, Verdict
+from enginetop.fleet.snapshot import Distribution, Slo
+from themes.loader import Ink
+from tui.view import charts, numbers
+from tui.view.cells import (
+    EMPTY_LINE,
+    UNKNOWN,
+    Line,
+    Span,
+    clip,
+    cut_end,
+    cut_middle,
+    fit,
+    merge,
+    plain,
+    printable,
+    spread,
+    wrap_text,
+)
+from tui.view.condition import GLYPH_OF, Severity
+from tui.view.figures import WIDE, Lines
+from tui.view.heading import badges
+from tui.view.picture import Picture
+
+STATE_INK: Mapping[ChangeState, Ink] = {
+    **dict.fromkeys(ChangeState, "info"),
+    ChangeState.DONE: "ok",
+    ChangeState.HELD: "warn",
+    ChangeState.ROLLED_BACK: "warn",
+    ChangeState.ROLLBACK_FAILED: "crit",
+    ChangeState.REFUSED: "warn",
+}
+"""How loud a state is: a value that could not be brought back outranks all else."""
+
+VERDICT_INK: Mapping[Verdict, Ink] = {
+    Verdict.IMPROVED: "ok",
+    Verdict.NOT_WORSE: "ok",
+    Verdict.WORSE: "crit",
+    Verdict.INCONCLUSIVE: "warn",
+}
+
+_LABEL_WIDTH = 15
+_STATE_WIDTH = 15
+
+
+def state_text(change: ChangeView) -> str:
+    """The state in words, with the block while the canary is observed."""
+    words = str(change.state).replace("_", " ")
+    blocks = f" {change.block} of {change.blocks}" if change.state is ChangeState.OBSERVE else ""
+    return words + blocks
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """The verdict in words."""
+    return str(verdict).replace("_", " ")
+
+
+def diff_text(before: int | None, after: int | None) -> str:
+    """A change of a knob; None: the engine sets no value."""
+    return f"{numbers.knob(before, 'unset')} → {numbers.knob(after, 'unset')}"
+
+
+def time_left(change: ChangeView, age_seconds: float) -> str:
+    """How long the observation goes on, rounded up: nothing once it is over."""
+    if change.eta_seconds is None or change.state in FINAL_STATES:
+        return ""
+    left = max(change.eta_seconds - age_seconds, 0.0)
+    return f"about {left // 60 + 1:.0f} min left" if left >= 60 else f"{numbers.countdown(left)} left"
+
+
+def expiry_text(change: ChangeView, age_seconds: float) -> str:
+    """When the engine goes back by itself; nothing when no value is on trial."""
+    if change.expires_in_seconds is None or change.state in FINAL_STATES:
+        return ""
+    left = change.expires_in_seconds - age_seconds
+    if left <= 0:
+        return "not renewed in time: the engine has gone back by itself"
+    return f"goes back by itself in {numbers.countdown(left)} unless renewed"
+
+
+def change_title(picture: Picture, change: ChangeView, width: int) -> Line:
+    """Which change, where, how far."""
+    left = (
+        Span(f" change {printable(change.id)}", "title"),
+        Span(f" · {picture.name_of(change.canary_target)} · "),
+        Span(state_text(change), STATE_INK[change.state]),
+    )
+    return spread(left, badges(picture), width)
+
+
+def change_lines(picture: Picture, change: ChangeView, width: int) -> list[Line]:
+    """Everything about a change, none of the lines wider than `width`."""
+    lines = [
+        *_head(picture, change, width),
+        EMPTY_LINE,
+        *_arms(picture, change, width),
+        *_guards(change, width),
+        plain(" history", "head"),
+        *history_lines(picture, change.history, width),
+    ]
+    return [clip(line, width) for line in lines]
+
+
+def change_question(picture: Picture, change: ChangeView, width: int) -> list[Line]:
+    """What rolling back would do."""
+    canary = picture.name_of(change.canary_target)
+    back = diff_text(change.after, change.before)
+    lines: list[Line] = [
+        (Span(f" {change.knob}  ", "title"), Span(back, "info"), Span(f"  on {canary}", "dim")),
+        plain(f" and on every other replica that change {printable(change.id)} has reached"),
+    ]
+    return [clip(line, width) for line in lines]
+
+
+def leave_question(picture: Picture, width: int) -> list[Line]:
+    """What leaving would do to the changes under way."""
+    lines: list[Line] = []
+    for change in picture.in_flight:
+        canary = picture.name_of(change.canary_target)
+        lines.append(
+            (
+                Span(f" {change.knob}  ", "title"),
+                Span(f"{diff_text(change.before, change.after)}  on {canary}"),
+            )
+        )
+    lines.append(plain(" is under way and nobody would watch it: what is on trial goes back by itself"))
+    return [clip(line, width) for line in lines]
+
+
+def _head(picture: Picture, change: ChangeView, width: int) -> Lines:
+    followers = " ".join(map(picture.name_of, change.promote_targets))
+    then = f", then {followers}" if followers else ", and no other"
+    yield (
+        Span(f" {change.knob}  ", "title"),
+        Span(f"{diff_text(change.before, change.after)}  "),
+        Span(f"on {picture.name_of(change.canary_target)}{then}", "dim"),
+    )
+    age = picture.changes_age_seconds
+    left = time_left(change, age)
+    if change.state is ChangeState.OBSERVE and change.blocks > 0:
+        yield merge(
+            (
+                Span(f" block {change.block} of {change.blocks} "),
+                Span(charts.bar(change.block / change.blocks, 20), "bar"),
+                Span(f" {left}"),
+            )
+        )
+    elif left:
+        yield plain(f" {left}")
+    expiry = expiry_text(change, age)
+    if expiry:
+        yield plain(f" {expiry}")
+    for text in wrap_text(change.detail, width - 2) if change.detail else ():
+        yield plain(f" {text}", STATE_INK[change.state] if change.state in FINAL_STATES else "text")
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The replicas of one side, and what they have shown."""
+
+    label: str
+    urls: tuple[str, ...]
+    arm: Arm | None
+
+
+def _arms(picture: Picture, change: ChangeView, width: int) -> Lines:
+    canary = _Side("canary", (change.canary_target,), change.canary)
+    others = change.baseline.targets if change.baseline is not None else ()
+    baseline = _Side("baseline", others, change.baseline)
+    cell = 34 if width >= WIDE else 22
+    heads = (_side_head(picture, side, cell) for side in (canary, baseline))
+    yield (Span(" " * (_LABEL_WIDTH + 1), "head"), Span("".join(heads), "head"))
+    yield (
+        _row_label("SLO attainment"),
+        *(_attainment(side.arm, cell) for side in (canary, baseline)),
+        _verdict(change),
+    )
+    slo = picture.snapshot.fleet.slo if picture.snapshot is not None else Slo()
+    replica = picture.replica(change.canary_target)
+    slo = replica.slo if replica is not None else slo
+    for label, signal, limit in (
+        ("TTFT p95", "ttft_seconds", slo.ttft_seconds),
+        ("TPOT p95", "tpot_seconds", slo.tpot_seconds),
+    ):
+        yield (
+            _row_label(label),
+            *(_latency(picture, side.urls, signal, limit, cell) for side in (canary, baseline)),
+            Span(f"SLO {numbers.seconds_text(limit)}", "dim"),
+        )
+    yield EMPTY_LINE
+
+
+def _row_label(text: str) -> Span:
+    return Span(f" {text:<{_LABEL_WIDTH}}", "head")
+
+
+def _side_head(picture: Picture, side: _Side, cell: int) -> str:
+    names = " ".join(map(picture.name_of, side.urls))
+    return fit(cut_end(f"{side.label} {names}", cell - 1), cell)
+
+
+def _attainment(arm: Arm | None, cell: int) -> Span:
+    ratio = arm.attainment_ratio if arm is not None else None
+    if arm is None or ratio is None:
+        return Span(fit(UNKNOWN, cell), "dim")
+    return Span(fit(f"{numbers.fine_percent(ratio)} % of {arm.requests:.0f}", cell))
+
+
+def _verdict(change: ChangeView) -> Span:
+    if change.verdict is None:
+        return Span("judged at the end" if change.state not in FINAL_STATES else "not judged", "dim")
+    return Span(verdict_text(change.verdict), VERDICT_INK[change.verdict])
+
+
+def _latency(picture: Picture, urls: Sequence[str], signal: str, limit: float, cell: int) -> Span:
+    """The p95 of a side; of several replicas the least and the greatest, for quantiles have no mean."""
+    found: list[tuple[float, str]] = []
+    for url in urls:
+        replica = picture.replica(url)
+        value = replica.signals.get(signal) if replica is not None else None
+        quantile = numbers.quantile_of(value, "p95")
+        number = numbers.quantile_number(quantile)
+        if number is not None and isinstance(value, Distribution):
+            mark = numbers.CENSORED if quantile.censored else ""
+            found.append((number, mark + numbers.marked(numbers.seconds_text(number), value.quality)))
+    if not found:
+        return Span(fit(UNKNOWN, cell), "dim")
+    texts = list(dict.fromkeys(text for _, text in (min(found), max(found))))
+    over = max(number for number, _ in found) > limit
+    return Span(fit(" to ".join(texts), cell), "warn" if over else "text")
+
+
+def _guards(change: ChangeView, width: int) -> Lines:
+    if not change.guards:
+        return
+    yield plain(" guards", "head")
+    name_width = max(len(guard.name) for guard in change.guards)
+    for guard in change.guards:
+        severity = Severity.OK if guard.ok else Severity.CRIT
+        mark = Span(
+            f" {GLYPH_OF[severity]} {'ok     ' if guard.ok else 'TRIPPED'} ", "ok" if guard.ok else "crit"
+        )
+        words = wrap_text(guard.detail, max(width - name_width - 13, 8))
+        for number, text in enumerate(words):
+            lead = (
+                (mark, Span(f"{guard.name:<{name_width}} "))
+                if not number
+                else (Span(" " * (name_width + 12)),)
+            )
+            yield (*lead, Span(text, "dim" if guard.ok else "crit"))
+    yield EMPTY_LINE
+
+
+def history_lines(picture: Picture, rows: Sequence[AuditRow], width: int) -> Iterator[Line]:
+    """The audit rows of one change, in order."""
+    name_width = 12 if width < WIDE else 20
+    indent = 10 + _STATE_WIDTH + 1 + name_width + 1
+    for row in rows:
+        verdict = (
+            f"{verdict_text(row.verdict)}: " if row.verdict is not None and row.state in FINAL_STATES else ""
+        )
+        words = wrap_text(verdict + (row.detail or diff_text(row.before, row.after)), max(width - indent, 16))
+        name = cut_middle(picture.name_of(row.target), name_width)
+        yield merge(
+            (
+                Span(f" {numbers.time_of_day(row.at)} ", "dim"),
+                Span(f"{str(row.state).replace('_', ' '):<{_STATE_WIDTH}} ", STATE_INK[row.state]),
+                Span(f"{fit(name, name_width)} "),
+                Span(words[0]),
+            )
+        )
+        for text in words[1:]:
+            yield plain(" " * indent + text)
+    if not rows:
+        yield plain(" nothing yet", "dim")

@@ -1,0 +1,107 @@
+"""Past changes, read from the audit's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from enginetop.fleet.change import AuditRow, ChangeState, Verdict
+from tui.view import numbers
+from tui.view.cells import Line, Span, clip, cut_middle, fit, merge, plain, printable, spread
+from tui.view.change import STATE_INK, VERDICT_INK, diff_text, history_lines, verdict_text
+from tui.view.heading import badges
+from tui.view.picture import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class PastChange:
+    """All rows of one change, oldest first."""
+
+    id: str
+    rows: tuple[AuditRow, ...]
+
+    @property
+    def began(self) -> AuditRow:
+        """The row that the change began with: its canary, its knob, its values."""
+        return self.rows[0]
+
+    @property
+    def state(self) -> ChangeState:
+        """The state that it is in, or ended in."""
+        return self.rows[-1].state
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict, if one was reached."""
+        return next((row.verdict for row in reversed(self.rows) if row.verdict is not None), None)
+
+
+def past_changes(rows: Sequence[AuditRow]) -> tuple[PastChange, ...]:
+    """The changes of an audit, the one that began last first."""
+    found: dict[str, list[AuditRow]] = {}
+    for row in rows:
+        found.setdefault(row.change, []).append(row)
+    return tuple(PastChange(change, tuple(own)) for change, own in reversed(found.items()))
+
+
+class PastTable:
+    """The list of past changes for one width; keys are the changes' ids."""
+
+    def __init__(self, picture: Picture, changes: Sequence[PastChange], width: int) -> None:
+        self._picture = picture
+        self._changes = changes
+        self._width = width
+        self._positions = {change.id: index for index, change in enumerate(changes)}
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def line(self, index: int, *, selected: bool = False) -> Line:
+        """When, where, what, and how it ended."""
+        change = self._changes[index]
+        began, verdict = change.began, change.verdict
+        name_width = 10 if self._width < 120 else 28
+        name = cut_middle(self._picture.name_of(began.target), name_width)
+        line = [
+            Span("▸", "title") if selected else Span(" "),
+            Span(f"{numbers.date_and_time(began.at)} ", "dim"),
+            Span(f"{fit(name, name_width)} ", "title"),
+            Span(f"{fit(printable(began.knob), 22)} {fit(diff_text(began.before, began.after), 13)} "),
+            Span(f"{str(change.state).replace('_', ' ')}", STATE_INK[change.state]),
+        ]
+        if verdict is not None:
+            line.append(Span(f" {verdict_text(verdict)}", VERDICT_INK[verdict]))
+        return clip(merge(line), self._width)
+
+    def key(self, index: int) -> str | None:
+        """The change's id."""
+        return self._changes[index].id
+
+    def position(self, key: str) -> int | None:
+        """The line of a change."""
+        return self._positions.get(key)
+
+    def is_row(self, index: int) -> bool:  # noqa: ARG002 - every line is one
+        """Whether the cursor may stand on the line."""
+        return True
+
+
+def past_title(picture: Picture, count: int, width: int) -> Line:
+    """What this list is."""
+    what = "no past changes" if not count else f"{count} change{'' if count == 1 else 's'}, newest first"
+    return spread((Span(" past changes", "title"), Span(f" · {what}")), badges(picture), width)
+
+
+def past_lines(picture: Picture, change: PastChange, width: int) -> list[Line]:
+    """One past change: what it was, how it ended, and its rows."""
+    began, verdict = change.began, change.verdict
+    head = [
+        Span(f" {printable(began.knob)}  ", "title"),
+        Span(f"{diff_text(began.before, began.after)}  "),
+        Span(f"on {picture.name_of(began.target)}  ", "dim"),
+        Span(str(change.state).replace("_", " "), STATE_INK[change.state]),
+    ]
+    if verdict is not None:
+        head.append(Span(f"  {verdict_text(verdict)}", VERDICT_INK[verdict]))
+    lines = [merge(head), plain(f" {numbers.date_and_time(began.at)}", "dim"), ()]
+    return [clip(line, width) for line in (*lines, *history_lines(picture, change.rows, width))]

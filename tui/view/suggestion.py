@@ -1,0 +1,143 @@
+"""One suggestion as lines: the diff, who, why, what to expect, what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from enginetop.fleet.change import Proposal
+from enginetop.fleet.snapshot import Advice, ReplicaSnapshot
+from themes.loader import Ink
+from tui.view import numbers
+from tui.view.advice import (
+    ACTIONABLE,
+    APPLY_WORDS,
+    advice_of,
+    caveats_of,
+    change_text,
+    expectation_items,
+    pool_of,
+    reasons_of,
+)
+from tui.view.cells import EMPTY_LINE, Line, Span, clip, merge, plain, printable, spread, wrap_text
+from tui.view.change import diff_text
+from tui.view.figures import LABEL_WIDTH, Lines, row
+from tui.view.heading import badges
+from tui.view.picture import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the controller says of a suggestion: a proposal, or that it is being asked, or its trouble."""
+
+    proposal: Proposal | None = None
+    asking: bool = False
+    trouble: str = ""
+
+
+NO_PLAN = Plan()
+
+
+def suggestion_title(picture: Picture, url: str, knob: str, width: int) -> Line:
+    """Which suggestion."""
+    left = (Span(" suggestion", "title"), Span(f" · {picture.name_of(url)} · {printable(knob)}"))
+    return spread(left, badges(picture), width)
+
+
+def suggestion_lines(picture: Picture, url: str, knob: str, plan: Plan, width: int) -> list[Line]:
+    """The lines of the advice for `knob` on the replica with this target URL, none wider than `width`."""
+    replica = picture.replica(url)
+    advice = advice_of(replica, knob)
+    if replica is None or advice is None:
+        return [clip(plain(" this suggestion is gone: the replica is no longer in the fleet", "warn"), width)]
+    lines: list[Line] = [
+        _diff(advice),
+        EMPTY_LINE,
+        *_who(picture, replica, plan.proposal, width),
+        *_paragraphs("because", reasons_of(advice), width),
+        *_paragraphs("expect", (" · ".join(expectation_items(advice.expected)),), width),
+        *_paragraphs("wrong if", caveats_of(advice), width),
+        *_paragraphs("bound by", (advice.bound_by.replace("_", " "),), width),
+        *_paragraphs("confidence", (advice.confidence,), width),
+        *_apply(picture, advice, plan, width),
+    ]
+    return [clip(line, width) for line in lines]
+
+
+def _diff(advice: Advice) -> Line:
+    off = advice.action == "disable"
+    if advice.action not in ACTIONABLE:
+        stays = f"{advice.action}: stays at {numbers.knob(advice.current)}"
+        return (Span(f" {advice.knob}  ", "title"), Span(stays, "dim"))
+    change = change_text(advice.current, advice.proposed, disable=off)
+    return (Span(f" {advice.knob}  ", "title"), Span(change, "info"), Span(f"  {advice.action}", "dim"))
+
+
+def _who(picture: Picture, replica: ReplicaSnapshot, proposal: Proposal | None, width: int) -> Lines:
+    if proposal is not None:
+        followers = tuple(map(picture.name_of, proposal.promote_targets))
+    elif picture.snapshot is not None:
+        followers = tuple(other.target.name for other in pool_of(picture.snapshot, replica))
+    else:
+        followers = ()
+    then = f", then {' '.join(followers)} if it does well" if followers else "; no other serves this model"
+    yield from _paragraphs("who", (f"canary {replica.target.name}{then}",), width)
+    if proposal is not None and proposal.baseline_targets:
+        against = " ".join(map(picture.name_of, proposal.baseline_targets))
+        yield from _paragraphs("against", (against,), width)
+
+
+def _apply(picture: Picture, advice: Advice, plan: Plan, width: int) -> Lines:
+    if advice.action not in ACTIONABLE:
+        return
+    via = f", via {advice.via.replace('_', ' ')}" if advice.via else ""
+    words = APPLY_WORDS.get(advice.apply, advice.apply)
+    yield from _paragraphs("apply", (words + via,), width)
+    if picture.read_only:
+        yield from _paragraphs("", ("enginetop is read-only: the config has no [control]",), width, "dim")
+        return
+    proposal = plan.proposal
+    if plan.asking and proposal is None:
+        yield row("takes", Span("asking the engines", "dim"))
+    if plan.trouble:
+        yield from _paragraphs("trouble", (plan.trouble,), width, "crit")
+    if proposal is None:
+        return
+    yield from _paragraphs("takes", proposal_words(proposal), width)
+    yield from _paragraphs("refused", proposal.refusals, width, "warn")
+
+
+def proposal_words(proposal: Proposal) -> tuple[str, ...]:
+    """How long it takes, how it goes back, and what the controller notes."""
+    words: list[str] = []
+    if proposal.observation_seconds is not None:
+        words.append(f"{numbers.seconds_text(proposal.observation_seconds)} to a verdict")
+    if proposal.ttl_seconds is not None:
+        lasts = numbers.seconds_text(proposal.ttl_seconds)
+        words.append(f"the engine goes back by itself {lasts} after enginetop is gone")
+    return (*words, *proposal.notes)
+
+
+def proposal_lines(picture: Picture, proposal: Proposal, width: int) -> list[Line]:
+    """What is about to be done, for the confirmation."""
+    canary = picture.name_of(proposal.canary_target)
+    followers = " ".join(map(picture.name_of, proposal.promote_targets))
+    diff = diff_text(proposal.before, proposal.after)
+    then = f"then, if it does well, on {followers}" if followers else "and on no other"
+    lines: list[Line] = [
+        (Span(f" {printable(proposal.knob)}  ", "title"), Span(diff, "info")),
+        EMPTY_LINE,
+        *_paragraphs("first on", (canary,), width),
+        *_paragraphs("", (then,), width),
+        *_paragraphs("takes", proposal_words(proposal), width),
+    ]
+    return [clip(line, width) for line in lines]
+
+
+def _paragraphs(label: str, paragraphs: Iterable[str], width: int, ink: Ink = "text") -> Lines:
+    """Labelled paragraphs; what goes over is indented below. Empty ones are left out."""
+    room = max(width - LABEL_WIDTH - 2, 16)
+    for paragraph in paragraphs:
+        for text in wrap_text(paragraph, room) if paragraph else ():
+            yield merge(row(label, Span(text, ink)))
+            label = ""

@@ -1,0 +1,223 @@
+"""The list of the tuners' screen: changes under way, suggestions, and what is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from enginetop.fleet.change import FINAL_STATES, ChangeView
+from themes.loader import Ink
+from tui.view import numbers
+from tui.view.advice import Quiet, Suggestion, change_text, quiet_of, reason_text
+from tui.view.cells import Line, Span, clip, cut_middle, fit, line_width, merge, plain, printable, spread
+from tui.view.change import STATE_INK, diff_text, state_text, time_left, verdict_text
+from tui.view.heading import badges
+from tui.view.picture import Picture
+
+_MARKER, _MARKED = Span(" "), Span("▸", "title")
+_NAME_WIDTH = 10
+_WORD_WIDTH = 8
+_STATE_WIDTH = 16
+_KNOB_WIDTH = 22
+
+
+def suggestion_key(url: str, knob: str) -> str:
+    """The key of a suggestion's row."""
+    return f"suggestion {knob} {url}"
+
+
+def quiet_key(action: str, knob: str) -> str:
+    """The key of a row of what is left alone."""
+    return f"quiet {action} {knob}"
+
+
+def change_key(change_id: str) -> str:
+    """The key of a change's row."""
+    return f"change {change_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One line. `key` None: a heading. `row`: the cursor may stand on it."""
+
+    draw: Callable[[bool], Line]
+    key: str | None = None
+    row: bool = False
+
+
+class TunersTable:
+    """The lines of one picture for one width. `only`: the target URL of the one replica to show, or None."""
+
+    def __init__(self, picture: Picture, width: int, only: str | None = None) -> None:
+        self._picture = picture
+        self._width = width
+        self._name_width = _NAME_WIDTH if width < 120 else 28
+        self.suggestions = tuple(
+            suggestion
+            for suggestion in picture.suggestions
+            if only is None or suggestion.replica.target.url == only
+        )
+        replicas = picture.snapshot.replicas if picture.snapshot is not None else ()
+        self.quiet = quiet_of(replica for replica in replicas if only in (None, replica.target.url))
+        self.changes = tuple(change for change in picture.changes if only is None or _touches(change, only))
+        self._items = tuple(self._all_items())
+        self._positions = {
+            item.key: index for index, item in enumerate(self._items) if item.row and item.key is not None
+        }
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def line(self, index: int, *, selected: bool = False) -> Line:
+        """The line at `index`."""
+        return clip(self._items[index].draw(selected), self._width)
+
+    def key(self, index: int) -> str | None:
+        """The key of the row that the line belongs to; None for a heading."""
+        return self._items[index].key
+
+    def position(self, key: str) -> int | None:
+        """The line of the row with this key."""
+        return self._positions.get(key)
+
+    def is_row(self, index: int) -> bool:
+        """Whether the cursor may stand on the line."""
+        return self._items[index].row
+
+    def suggestion(self, key: str) -> Suggestion | None:
+        """The suggestion whose row has this key."""
+        return next(
+            (
+                found
+                for found in self.suggestions
+                if suggestion_key(found.replica.target.url, found.advice.knob) == key
+            ),
+            None,
+        )
+
+    def group(self, key: str) -> Quiet | None:
+        """The quiet row with this key."""
+        return next((found for found in self.quiet if quiet_key(found.action, found.knob) == key), None)
+
+    def change(self, key: str) -> ChangeView | None:
+        """The change whose row has this key."""
+        return next((found for found in self.changes if change_key(found.id) == key), None)
+
+    def _all_items(self) -> Iterable[_Item]:
+        if self.changes:
+            yield self._heading("changes")
+            for change in self.changes:
+                yield from self._change_items(change)
+        if self.suggestions:
+            yield self._heading("suggestions")
+            for suggestion in self.suggestions:
+                yield from self._suggestion_items(suggestion)
+        if self.quiet:
+            yield self._heading("left as it is")
+            for group in self.quiet:
+                yield self._quiet_item(group)
+
+    def _heading(self, title: str) -> _Item:
+        lead = Span(f" {title} ", "group")
+        return _Item(lambda _: (lead, Span("─" * max(self._width - line_width((lead,)), 0), "dim")))
+
+    def _change_items(self, change: ChangeView) -> Iterable[_Item]:
+        key = change_key(change.id)
+        name = cut_middle(self._picture.name_of(change.canary_target), self._name_width)
+        ink = STATE_INK[change.state]
+        left = (
+            Span(f"{fit(name, self._name_width)} ", "title"),
+            Span(f"{fit(state_text(change), _STATE_WIDTH)} ", ink),
+            Span(f"{fit(change.knob, _KNOB_WIDTH)} {diff_text(change.before, change.after)}"),
+        )
+        right = plain(time_left(change, self._picture.changes_age_seconds))
+        if change.verdict is not None:
+            right = plain(verdict_text(change.verdict), ink)
+        width = self._width - 2
+        yield _Item(lambda selected: (_mark(selected), *spread(left, right, width)), key, row=True)
+        if change.detail:
+            yield _Item(lambda _: plain(f"   {printable(change.detail)}", "dim" if ink == "ok" else ink), key)
+
+    def _suggestion_items(self, suggestion: Suggestion) -> Iterable[_Item]:
+        replica, advice = suggestion.replica, suggestion.advice
+        key = suggestion_key(replica.target.url, advice.knob)
+        name = fit(cut_middle(replica.target.name, self._name_width), self._name_width)
+        change = change_text(advice.current, advice.proposed, disable=advice.action == "disable")
+        line: Line = (
+            Span(f"{name} ", "title"),
+            Span(fit(advice.action, _WORD_WIDTH), "info"),
+            Span(f"{fit(advice.knob, _KNOB_WIDTH)} {fit(change, 15)} "),
+            Span(f"{advice.apply.replace('_', ' '):<11} {advice.confidence}", "dim"),
+        )
+        yield _Item(lambda selected: merge((_mark(selected), *line)), key, row=True)
+        yield _Item(lambda _: (Span("   "), Span(reason_text(advice), "dim")), key)
+
+    def _quiet_item(self, group: Quiet) -> _Item:
+        members = group.members
+        first = cut_middle(members[0].replica.target.name, self._name_width)
+        who = first if len(members) == 1 else f"{len(members)} replicas"
+        reason = group.reason if group.alike else f"{first}: {group.reason}; others differ"
+        ink: Ink = "text" if group.action == "hold" else "dim"
+        line = (
+            Span(f"{fit(who, self._name_width + 2)} ", "dim"),
+            Span(f"{fit(group.action, _WORD_WIDTH)} {fit(group.knob, _KNOB_WIDTH)} ", ink),
+            Span(reason, "dim"),
+        )
+        return _Item(
+            lambda selected: merge((_mark(selected), *line)), quiet_key(group.action, group.knob), row=True
+        )
+
+
+def tuners_title(picture: Picture, width: int, only: str | None = None) -> Line:
+    """Where one is, and the badges."""
+    where = f" · {picture.name_of(only)}" if only is not None else ""
+    at = f" · {numbers.time_of_day(picture.snapshot.at)}" if picture.snapshot is not None else ""
+    fleet = f" · {picture.title}" if picture.title else ""
+    return spread((Span(" tuners", "title"), Span(f"{where}{fleet}{at}")), badges(picture), width)
+
+
+def tuners_verdict(table: TunersTable, picture: Picture, width: int, trouble: str = "") -> Line:
+    """What there is to do, in one line; `trouble` (of the controller) goes first."""
+    if trouble:
+        return clip(plain(f" ✖ {trouble}", "crit"), width)
+    if picture.snapshot is None:
+        return clip(plain(" waiting for the first scrape", "dim"), width)
+    flying = len(picture.in_flight)
+    found = len(table.suggestions)
+    items = [f"{flying} change{_s(flying)} under way"] if flying else []
+    if found:
+        replicas = len({suggestion.replica.target.url for suggestion in table.suggestions})
+        items.append(f"{found} suggestion{_s(found)} for {replicas} replica{_s(replicas)}")
+    else:
+        items.append("nothing suggested")
+    closed = " · read-only: the config has no [control]" if picture.read_only else ""
+    ink: Ink = "info" if found or flying else "ok"
+    return clip((Span(f" {' · '.join(items)}", ink), Span(closed, "dim")), width)
+
+
+def quiet_lines(group: Quiet, width: int) -> list[Line]:
+    """Every replica of a quiet row with its own reasons."""
+    lines: list[Line] = []
+    for member in group.members:
+        name = fit(cut_middle(member.replica.target.name, 20), 20)
+        lines.append(clip((Span(f" {name} "), Span(reason_text(member.advice), "dim")), width))
+    return lines
+
+
+def _touches(change: ChangeView, url: str) -> bool:
+    return url == change.canary_target or url in change.promote_targets
+
+
+def _mark(selected: bool) -> Span:
+    return _MARKED if selected else _MARKER
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def change_of_row(changes: Sequence[ChangeView], key: str | None) -> ChangeView | None:
+    """The change under way that a row stands for, else the only one there is."""
+    flying = [change for change in changes if change.state not in FINAL_STATES]
+    chosen = next((change for change in flying if key == change_key(change.id)), None)
+    return chosen or (flying[0] if len(flying) == 1 else None)
