@@ -49,20 +49,16 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class _Loan:
-    """A value that was set with a ttl by the change `change`."""
-
-    change: str
-    expires_at: float
-
-
-@dataclass(slots=True)
 class _Knob:
-    """`lasting` is the value that was last set to stay: where the end of a loan leads to."""
+    """`lasting` is the value that was last set to stay: where the end of a loan leads to.
+
+    `change` set the present value (empty: it is there by itself), which is on loan until `expires_at`.
+    """
 
     lasting: int
     version: int = 0
-    loan: _Loan | None = None
+    change: str = ""
+    expires_at: float | None = None
     changed_at: float | None = None
 
 
@@ -95,7 +91,8 @@ class KnobBoard:
     @property
     def next_expiry(self) -> float | None:
         """When the next value goes back by itself; None: no value is on loan."""
-        return min((knob.loan.expires_at for knob in self._knobs.values() if knob.loan), default=None)
+        ends = (knob.expires_at for knob in self._knobs.values())
+        return min((end for end in ends if end is not None), default=None)
 
     def sheet(self, now: float) -> KnobSheet:
         """All knobs at `now`."""
@@ -113,11 +110,7 @@ class KnobBoard:
         """Take back every value whose loan is over, in the order of their ends."""
         while (expiry := self.next_expiry) is not None and expiry <= now:
             self._go_back(
-                {
-                    name: knob.lasting
-                    for name, knob in self._knobs.items()
-                    if knob.loan is not None and knob.loan.expires_at == expiry
-                }
+                {name: knob.lasting for name, knob in self._knobs.items() if knob.expires_at == expiry}
             )
 
     def patch(
@@ -141,7 +134,7 @@ class KnobBoard:
             return self._unknown(name)
         if if_version is not None and if_version != knob.version:
             return self._refusal(409, name, now, f"at version {knob.version}, not {if_version}")
-        renewal = knob.loan is not None and knob.loan.change == change and state.value == value
+        renewal = knob.change == change and state.value == value
         if not (renewal or state.min <= value <= state.max):
             return self._refusal(422, name, now, f"{value} is not within {state.min} to {state.max}")
         wait = 0.0 if renewal or value == state.start else self._wait(knob, value, now)
@@ -150,12 +143,12 @@ class KnobBoard:
         if self.refusing_ranks:
             return self._refusal(503, name, now, self._ranks_missing())
         if ttl_seconds is None:
-            knob.lasting, knob.loan = value, None
+            knob.lasting, knob.expires_at = value, None
         else:
-            knob.loan = _Loan(change, now + ttl_seconds)
+            knob.expires_at = now + ttl_seconds
         if not renewal:
             self._put(name, value)
-            knob.changed_at = now
+            knob.change, knob.changed_at = change, now
         return self._done(name, now)
 
     def delete(self, name: str, now: float) -> Outcome:
@@ -166,7 +159,7 @@ class KnobBoard:
             return self._unknown(name)
         if self.refusing_ranks:
             return self._refusal(503, name, now, self._ranks_missing())
-        if knob.loan is not None or state.value != state.start:
+        if knob.expires_at is not None or state.value != state.start:
             knob.changed_at = now
             self._go_back({name: state.start})
         return self._done(name, now)
@@ -190,11 +183,16 @@ class KnobBoard:
         to what is needed, so that nothing stands in the way of going back.
         """
         for name, value in values.items():
-            self._knobs[name].loan, self._knobs[name].lasting = None, value
-        present = {state.name: state.value for state in self._engine.knobs()}
+            knob = self._knobs[name]
+            knob.lasting, knob.change, knob.expires_at = value, "", None
+        states = {state.name: state for state in self._engine.knobs()}
+        present = {name: state.value for name, state in states.items()}
         coming = {**present, **values}
-        budget = max(coming[BUDGET], coming[SEQUENCES] * (1 + coming.get(DRAFTS, 0)))
-        if self._knobs[BUDGET].loan is None:
+        # The present floor is what the requests of a decode step take now; some may be draining.
+        requests = states[BUDGET].min // (1 + present.get(DRAFTS, 0))
+        floor = max(requests, coming[SEQUENCES]) * (1 + coming.get(DRAFTS, 0))
+        budget = max(coming[BUDGET], floor)
+        if self._knobs[BUDGET].expires_at is None:
             self._knobs[BUDGET].lasting = budget
         moves = {**values, BUDGET: budget} if budget > present[BUDGET] or BUDGET in values else values
 
@@ -226,13 +224,13 @@ class KnobBoard:
             max=state.max,
             unit=state.unit,
             version=knob.version,
-            expires_in_seconds=None if knob.loan is None else knob.loan.expires_at - now,
+            expires_in_seconds=None if knob.expires_at is None else knob.expires_at - now,
             note=self._note(state.name),
         )
 
     def _note(self, name: str) -> str:
         knob = self._knobs[name]
-        if knob.loan is not None:
+        if knob.expires_at is not None:
             return f"goes back to {knob.lasting} by itself"
         if name == THINKING:
             return f"{NO_BUDGET}: no budget"

@@ -31,7 +31,8 @@ class Engine:
     """The knobs of an engine without the engine; it refuses a budget below one decode step at any time."""
 
     def __init__(self, settings: EngineSettings = SETTINGS) -> None:
-        self._knobs = LiveKnobs(settings)
+        self.running = 0
+        self._knobs = LiveKnobs(settings, lambda: self.running)
 
     @property
     def values(self) -> dict[str, int]:

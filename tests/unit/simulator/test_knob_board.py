@@ -95,6 +95,15 @@ def test_a_renewal_moves_the_end_and_nothing_else() -> None:
     assert case.row().value == 128
 
 
+def test_a_change_that_stays_and_is_sent_again_is_not_counted_again() -> None:
+    case = Case()
+    case.patch(128, version=0, ttl=None)
+    assert of(case.patch(128, version=1, ttl=None)) == (200, 128, 1)
+    assert of(case.patch(128, version=1, ttl=30.0)) == (200, 128, 1)
+    case.now += 30.0
+    assert (case.row().value, case.row().version) == (128, 2)
+
+
 @pytest.mark.parametrize("change", ["c2", ""])
 def test_the_same_value_from_another_change_is_a_change(change: str) -> None:
     case = Case()
@@ -183,6 +192,30 @@ def test_a_value_that_goes_back_takes_the_budget_with_it() -> None:
     assert (case.row().value, case.row().version, case.row().min) == (80, 2, 80)
     case.now += 1e6
     assert case.row().value == 80
+
+
+def test_requests_that_are_draining_count_too() -> None:
+    case = Case()
+    case.patch(1, name=DRAFTS, ttl=100.0)
+    case.patch(4, name=SEQS, ttl=None)
+    case.patch(8, ttl=None)
+    case.engine.running = 4
+    assert case.row().min == 8
+    case.engine.running = 3
+    case.now += 100.0
+    assert (case.row(DRAFTS).value, case.row().value) == (4, 20)
+    case.engine.running = 16
+    assert case.row().min == 80, "more run than are admitted now"
+
+
+def test_drafts_go_back_while_requests_are_draining() -> None:
+    case = Case()
+    case.patch(0, name=DRAFTS, ttl=100.0)
+    case.patch(4, name=SEQS, ttl=None)
+    case.patch(16, ttl=None)
+    case.engine.running = 16
+    case.now += 100.0
+    assert (case.row(DRAFTS).value, case.row().value) == (4, 80)
 
 
 def test_a_lifted_budget_still_goes_back_when_its_own_time_is_over() -> None:
@@ -303,7 +336,8 @@ class Reference:
     value: dict[str, int] = field(default_factory=lambda: dict(START))
     stay: dict[str, int] = field(default_factory=lambda: dict(START))
     version: dict[str, int] = field(default_factory=lambda: dict.fromkeys(START, 0))
-    loans: dict[str, tuple[float, str]] = field(default_factory=dict)
+    loans: dict[str, float] = field(default_factory=dict)
+    owner: dict[str, str] = field(default_factory=lambda: dict.fromkeys(START, ""))
     touched: dict[str, float] = field(default_factory=dict)
 
     def need(self) -> int:
@@ -321,10 +355,11 @@ class Reference:
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
-        for end in sorted({end for end, _ in self.loans.values() if end <= self.now}):
-            ending = [name for name in START if self.loans.get(name, (None,))[0] == end]
+        for end in sorted({end for end in self.loans.values() if end <= self.now}):
+            ending = [name for name in START if self.loans.get(name) == end]
             for name in ending:
                 del self.loans[name]
+                self.owner[name] = ""
             for name in ending:
                 if name != BUDGET:
                     self.write(name, self.stay[name])
@@ -347,7 +382,7 @@ class Reference:
     def patch(self, name: str, value: int, version: int | None, ttl: float | None, change: str) -> int:
         if version is not None and version != self.version[name]:
             return 409
-        mine = name in self.loans and self.loans[name][1] == change and self.value[name] == value
+        mine = self.owner[name] == change and self.value[name] == value
         low, high = self.bounds(name)
         if not mine:
             if value < low or value > high:
@@ -357,16 +392,18 @@ class Reference:
                 return 429
             self.touched[name] = self.now
             self.write(name, value)
+            self.owner[name] = change
         self.loans.pop(name, None)
         if ttl is None:
             self.stay[name] = value
         else:
-            self.loans[name] = (self.now + ttl, change)
+            self.loans[name] = self.now + ttl
         return 200
 
     def delete(self, name: str) -> int:
         if name in self.loans or self.value[name] != START[name]:
             self.loans.pop(name, None)
+            self.owner[name] = ""
             self.stay[name] = START[name]
             self.touched[name] = self.now
             self.write(name, START[name])
@@ -409,7 +446,7 @@ def test_any_sequence_of_requests(steps: list[tuple[float, tuple[object, ...]]])
             if kind == "renew":
                 (ttl,) = rest
                 value, version = reference.value[name], reference.version[name]
-                change = reference.loans.get(name, (0.0, "c1"))[1]
+                change = reference.owner[name]
             else:
                 value, right, ttl, change = rest  # type: ignore[assignment]
                 version = reference.version[name]
@@ -429,7 +466,7 @@ def test_any_sequence_of_requests(steps: list[tuple[float, tuple[object, ...]]])
             assert row.version == reference.version[row.name]
             assert (row.min, row.max) == reference.bounds(row.name)
             loan = reference.loans.get(row.name)
-            assert row.expires_in_seconds == (None if loan is None else loan[0] - now)
+            assert row.expires_in_seconds == (None if loan is None else loan - now)
 
 
 @given(st.lists(st.tuples(_SECONDS, _ACTIONS), max_size=30))
