@@ -9,7 +9,7 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.screen import Screen
 
-from tui.actions import Place, actions_at
+from tui.actions import Action, Place, actions_at
 from tui.view.cells import Line, plain
 from tui.view.heading import footer_line
 from tui.view.help import footer_hints
@@ -97,16 +97,17 @@ class PictureScreen(Screen[None]):
         """The keys of this place, and what part of `view` is in sight."""
         in_sight, total = view.in_sight(), view.line_count
         where = "" if len(in_sight) >= total else f"{in_sight.start + 1}–{in_sight.stop} of {total}"
-        hints = footer_hints(self.PLACE, self.picture)
+        hints = footer_hints(self.PLACE, len(self.picture.suggestions), self.offers)
         self.part("#footer").show_lines([footer_line(hints, where, self.size.width)])
 
+    def offers(self, action: Action) -> bool:
+        """Whether the action can be taken now; what changes an engine never while all is read-only."""
+        return not (action.dangerous and self.picture.read_only)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What changes an engine is no key at all while everything is read-only."""
-        if self.picture.read_only and any(
-            row.dangerous and row.name == action for row in actions_at(self.PLACE)
-        ):
-            return False
-        return super().check_action(action, parameters)
+        """What is not offered is no key at all."""
+        refused = any(row.name == action and not self.offers(row) for row in actions_at(self.PLACE))
+        return False if refused else super().check_action(action, parameters)
 
     def action_back(self) -> None:
         """Back to where one came from."""

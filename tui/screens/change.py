@@ -8,15 +8,15 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from enginetop.fleet.change import FINAL_STATES, AuditRow
-from tui.actions import Place
+from enginetop.fleet.change import AuditRow
+from tui.actions import Action, Place
 from tui.control_desk import ControlDesk
 from tui.screens.base import bindings_for
 from tui.screens.confirm import confirm_roll_back
 from tui.screens.listing import ListScreen
 from tui.screens.reading import ReadingScreen
 from tui.view.cells import Line, clip, plain
-from tui.view.change import change_lines, change_title
+from tui.view.change import Undo, can_roll_back, change_lines, change_title, undo_of
 from tui.view.past import PastChange, PastTable, past_changes, past_lines, past_title
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
@@ -24,37 +24,54 @@ from tui.widgets.row_list import RowList
 
 
 class ChangeScreen(ReadingScreen):
-    """One change that the controller tells of, live."""
+    """One change: live if the controller tells of it, else from its rows in the audit (`past`)."""
 
     PLACE = Place.CHANGE
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.CHANGE)]
 
-    def __init__(self, inks: Inks, complain: Complain, desk: ControlDesk | None, change_id: str) -> None:
+    def __init__(
+        self,
+        inks: Inks,
+        complain: Complain,
+        desk: ControlDesk | None,
+        change_id: str,
+        past: PastChange | None = None,
+    ) -> None:
         super().__init__(inks, complain)
         self.change_id = change_id
         self._desk = desk
+        self._past = past
         self._trouble = ""
 
     def title_line(self, width: int) -> Line:
         """Which change, where, how far."""
-        change = self.picture.change(self.change_id)
-        if change is None:
-            return clip(plain(f" change {self.change_id}", "title"), width)
-        return change_title(self.picture, change, width)
+        return change_title(self.picture, self.change_id, width)
 
     def body_lines(self, width: int) -> list[Line]:
-        """All that the controller tells of it."""
+        """All that is known of it."""
         change = self.picture.change(self.change_id)
         trouble = [clip(plain(f" ✖ {self._trouble}", "crit"), width)] if self._trouble else []
-        if change is None:
-            return [*trouble, clip(plain(" the controller has not told of it yet", "dim"), width)]
-        return [*trouble, *change_lines(self.picture, change, width)]
+        if change is not None:
+            return [*trouble, *change_lines(self.picture, change, width)]
+        if self._past is not None:
+            return [*trouble, *past_lines(self.picture, self._past, width)]
+        return [*trouble, clip(plain(" the controller has not told of it yet", "dim"), width)]
+
+    def offers(self, action: Action) -> bool:
+        """A rollback only while something of the change may be in force."""
+        return (action.name != "roll_back" or self._undo() is not None) and super().offers(action)
 
     def action_roll_back(self) -> None:
         """Undo it."""
+        undo = self._undo()
+        if undo is not None and self._desk is not None:
+            confirm_roll_back(self, self._desk, undo, self._tell)
+
+    def _undo(self) -> Undo | None:
         change = self.picture.change(self.change_id)
-        if change is not None and change.state not in FINAL_STATES and self._desk is not None:
-            confirm_roll_back(self, self._desk, change, self._tell)
+        if change is not None:
+            return undo_of(change) if can_roll_back(change.state) else None
+        return self._past.undo if self._past is not None and can_roll_back(self._past.state) else None
 
     def _tell(self, trouble: str) -> None:
         self._trouble = trouble
@@ -101,12 +118,9 @@ class PastScreen(ListScreen):
             self.paint_footer(self.rows)
 
     def open_row(self, key: str) -> None:
-        """Show one change: live if the controller tells of it, else from its rows."""
-        change = next((change for change in self._changes if change.id == key), None)
-        if self.picture.change(key) is not None:
-            self.open_screen(ChangeScreen(self.inks, self.complain, self._desk, key))
-        elif change is not None:
-            self.open_screen(PastChangeScreen(self.inks, self.complain, change))
+        """Show one change."""
+        past = next((change for change in self._changes if change.id == key), None)
+        self.open_screen(ChangeScreen(self.inks, self.complain, self._desk, key, past))
 
     def _take(self, rows: Sequence[AuditRow]) -> None:
         self._changes, self._message = past_changes(rows), ""
@@ -115,22 +129,3 @@ class PastScreen(ListScreen):
     def _tell(self, message: str) -> None:
         self._message = message
         self.paint()
-
-
-class PastChangeScreen(ReadingScreen):
-    """One change of the past."""
-
-    PLACE = Place.QUIET
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.QUIET)]
-
-    def __init__(self, inks: Inks, complain: Complain, change: PastChange) -> None:
-        super().__init__(inks, complain)
-        self._change = change
-
-    def title_line(self, width: int) -> Line:
-        """Which change."""
-        return clip(plain(f" change {self._change.id}", "title"), width)
-
-    def body_lines(self, width: int) -> list[Line]:
-        """What it was, how it ended, its rows."""
-        return past_lines(self.picture, self._change, width)

@@ -9,12 +9,11 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import Input
 
-from enginetop.fleet.change import ChangeView
 from tui.actions import Place
 from tui.control_desk import ControlDesk
 from tui.screens.base import PictureScreen, bindings_for
 from tui.view.cells import Line, Span, clip, plain, spread
-from tui.view.change import change_question
+from tui.view.change import Undo, undo_question
 from tui.view.heading import badges
 from tui.view.picture import Picture
 from tui.widgets.ink import Inks
@@ -107,19 +106,19 @@ class ConfirmScreen(PictureScreen):
 
 
 def confirm_roll_back(
-    screen: PictureScreen, desk: ControlDesk, change: ChangeView, failed: Callable[[str], None]
+    screen: PictureScreen, desk: ControlDesk, undo: Undo, failed: Callable[[str], None]
 ) -> None:
     """Ask once, then have the change undone; `failed` gets one line if that cannot be asked for."""
 
     def roll_back() -> None:
-        desk.ask(lambda: desk.control.roll_back(change.id), lambda _: None, failed)
+        desk.ask(lambda: desk.control.roll_back(undo.change), lambda _: None, failed)
 
     screen.open_screen(
         ConfirmScreen(
             screen.inks,
             screen.complain,
             title="roll back",
-            question=lambda picture, width: change_question(picture, change, width),
+            question=lambda picture, width: undo_question(picture, undo, width),
             word="y",
             done=roll_back,
             at_once=True,

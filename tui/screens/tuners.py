@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from enginetop.fleet.change import Proposal
-from tui.actions import Place
+from tui.actions import Action, Place
 from tui.control_desk import ControlDesk
 from tui.screens.base import bindings_for
 from tui.screens.change import ChangeScreen, PastScreen
@@ -17,9 +17,10 @@ from tui.screens.listing import ListScreen
 from tui.screens.reading import ReadingScreen
 from tui.view.advice import ACTIONABLE, Quiet, advice_of
 from tui.view.cells import Line, Span, plain, spread
+from tui.view.change import undo_of
 from tui.view.heading import badges
 from tui.view.suggestion import Plan, proposal_lines, suggestion_lines, suggestion_title
-from tui.view.tuners import TunersTable, change_of_row, quiet_lines, tuners_title, tuners_verdict
+from tui.view.tuners import TunersTable, change_to_undo, quiet_lines, tuners_title, tuners_verdict
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 from tui.widgets.row_list import RowList
@@ -88,9 +89,16 @@ class TunersScreen(ListScreen):
 
     def action_roll_back(self) -> None:
         """Undo the change under the cursor, or the only one under way."""
-        change = change_of_row(self.picture.changes, self.rows.cursor)
+        change = change_to_undo(self.picture.changes, self.rows.cursor)
         if change is not None and self._desk is not None:
-            confirm_roll_back(self, self._desk, change, self._tell)
+            confirm_roll_back(self, self._desk, undo_of(change), self._tell)
+
+    def offers(self, action: Action) -> bool:
+        """A rollback only when there is something to undo."""
+        undo = (
+            action.name != "roll_back" or change_to_undo(self.picture.changes, self.rows.cursor) is not None
+        )
+        return undo and super().offers(action)
 
     def _tell(self, trouble: str) -> None:
         self._trouble = trouble

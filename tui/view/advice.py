@@ -21,6 +21,9 @@ APPLY_WORDS: Mapping[str, str] = {
 }
 """How a suggestion gets into force, by the contract's word."""
 
+VIA_WORDS: Mapping[str, str] = {"knob_api": "knob API"}
+"""The path that it takes, where there is one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
@@ -135,11 +138,10 @@ def _expectation(words: list[str], ends: Mapping[str, float]) -> str:
     name, wording, unit = _units(words)
     low, high = ends.get("low"), ends.get("high")
     known = [wording(end) for end in (low, high) if end is not None]
-    joint = " to " if "change" in words else "–"
-    shown = _range(known, joint)
+    shown = numbers.between(known[0], known[-1], " to " if "change" in words else "–") if known else ""
     if "from" in ends:
-        before, after = wording(ends["from"]), shown
-        shown = f"{_without_unit(before, after)} → {after}" if after else before
+        before = wording(ends["from"])
+        shown = f"{numbers.without_unit(before, shown)} → {shown}" if shown else before
     return f"{name} {shown}{unit}"
 
 
@@ -164,15 +166,3 @@ def _name(words: Iterable[str]) -> str:
 
 def _signed_percent(ratio: float) -> str:
     return f"{100 * ratio:+.0f}"
-
-
-def _range(ends: list[str], joint: str) -> str:
-    if len(set(ends)) < 2:
-        return ends[0] if ends else ""
-    return f"{_without_unit(ends[0], ends[1])}{joint}{ends[1]}"
-
-
-def _without_unit(one: str, other: str) -> str:
-    """`one` without its unit when `other` has the same."""
-    number, _, unit = one.partition(" ")
-    return number if unit and other.endswith(f" {unit}") else one

@@ -50,6 +50,14 @@ _LABEL_WIDTH = 15
 _STATE_WIDTH = 15
 
 
+_NOT_IN_FORCE = frozenset({ChangeState.REFUSED, ChangeState.ROLLED_BACK, ChangeState.HELD})
+
+
+def can_roll_back(state: ChangeState) -> bool:
+    """Whether something of the change may be in force: also of one that is done, or could not be undone."""
+    return state not in _NOT_IN_FORCE
+
+
 def state_text(change: ChangeView) -> str:
     """The state in words, with the block while the canary is observed."""
     words = str(change.state).replace("_", " ")
@@ -85,13 +93,13 @@ def expiry_text(change: ChangeView, age_seconds: float) -> str:
     return f"goes back by itself in {numbers.countdown(left)} unless renewed"
 
 
-def change_title(picture: Picture, change: ChangeView, width: int) -> Line:
+def change_title(picture: Picture, change_id: str, width: int) -> Line:
     """Which change, where, how far."""
-    left = (
-        Span(f" change {printable(change.id)}", "title"),
-        Span(f" · {picture.name_of(change.canary_target)} · "),
-        Span(state_text(change), STATE_INK[change.state]),
-    )
+    left = [Span(f" change {printable(change_id)}", "title")]
+    change = picture.change(change_id)
+    if change is not None:
+        left.append(Span(f" · {picture.name_of(change.canary_target)} · "))
+        left.append(Span(state_text(change), STATE_INK[change.state]))
     return spread(left, badges(picture), width)
 
 
@@ -108,29 +116,45 @@ def change_lines(picture: Picture, change: ChangeView, width: int) -> list[Line]
     return [clip(line, width) for line in lines]
 
 
-def change_question(picture: Picture, change: ChangeView, width: int) -> list[Line]:
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """A change that is to be undone: `before` and `after` as it made them."""
+
+    change: str
+    target: str
+    knob: str
+    before: int | None
+    after: int | None
+
+
+def undo_of(change: ChangeView) -> Undo:
+    """What undoing a change means."""
+    return Undo(change.id, change.canary_target, change.knob, change.before, change.after)
+
+
+def undo_question(picture: Picture, undo: Undo, width: int) -> list[Line]:
     """What rolling back would do."""
-    canary = picture.name_of(change.canary_target)
-    back = diff_text(change.after, change.before)
+    where = f"on {picture.name_of(undo.target)} and wherever else change {printable(undo.change)} has reached"
     lines: list[Line] = [
-        (Span(f" {change.knob}  ", "title"), Span(back, "info"), Span(f"  on {canary}", "dim")),
-        plain(f" and on every other replica that change {printable(change.id)} has reached"),
+        (Span(f" {printable(undo.knob)}  ", "title"), Span(diff_text(undo.after, undo.before), "info")),
+        plain(f" {where}"),
     ]
     return [clip(line, width) for line in lines]
 
 
 def leave_question(picture: Picture, width: int) -> list[Line]:
     """What leaving would do to the changes under way."""
-    lines: list[Line] = []
-    for change in picture.in_flight:
-        canary = picture.name_of(change.canary_target)
-        lines.append(
+    lines: list[Line] = [
+        merge(
             (
                 Span(f" {change.knob}  ", "title"),
-                Span(f"{diff_text(change.before, change.after)}  on {canary}"),
+                Span(f"{diff_text(change.before, change.after)}  "),
+                Span(f"on {picture.name_of(change.canary_target)} is under way ({state_text(change)})"),
             )
         )
-    lines.append(plain(" is under way and nobody would watch it: what is on trial goes back by itself"))
+        for change in picture.in_flight
+    ]
+    lines.append(plain(" leaving undoes it first: a change is never left without its watch"))
     return [clip(line, width) for line in lines]
 
 
@@ -232,9 +256,9 @@ def _latency(picture: Picture, urls: Sequence[str], signal: str, limit: float, c
             found.append((number, mark + numbers.marked(numbers.seconds_text(number), value.quality)))
     if not found:
         return Span(fit(UNKNOWN, cell), "dim")
-    texts = list(dict.fromkeys(text for _, text in (min(found), max(found))))
-    over = max(number for number, _ in found) > limit
-    return Span(fit(" to ".join(texts), cell), "warn" if over else "text")
+    least, greatest = min(found), max(found)
+    text = numbers.between(least[1], greatest[1])
+    return Span(fit(text, cell), "warn" if greatest[0] > limit else "text")
 
 
 def _guards(change: ChangeView, width: int) -> Lines:

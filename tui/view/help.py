@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tui.actions import ACTIONS, Action, Place, actions_at
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, pad, plain
 from tui.view.columns import COLUMNS
 from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.heading import KeyHint
-from tui.view.picture import Picture
 from tui.view.query import FILTER_HELP
 
 _SEVERITY_WORDS = {
@@ -56,20 +57,19 @@ def help_lines(width: int, *, read_only: bool = True) -> list[Line]:
     return [clip(line, width) for line in lines]
 
 
-def footer_hints(place: Place, picture: Picture | None = None) -> list[KeyHint]:
-    """The footer's hints for one screen, most useful first. The key of the tuners counts the suggestions."""
-    picture = picture or Picture()
+def footer_hints(
+    place: Place, suggestions: int = 0, offers: Callable[[Action], bool] = lambda action: not action.dangerous
+) -> list[KeyHint]:
+    """The footer's hints for one screen, most useful first, of what it `offers` at present.
+
+    The key of the tuners tells how many suggestions there are.
+    """
     ranked = sorted(
-        (
-            action
-            for action in actions_at(place)
-            if action.footer is not None and not (action.dangerous and picture.read_only)
-        ),
+        (action for action in actions_at(place) if action.footer is not None and offers(action)),
         key=lambda action: (action.footer or 0, action.name),
     )
-    return [KeyHint(action.key_text, action.label + _count(action, picture)) for action in ranked]
-
-
-def _count(action: Action, picture: Picture) -> str:
-    found = len(picture.suggestions) if action.name == "tuners" else 0
-    return f"·{found}" if found else ""
+    count = f"·{suggestions}" if suggestions else ""
+    return [
+        KeyHint(action.key_text, action.label + (count if action.name == "tuners" else ""))
+        for action in ranked
+    ]

@@ -107,6 +107,17 @@ def knob(value: float | None, missing: str = UNKNOWN) -> str:
     return missing if value is None or not math.isfinite(value) else f"{value:.12g}"
 
 
+def between(low: str, high: str, joint: str = "–") -> str:
+    """A range of two written numbers; a unit that both have is written once: `46–50 ms`."""
+    return high if low == high else f"{without_unit(low, high)}{joint}{high}"
+
+
+def without_unit(number: str, other: str) -> str:
+    """`number` without its unit when `other` has the same."""
+    bare, _, unit = number.partition(" ")
+    return bare if unit and other.endswith(f" {unit}") else number
+
+
 def age(seconds: float | None) -> str:
     """An age in at most four cells: `4s`, `72s`, `12m`, `3h`, `21d`."""
     if seconds is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enginetop.fleet.change import AuditRow, ChangeState, Verdict
 from tui.view import numbers
 from tui.view.cells import Line, Span, clip, cut_middle, fit, merge, plain, printable, spread
-from tui.view.change import STATE_INK, VERDICT_INK, diff_text, history_lines, verdict_text
+from tui.view.change import STATE_INK, VERDICT_INK, Undo, diff_text, history_lines, verdict_text
 from tui.view.heading import badges
 from tui.view.picture import Picture
 
@@ -24,6 +24,12 @@ class PastChange:
     def began(self) -> AuditRow:
         """The row that the change began with: its canary, its knob, its values."""
         return self.rows[0]
+
+    @property
+    def undo(self) -> Undo:
+        """What undoing it means."""
+        began = self.began
+        return Undo(self.id, began.target, began.knob, began.before, began.after)
 
     @property
     def state(self) -> ChangeState:

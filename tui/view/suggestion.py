@@ -12,6 +12,7 @@ from tui.view import numbers
 from tui.view.advice import (
     ACTIONABLE,
     APPLY_WORDS,
+    VIA_WORDS,
     advice_of,
     caveats_of,
     change_text,
@@ -90,7 +91,7 @@ def _who(picture: Picture, replica: ReplicaSnapshot, proposal: Proposal | None, 
 def _apply(picture: Picture, advice: Advice, plan: Plan, width: int) -> Lines:
     if advice.action not in ACTIONABLE:
         return
-    via = f", via {advice.via.replace('_', ' ')}" if advice.via else ""
+    via = f", via {VIA_WORDS.get(advice.via, advice.via)}" if advice.via else ""
     words = APPLY_WORDS.get(advice.apply, advice.apply)
     yield from _paragraphs("apply", (words + via,), width)
     if picture.read_only:
@@ -103,19 +104,19 @@ def _apply(picture: Picture, advice: Advice, plan: Plan, width: int) -> Lines:
         yield from _paragraphs("trouble", (plan.trouble,), width, "crit")
     if proposal is None:
         return
-    yield from _paragraphs("takes", proposal_words(proposal), width)
+    yield from _terms(proposal, width)
     yield from _paragraphs("refused", proposal.refusals, width, "warn")
 
 
-def proposal_words(proposal: Proposal) -> tuple[str, ...]:
+def _terms(proposal: Proposal, width: int) -> Lines:
     """How long it takes, how it goes back, and what the controller notes."""
-    words: list[str] = []
     if proposal.observation_seconds is not None:
-        words.append(f"{numbers.seconds_text(proposal.observation_seconds)} to a verdict")
+        takes = f"{numbers.seconds_text(proposal.observation_seconds)} to a verdict"
+        yield from _paragraphs("takes", (takes,), width)
     if proposal.ttl_seconds is not None:
         lasts = numbers.seconds_text(proposal.ttl_seconds)
-        words.append(f"the engine goes back by itself {lasts} after enginetop is gone")
-    return (*words, *proposal.notes)
+        yield from _paragraphs("way back", (f"by itself, {lasts} after enginetop is gone",), width)
+    yield from _paragraphs("note", proposal.notes, width)
 
 
 def proposal_lines(picture: Picture, proposal: Proposal, width: int) -> list[Line]:
@@ -129,15 +130,15 @@ def proposal_lines(picture: Picture, proposal: Proposal, width: int) -> list[Lin
         EMPTY_LINE,
         *_paragraphs("first on", (canary,), width),
         *_paragraphs("", (then,), width),
-        *_paragraphs("takes", proposal_words(proposal), width),
+        *_terms(proposal, width),
     ]
     return [clip(line, width) for line in lines]
 
 
 def _paragraphs(label: str, paragraphs: Iterable[str], width: int, ink: Ink = "text") -> Lines:
-    """Labelled paragraphs; what goes over is indented below. Empty ones are left out."""
-    room = max(width - LABEL_WIDTH - 2, 16)
+    """Labelled paragraphs; what goes over is indented further. Empty ones are left out."""
+    room = max(width - LABEL_WIDTH - 3, 16)
     for paragraph in paragraphs:
-        for text in wrap_text(paragraph, room) if paragraph else ():
-            yield merge(row(label, Span(text, ink)))
+        for number, text in enumerate(wrap_text(paragraph, room) if paragraph else ()):
+            yield merge(row(label, Span(f" {text}" if number else text, ink)))
             label = ""

@@ -10,7 +10,7 @@ from themes.loader import Ink
 from tui.view import numbers
 from tui.view.advice import Quiet, Suggestion, change_text, quiet_of, reason_text
 from tui.view.cells import Line, Span, clip, cut_middle, fit, line_width, merge, plain, printable, spread
-from tui.view.change import STATE_INK, diff_text, state_text, time_left, verdict_text
+from tui.view.change import STATE_INK, can_roll_back, diff_text, state_text, time_left, verdict_text
 from tui.view.heading import badges
 from tui.view.picture import Picture
 
@@ -216,8 +216,10 @@ def _s(count: int) -> str:
     return "" if count == 1 else "s"
 
 
-def change_of_row(changes: Sequence[ChangeView], key: str | None) -> ChangeView | None:
-    """The change under way that a row stands for, else the only one there is."""
+def change_to_undo(changes: Sequence[ChangeView], key: str | None) -> ChangeView | None:
+    """The change that a row stands for, if it can be undone; else the only one that is under way."""
+    chosen = next((change for change in changes if key == change_key(change.id)), None)
+    if chosen is not None and can_roll_back(chosen.state):
+        return chosen
     flying = [change for change in changes if change.state not in FINAL_STATES]
-    chosen = next((change for change in flying if key == change_key(change.id)), None)
-    return chosen or (flying[0] if len(flying) == 1 else None)
+    return flying[0] if len(flying) == 1 else None
