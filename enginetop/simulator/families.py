@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.metrics import EngineMetrics, Histogram
 from enginetop.simulator.model import EngineModel
 from enginetop.simulator.scenario import EngineSettings
@@ -23,7 +22,8 @@ class Family:
     """One metric family.
 
     `read` gives a number for each entry of `children` (the labels beside the common ones), or the histogram.
-    `common` tells which of the labels `engine` and `model_name` its series carry.
+    `common` tells which of the engine's labels its series carry. A family without a label that names the rank
+    stands once for all ranks: it is the first one's, or the sum over them if `summed`.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Family:
     read: Callable[[EngineModel, float], Sequence[float] | Histogram]
     children: tuple[Labels, ...] = ((),)
     common: frozenset[str] = frozenset({"engine", "model_name"})
+    summed: bool = False
 
     @property
     def has_created(self) -> bool:
@@ -159,10 +160,13 @@ def _speculation(positions: int) -> tuple[Family, ...]:
     )
 
 
-def families(settings: EngineSettings, slo: Slo, begun_at: float, reasons: bool) -> tuple[Family, ...]:
-    """Everything on the page of an engine with these `settings`, in the page's order.
+def families(
+    settings: EngineSettings, objectives: Sequence[tuple[float, float]], begun_at: float, reasons: bool
+) -> tuple[Family, ...]:
+    """Everything on the page of a vLLM engine with these `settings`, in the page's order.
 
-    `begun_at` is the process's start in Unix seconds, `reasons` whether the model thinks before it answers.
+    `objectives` are the pairs of TTFT and TPOT (seconds) that requests are counted for, `begun_at` is the
+    process's start in Unix seconds, `reasons` whether the model thinks before it answers.
     """
     return (
         *_process(begun_at),
@@ -277,26 +281,54 @@ def families(settings: EngineSettings, slo: Slo, begun_at: float, reasons: bool)
         ),
         *(_speculation(settings.num_speculative_tokens) if settings.num_speculative_tokens else ()),
         _cache_config(settings),
-        _gauge("enginetop_simulated", "1: a simulation, not an engine.", lambda _: 1),
-        _histogram("enginetop_ttft_seconds", "Time to first token, finer.", lambda m: m.fine_first_token),
-        _histogram("enginetop_tpot_seconds", "Time per output token, finer.", lambda m: m.fine_per_token),
+        *companion_families(objectives, reasons, frozenset({"engine", "model_name"})),
+    )
+
+
+def companion_families(
+    objectives: Sequence[tuple[float, float]], reasons: bool, common: frozenset[str], summed: bool = False
+) -> tuple[Family, ...]:
+    """What a companion adds to any engine's page: exact counts of requests as their clients saw them, and
+    that this is a simulation. `common` and `summed`: as in `Family`.
+    """
+
+    def family(
+        name: str,
+        kind: str,
+        text: str,
+        read: Callable[[EngineMetrics], Sequence[float] | Histogram],
+        children: tuple[Labels, ...] = ((),),
+    ) -> Family:
+        return Family(f"enginetop_{name}", kind, text, lambda e, _: read(e.metrics), children, common, summed)
+
+    pairs = tuple((("tpot_seconds", str(tpot)), ("ttft_seconds", str(ttft))) for ttft, tpot in objectives)
+    return (
+        Family(
+            "enginetop_simulated",
+            "gauge",
+            "1: a simulation, not an engine.",
+            lambda _model, _seconds: (1,),
+            common=common,
+        ),
+        family("ttft_seconds", "histogram", "Time to first token, finer.", lambda m: m.fine_first_token),
+        family("tpot_seconds", "histogram", "Time per output token, finer.", lambda m: m.fine_per_token),
         *(
-            [_histogram("enginetop_reasoning_tokens", "Reasoning length.", lambda m: m.reasoning_tokens)]
+            [family("reasoning_tokens", "histogram", "Reasoning length.", lambda m: m.reasoning_tokens)]
             if reasons
             else []
         ),
-        Family(
-            "enginetop_requests_total",
+        family(
+            "requests_total",
             "counter",
             "Ended requests by outcome.",
-            lambda e, _: tuple(e.metrics.judged.values()),
+            lambda m: tuple(m.judged.values()),
             _each("outcome", *FINISH_REASONS),
         ),
-        Family(
-            "enginetop_requests_within_slo_total",
+        family(
+            "requests_within_slo_total",
             "counter",
             "Requests answered in full and within the SLO.",
-            lambda e, _: (e.metrics.within_slo,),
-            ((("tpot_seconds", str(slo.tpot_seconds)), ("ttft_seconds", str(slo.ttft_seconds))),),
+            lambda m: tuple(m.within.get(objective, 0) for objective in objectives),
+            pairs,
         ),
     )

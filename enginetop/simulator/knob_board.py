@@ -7,7 +7,7 @@ The time is whatever clock the caller keeps, in seconds. Semantics: contract, se
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from enginetop.fleet.knobs import KnobRow, KnobSheet
@@ -167,10 +167,7 @@ class KnobBoard:
     # Parts of these
 
     def _state(self, name: str) -> KnobState | None:
-        state = next((state for state in self._engine.knobs() if state.name == name), None)
-        if state is not None and name == DRAFTS and self.ranks > 1:
-            return replace(state, min=state.value, max=state.value)
-        return state
+        return next((state for state in self._engine.knobs() if state.name == name), None)
 
     def _put(self, name: str, value: int) -> None:
         self._engine.set_knob(name, value)

@@ -6,40 +6,13 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from enginetop.fleet.model import EngineKind
 from enginetop.fleet.snapshot import Slo
+from enginetop.simulator.buckets import buckets
 from enginetop.simulator.request import Request
 from enginetop.simulator.truth import FINISH_REASONS
 
-_REQUEST_LATENCY = (
-    *(0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60),
-    *(120, 240, 480, 960, 1920, 7680),
-)
-_FIRST_TOKEN = (
-    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
-    *(1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560),
-)
-_INTER_TOKEN = (
-    *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75),
-    *(1, 2.5, 5, 7.5, 10, 20, 40, 80),
-)
-_STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
-_SAMPLES = (1, 2, 5, 10, 20)
-_PREEMPTIONS = (1, 2, 3, 4, 5, 10, 20)
-_FINE_FIRST_TOKEN = (
-    *(0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8),
-    *(1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 7.5, 10, 15, 20, 30, 60, 120),
-)
-_FINE_PER_TOKEN = (
-    *(0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.045, 0.05, 0.06, 0.07, 0.08, 0.09),
-    *(0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1),
-)
-_REASONING = (0, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768)
-
-
-def _one_two_five(largest: int) -> tuple[int, ...]:
-    """1, 2, 5, 10, 20, 50, ... up to `largest`."""
-    bounds = (digit * 10**power for power in range(len(str(largest))) for digit in (1, 2, 5))
-    return tuple(bound for bound in bounds if bound <= largest)
+MOST_OBJECTIVES = 8
 
 
 class Histogram:
@@ -78,12 +51,14 @@ class EngineMetrics:
 
     Prompt tokens count when the prompt is done, generated tokens step by step, the rest of a request when it
     ends, in whatever way: so does the engine that is imitated. `judged` and `within_slo` count what a client
-    was answered; a request that goes on elsewhere is not judged here.
+    was answered; a request that goes on elsewhere is not judged here. `within` holds the latter by objective
+    (TTFT and TPOT in seconds), the newest last.
     """
 
-    def __init__(self, max_model_len: int, positions: int, slo: Slo) -> None:
-        tokens = _one_two_five(max_model_len)
-        self.slo = slo
+    def __init__(
+        self, max_model_len: int, positions: int, slo: Slo, kind: EngineKind = EngineKind.VLLM
+    ) -> None:
+        bounds = buckets(kind, max_model_len)
         self.prefix_queries = 0
         self.prefix_hits = 0
         self.prompt_tokens = 0
@@ -94,25 +69,28 @@ class EngineMetrics:
         self.finished = dict.fromkeys(FINISH_REASONS, 0)
         self.judged = dict.fromkeys(FINISH_REASONS, 0)
         self.within_slo = 0
+        self.within: dict[tuple[float, float], int] = {}
+        self._objective = (0.0, 0.0)
         self.speculation = SpeculationCounts(positions, 0, 0, [0] * positions)
-        self.iteration_tokens = Histogram(_STEP_TOKENS)
-        self.time_to_first_token = Histogram(_FIRST_TOKEN)
-        self.inter_token_latency = Histogram(_INTER_TOKEN)
-        self.time_per_output_token = Histogram(_INTER_TOKEN)
-        self.e2e_latency = Histogram(_REQUEST_LATENCY)
-        self.queue_time = Histogram(_REQUEST_LATENCY)
-        self.inference_time = Histogram(_REQUEST_LATENCY)
-        self.prefill_time = Histogram(_REQUEST_LATENCY)
-        self.decode_time = Histogram(_REQUEST_LATENCY)
-        self.request_prompt_tokens = Histogram(tokens)
-        self.request_generation_tokens = Histogram(tokens)
-        self.request_max_tokens = Histogram(tokens)
-        self.request_samples = Histogram(_SAMPLES)
-        self.request_preemptions = Histogram(_PREEMPTIONS)
-        self.request_prefill_computed_tokens = Histogram(tokens)
-        self.fine_first_token = Histogram(_FINE_FIRST_TOKEN)
-        self.fine_per_token = Histogram(_FINE_PER_TOKEN)
-        self.reasoning_tokens = Histogram(_REASONING)
+        self.iteration_tokens = Histogram(bounds.step_tokens)
+        self.time_to_first_token = Histogram(bounds.first_token)
+        self.inter_token_latency = Histogram(bounds.inter_token)
+        self.time_per_output_token = Histogram(bounds.inter_token)
+        self.e2e_latency = Histogram(bounds.request_latency)
+        self.queue_time = Histogram(bounds.queue)
+        self.inference_time = Histogram(bounds.request_latency)
+        self.prefill_time = Histogram(bounds.request_latency)
+        self.decode_time = Histogram(bounds.request_latency)
+        self.request_prompt_tokens = Histogram(bounds.tokens)
+        self.request_generation_tokens = Histogram(bounds.tokens)
+        self.request_max_tokens = Histogram(bounds.tokens)
+        self.request_samples = Histogram(bounds.samples)
+        self.request_preemptions = Histogram(bounds.preemptions)
+        self.request_prefill_computed_tokens = Histogram(bounds.tokens)
+        self.fine_first_token = Histogram(bounds.fine_first_token)
+        self.fine_per_token = Histogram(bounds.fine_per_token)
+        self.reasoning_tokens = Histogram(bounds.reasoning)
+        self.judge_by(slo)
 
     def admitted(self, request: Request) -> None:
         """`request` was scheduled for the first time."""
@@ -144,10 +122,18 @@ class EngineMetrics:
         self.request_preemptions.observe(request.preemptions)
         self.request_prefill_computed_tokens.observe(request.prompt_tokens_computed)
 
+    def judge_by(self, slo: Slo) -> None:
+        """Count requests within `slo` from now on; the counts of the last few objectives are kept."""
+        self._objective = (slo.ttft_seconds, slo.tpot_seconds)
+        self.within[self._objective] = self.within.pop(self._objective, 0)
+        while len(self.within) > MOST_OBJECTIVES:
+            del self.within[next(iter(self.within))]
+
     def judge(self, request: Request, within: bool) -> None:
         """The client of `request` has its answer, `within` the SLO or not."""
         self.judged[request.finish_reason] += 1
         self.within_slo += within
+        self.within[self._objective] += within
         self.fine_first_token.observe(request.client_ttft_seconds)
         self.fine_per_token.observe(request.tpot_seconds)
         self.reasoning_tokens.observe(request.reasoning_tokens)

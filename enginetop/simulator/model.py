@@ -126,6 +126,11 @@ class EngineModel:
                 request.accepted = capped(request.drawn.accepted, value)
         return state
 
+    def set_slo(self, slo: Slo) -> None:
+        """Judge requests that end from now on by `slo`."""
+        self.slo = slo
+        self.metrics.judge_by(slo)
+
     def submit(self, drawn: DrawnRequest) -> Request:
         """Queue a request from outside of the engine's own traffic, at its `arrival_at`, which must not lie
         before the second last advanced to. What becomes of it can be read from the result.
@@ -174,7 +179,8 @@ class EngineModel:
                 return
 
     def _fresh_metrics(self) -> EngineMetrics:
-        return EngineMetrics(self.settings.max_model_len, self.settings.num_speculative_tokens, self.slo)
+        settings = self.settings
+        return EngineMetrics(settings.max_model_len, settings.num_speculative_tokens, self.slo, settings.kind)
 
     def _take_arrivals(self) -> None:
         while self._source.next_arrival_at <= self.now:

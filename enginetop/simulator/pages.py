@@ -1,4 +1,4 @@
-"""Writes the metrics page of a simulated engine, in the text format of vLLM 0.32's Python frontend.
+"""Writes the metrics page of a simulated engine, in the text format of Prometheus's Python client.
 
 A `PageTemplate` is made once for an engine's life: between two scrapes only the numbers change, so only they
 are written anew.
@@ -6,7 +6,7 @@ are written anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 from enginetop.simulator.families import Family
@@ -16,31 +16,38 @@ from enginetop.simulator.model import EngineModel
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+RANK_LABELS = frozenset({"engine", "dp_rank"})
+"""Labels that name a data-parallel rank."""
+
+
 class PageTemplate:
     """The page of one process through its life: fixed text, and which number stands behind each piece of it.
 
-    `ranks` are the engines of the process, one a data-parallel rank; a family without the label `engine` is
-    the first one's. `begun_at` is when the process began, in Unix seconds.
+    `ranks` are the engines of the process, one a data-parallel rank, and `labels` those that name each rank's
+    series. `created_at` is the Unix time that counts say they began at; None: they say nothing of it.
     """
 
-    def __init__(self, layout: Iterable[Family], ranks: Sequence[EngineModel], begun_at: float) -> None:
-        self._families = tuple(
-            (family, tuple(ranks) if "engine" in family.common else tuple(ranks[:1])) for family in layout
-        )
-        model_name = ranks[0].settings.model
+    def __init__(
+        self,
+        layout: Iterable[Family],
+        ranks: Sequence[EngineModel],
+        labels: Sequence[Mapping[str, str]],
+        created_at: float | None,
+    ) -> None:
+        self._families = tuple((family, _groups(family, ranks)) for family in layout)
         pieces: list[str] = []
         text = ""
-        for family, models in self._families:
+        for family, groups in self._families:
             text += _head(family.name, family.help, family.kind)
             created = ""
-            for rank, model in enumerate(models):
-                common = {"engine": str(rank), "model_name": model_name}
-                labels = {name: value for name, value in common.items() if name in family.common}
-                for line in _lines(family, labels, family.read(model, 0.0)):
+            for common, group in zip(labels, groups, strict=False):
+                own = {name: value for name, value in common.items() if name in family.common}
+                for line in _lines(family, own, family.read(group[0], 0.0)):
                     pieces.append(text + line)
                     text = "\n"
-                created += _created(family, labels, begun_at)
-            if family.has_created:
+                if created_at is not None:
+                    created += _created(family, own, created_at)
+            if created and family.has_created:
                 text += _created_head(family) + created
         self._pieces = pieces
         self._end = text
@@ -48,9 +55,11 @@ class PageTemplate:
     def render(self, seconds: float) -> bytes:
         """The page, `seconds` after the process began."""
         numbers: list[float] = []
-        for family, models in self._families:
-            for model in models:
-                value = family.read(model, seconds)
+        for family, groups in self._families:
+            for group in groups:
+                value = family.read(group[0], seconds)
+                if len(group) > 1:
+                    value = _sum([value, *(family.read(model, seconds) for model in group[1:])])
                 if isinstance(value, Histogram):
                     numbers.extend(accumulate(value.counts))
                     numbers.extend((numbers[-1], value.sum))
@@ -70,6 +79,25 @@ def number_text(value: float) -> str:
         return text
     whole, _, fraction = text.partition(".")
     return f"{whole[0]}.{whole[1:]}{fraction}".rstrip("0.") + f"e+{len(whole) - 1:02d}"
+
+
+def _groups(family: Family, ranks: Sequence[EngineModel]) -> tuple[tuple[EngineModel, ...], ...]:
+    """Whose numbers each block of a family's series holds."""
+    if not RANK_LABELS.isdisjoint(family.common):
+        return tuple((model,) for model in ranks)
+    return (tuple(ranks) if family.summed else (ranks[0],),)
+
+
+def _sum(values: Sequence[Sequence[float] | Histogram]) -> Sequence[float] | Histogram:
+    first = values[0]
+    if not isinstance(first, Histogram):
+        return [sum(column) for column in zip(*values, strict=True)]
+    total = Histogram(first.bounds)
+    for value in values:
+        if isinstance(value, Histogram):
+            total.counts = [mine + its for mine, its in zip(total.counts, value.counts, strict=True)]
+            total.sum += value.sum
+    return total
 
 
 def _lines(family: Family, labels: dict[str, str], value: Sequence[float] | Histogram) -> Iterable[str]:

@@ -10,7 +10,7 @@ from itertools import count
 
 from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import Slo
-from enginetop.simulator.families import families
+from enginetop.simulator.engine_page import page_template
 from enginetop.simulator.faults import Fault, FaultKind
 from enginetop.simulator.live_knobs import KnobBoundsError, KnobState, UnknownKnobError
 from enginetop.simulator.model import Conditions, EngineModel
@@ -65,6 +65,7 @@ class SimulatedReplica:
         self.lives = 0
         self.truth = Truth()
         self.slo = slo
+        self._start_slo = slo
         self._seed = seed
         self._epoch = epoch
         self._now = begun_at
@@ -113,17 +114,18 @@ class SimulatedReplica:
     def knobs(self) -> tuple[KnobState, ...]:
         """The live knobs, with the bounds that all ranks take; none while the replica is down.
 
-        With several ranks the draft length cannot be changed: ranks that differ would wait for each other.
+        With several ranks the draft length is fixed: ranks that differ would wait for each other.
         """
         first, *others = [engine.knobs() for engine in self.engines] or [()]
         return tuple(
-            replace(
+            replace(state, min=state.value, max=state.value)
+            if others and state.name == "num_speculative_tokens"
+            else replace(
                 state,
                 min=max([state.min, *(other[place].min for other in others)]),
                 max=min([state.max, *(other[place].max for other in others)]),
             )
             for place, state in enumerate(first)
-            if not others or state.name != "num_speculative_tokens"
         )
 
     def set_knob(self, name: str, value: int) -> KnobState:
@@ -140,6 +142,13 @@ class SimulatedReplica:
         for engine in self.engines:
             engine.set_knob(name, value)
         return next(state for state in self.knobs() if state.name == name)
+
+    def set_slo(self, slo: Slo) -> None:
+        """Judge requests by `slo` until the process ends."""
+        self.slo = slo
+        self._template = None
+        for engine in self.engines:
+            engine.set_slo(slo)
 
     def inject(self, fault: Fault) -> None:
         """Let `fault` happen, at once if its time has passed."""
@@ -161,8 +170,7 @@ class SimulatedReplica:
         if self._template is None:
             process_at = self._epoch + self.life_at
             reasons = self.plan.traffic.reasoning_tokens.median > 0
-            layout = families(self.plan.engine, self.slo, process_at, reasons=reasons)
-            self._template = PageTemplate(layout, self.engines, process_at)
+            self._template = page_template(self.engines, process_at, reasons=reasons)
         return self._template.render(self._now - self.life_at)
 
     def load(self) -> Load:
@@ -253,7 +261,7 @@ class SimulatedReplica:
         self.lives += 1
         self.life_at = self._looked_at = self._now
         self._worked, self._load = (0.0, 0), _FRESH
-        settings = self.plan.engine
+        settings, self.slo = self.plan.engine, self._start_slo
         self.engines = tuple(
             EngineModel(
                 settings,

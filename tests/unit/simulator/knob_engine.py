@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from enginetop.simulator.live_knobs import KnobState, LiveKnobs
 from enginetop.simulator.scenario import EngineSettings, StepTime
 
@@ -28,10 +30,14 @@ SETTINGS = EngineSettings(
 
 
 class Engine:
-    """The knobs of an engine without the engine; it refuses a budget below one decode step at any time."""
+    """The knobs of an engine without the engine; it refuses a budget below one decode step at any time.
+
+    `fixed` knobs take no other value, as the draft length with several ranks.
+    """
 
     def __init__(self, settings: EngineSettings = SETTINGS) -> None:
         self.running = 0
+        self.fixed: set[str] = set()
         self._knobs = LiveKnobs(settings, lambda: self.running)
 
     @property
@@ -39,7 +45,10 @@ class Engine:
         return {state.name: state.value for state in self.knobs()}
 
     def knobs(self) -> tuple[KnobState, ...]:
-        return self._knobs.states()
+        return tuple(
+            replace(state, min=state.value, max=state.value) if state.name in self.fixed else state
+            for state in self._knobs.states()
+        )
 
     def set_knob(self, name: str, value: int) -> KnobState:
         return self._knobs.set(name, value)

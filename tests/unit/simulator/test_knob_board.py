@@ -290,6 +290,7 @@ def test_a_rank_that_cannot_apply_leaves_all_as_they_were() -> None:
 
 def test_drafts_are_fixed_with_several_ranks() -> None:
     case = Case(ranks=2)
+    case.engine.fixed = {DRAFTS}
     row = case.row(DRAFTS)
     assert (row.min, row.max, row.note) == (4, 4, "fixed: several data-parallel ranks draft in step")
     assert case.patch(1, name=DRAFTS).status == 422
