@@ -158,6 +158,7 @@ class VirtualFleet:
         self.events: list[tuple[float, Callable[[], None]]] = []
         self._until = START + 60 * minutes
         self._sequence = 0
+        self.hidden: set[str] = set()
         for engine in engines:
             engine.pass_time(self.time, tick)
 
@@ -187,7 +188,9 @@ class VirtualFleet:
     def snapshot(self) -> FleetSnapshot:
         """See `World`."""
         self._sequence += 1
-        replicas = tuple(_replica(engine, self.time) for engine in self.engines.values())
+        replicas = tuple(
+            _replica(engine, self.time) for url, engine in self.engines.items() if url not in self.hidden
+        )
         summary = FleetSummary(len(replicas), {}, {}, Slo())
         return FleetSnapshot(self.time, self._sequence, self.tick, 60.0, summary, replicas)
 

@@ -51,7 +51,8 @@ _SETS_OUTPUT_LENGTH = frozenset({"thinking_token_budget"})
 class Watched:
     """What the guards look at. `recent` holds marks of the last two windows, `marks` those of block ends.
 
-    `reference` are untouched replicas for comparison, possibly none once a change is promoted to all.
+    `reference` are untouched replicas for comparison. Once a change is promoted to all there is none: then
+    `observed`, the baselines of the observation, tell by those marks what was usual without the change.
     """
 
     now: float
@@ -60,6 +61,7 @@ class Watched:
     began: float
     changed: tuple[str, ...]
     reference: tuple[str, ...]
+    observed: tuple[str, ...]
     recent: tuple[Mark, ...]
     marks: tuple[Mark, ...]
     window_seconds: float
@@ -103,7 +105,8 @@ def _errors(watched: Watched) -> Guard:
     if span is None:
         return Guard(name, True, "first window")
     bad, finished = (increase(*span, watched.changed, *names) for names in (BAD, (FINISHED,)))
-    other_bad, other = (increase(*span, watched.reference, *names) for names in (BAD, (FINISHED,)))
+    compared, targets = _untouched(watched, span)
+    other_bad, other = (increase(*compared, targets, *names) for names in (BAD, (FINISHED,)))
     if finished <= 0:
         return Guard(name, True, "none finished")
     other_ratio = other_bad / other if other > 0 else 0.0
@@ -125,7 +128,9 @@ def _preemptions(watched: Watched) -> Guard:
     own = increase(*span, watched.changed, PREEMPTIONS)
     finished = increase(*span, watched.changed, FINISHED)
     rate = own / seconds / max(1, len(watched.changed))
-    other = increase(*span, watched.reference, PREEMPTIONS) / seconds / max(1, len(watched.reference))
+    compared, targets = _untouched(watched, span)
+    other = increase(*compared, targets, PREEMPTIONS) / max(1, len(targets))
+    other /= max(1.0, compared[1].at - compared[0].at)
     share = own / finished if finished > 0 else 0.0
     critical = rate > PREEMPTIONS_PER_SECOND or (finished > 0 and share > PREEMPTION_RATIO)
     trips = critical and own >= _FEWEST_PREEMPTIONS and rate > 2 * other
@@ -192,6 +197,13 @@ def _log_ratio(watched: Watched, total: str) -> tuple[float, float] | None:
     scale = len(rows) / (len(rows) - 1)
     error = math.sqrt(scale * sum(value * value for value in influences))
     return math.log(own / own_count) - math.log(other / other_count), error
+
+
+def _untouched(watched: Watched, span: tuple[Mark, Mark]) -> tuple[tuple[Mark, Mark], tuple[str, ...]]:
+    """Which replicas, over which time, show what is usual without the change."""
+    if watched.reference or len(watched.marks) < 2:
+        return span, watched.reference
+    return (watched.marks[0], watched.marks[-1]), watched.observed
 
 
 def _last_window(watched: Watched) -> tuple[Mark, Mark] | None:

@@ -88,6 +88,7 @@ def _tripped(turn: Turn) -> str:
             began=progress.began,
             changed=progress.changed,
             reference=progress.reference,
+            observed=progress.baselines,
             recent=recent,
             marks=progress.marks,
             window_seconds=window,

@@ -2,7 +2,7 @@
 
 Requests that share a batch are not independent, and neither are blocks that share a queue. The variance is
 therefore taken from the blocks, not from the requests: each block's influence on the difference of the two
-ratios is projected on the slowest `blocks // 5` cosine waves, whose mean square estimates the variance at
+log odds is projected on the slowest `blocks // 5` cosine waves, whose mean square estimates the variance at
 frequency zero, neighbours' correlation included, with exactly that many degrees of freedom for uncorrelated
 blocks (Mueller 2007; Lazarus, Lewis, Stock and Watson 2018). No verdict is surer than it would be if all
 requests were independent, which also settles attainments of exactly 0 and 1.
@@ -116,23 +116,25 @@ def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
     within = sum(block.canary_within for block in blocks)
     other_within = sum(block.baseline_within for block in blocks)
     plain = two_proportions(within, requests, other_within, other_requests)
+    own, other = _Odds.of(within, requests), _Odds.of(other_within, other_requests)
     waves = max(4, len(blocks) // 5)
-    error = math.sqrt(_variance(blocks, waves))
-    z, t = normal_quantile(1 - alpha), t_quantile(1 - alpha, waves)
-    reach = max(t * error, z * plain.pooled_error)
-    low, high = plain.difference - reach, plain.difference + reach
-    # an arm without a single miss (or hit) has no variance of its own: one of each is added (Agresti, Caffo)
-    careful = two_proportions(within + 1, requests + 2, other_within + 1, other_requests + 2)
-    low_careful = min(low, careful.difference - z * careful.error)
+    error = math.sqrt(_variance(_influences(blocks, own, other), waves))
+    independent = math.sqrt(1 / own.information + 1 / other.information)
+    reach = max(
+        t_quantile(1 - alpha, waves) * error,
+        normal_quantile(1 - alpha) * independent,
+    )
+    gain = own.log_odds - other.log_odds
+    low, high = (other.moved_by(gain + side * reach) - other.ratio for side in (-1, 1))
     if low > 0:
         verdict = Verdict.IMPROVED
     elif high < 0:
         verdict = Verdict.WORSE
-    elif low_careful > -margin:
+    elif low > -margin:
         verdict = Verdict.NOT_WORSE
     else:
         verdict = Verdict.INCONCLUSIVE
-    effect = error**2 / plain.pooled_error**2 if plain.pooled_error > 0 else None
+    effect = (error / independent) ** 2 if error > 0 else None
     why = (
         f"attainment {100 * within / requests:.2f} % against {100 * other_within / other_requests:.2f} %: "
         f"{100 * plain.difference:+.2f} points, "
@@ -143,26 +145,51 @@ def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
     return Judgement(verdict, plain.difference, low, high, effect, why)
 
 
-def _variance(blocks: Sequence[Block], waves: int) -> float:
-    """Long-run variance of the difference of the two ratios, from the blocks' influences."""
-    influences = _influences(blocks)
+@dataclass(frozen=True, slots=True)
+class _Odds:
+    """One arm on the scale of log odds, where a lucky arm is not also the surer one.
+
+    Half a request is added to either count, so that an arm without a miss has a place there (Haldane).
+    """
+
+    requests: float
+    ratio: float
+
+    @classmethod
+    def of(cls, within: float, requests: float) -> _Odds:
+        return cls(requests, (within + 0.5) / (requests + 1.0))
+
+    @property
+    def log_odds(self) -> float:
+        return math.log(self.ratio / (1 - self.ratio))
+
+    @property
+    def information(self) -> float:
+        """The inverse of the variance of the log odds of independent requests."""
+        return (self.requests + 1.0) * self.ratio * (1 - self.ratio)
+
+    def moved_by(self, log_odds: float) -> float:
+        """The ratio that lies so much higher in log odds."""
+        return 1.0 / (1.0 + math.exp(-(self.log_odds + log_odds)))
+
+
+def _influences(blocks: Sequence[Block], own: _Odds, other: _Odds) -> list[float]:
+    """What each block adds to the difference of the log odds, to first order; centred."""
+    raw = [
+        (block.canary_within - own.ratio * block.canary_requests) / own.information
+        - (block.baseline_within - other.ratio * block.baseline_requests) / other.information
+        for block in blocks
+    ]
+    mean = sum(raw) / len(raw)
+    return [value - mean for value in raw]
+
+
+def _variance(influences: Sequence[float], waves: int) -> float:
+    """Long-run variance of the sum of `influences`, from their slowest cosine waves."""
     count = len(influences)
     power = 0.0
     for wave in range(1, waves + 1):
         turn = math.pi * wave / count
-        projection = sum(value * math.cos(turn * (index + 0.5)) for index, value in enumerate(influences))
+        projection = sum(value * math.cos(turn * (i + 0.5)) for i, value in enumerate(influences))
         power += projection * projection * 2.0 / count
     return count * power / waves
-
-
-def _influences(blocks: Sequence[Block]) -> list[float]:
-    """What each block adds to (difference of ratios - its expectation), to first order; they sum to zero."""
-    requests = sum(block.canary_requests for block in blocks)
-    other_requests = sum(block.baseline_requests for block in blocks)
-    ratio = sum(block.canary_within for block in blocks) / requests
-    other_ratio = sum(block.baseline_within for block in blocks) / other_requests
-    return [
-        (block.canary_within - ratio * block.canary_requests) / requests
-        - (block.baseline_within - other_ratio * block.baseline_requests) / other_requests
-        for block in blocks
-    ]

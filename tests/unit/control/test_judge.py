@@ -1,0 +1,192 @@
+"""The judge: figures worked out in the reference text, edges, and error rates on synthetic blocks."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from enginetop.fleet.change import Verdict
+from tuners.control.judge import Block, judge, required_requests, two_proportions
+from tuners.control.student import normal_quantile, t_cdf, t_quantile
+
+
+def blocks(*rows: tuple[float, float, float, float]) -> tuple[Block, ...]:
+    return tuple(Block(60.0 * i, 60.0 * (i + 1), *row) for i, row in enumerate(rows))
+
+
+def drawn(
+    seed: int,
+    *,
+    count: int = 30,
+    requests: int = 240,
+    attainment: float = 0.95,
+    loss: float = 0.0,
+    spread: float = 0.5,
+    memory: float = 0.2,
+    baselines: int = 2,
+) -> tuple[Block, ...]:
+    """Blocks of replicas whose odds of a miss drift (AR(1)), half in common, half each for itself."""
+    source = random.Random(seed)
+    fresh = math.sqrt(1 - memory * memory)
+
+    def drift() -> list[float]:
+        found = [source.gauss(0, 1)]
+        while len(found) < count:
+            found.append(memory * found[-1] + fresh * source.gauss(0, 1))
+        return found
+
+    common = drift()
+    arms: list[list[tuple[int, int]]] = []
+    for replica in range(1 + baselines):
+        own = drift()
+        arm = []
+        for i in range(count):
+            odds = math.log(attainment / (1 - attainment)) + spread * (common[i] + own[i]) / math.sqrt(2)
+            ratio = 1 / (1 + math.exp(-odds)) - (loss if replica == 0 else 0.0)
+            made = max(0, round(source.gauss(requests, math.sqrt(requests))))
+            within = source.gauss(made * ratio, math.sqrt(made * ratio * max(0.0, 1 - ratio)))
+            arm.append((made, min(made, max(0, round(within)))))
+        arms.append(arm)
+    return blocks(
+        *(
+            (
+                arms[0][i][0],
+                arms[0][i][1],
+                sum(arm[i][0] for arm in arms[1:]),
+                sum(arm[i][1] for arm in arms[1:]),
+            )
+            for i in range(count)
+        )
+    )
+
+
+def verdicts(sets: Sequence[tuple[Block, ...]]) -> Counter[Verdict]:
+    return Counter(judge(found, alpha=0.05, margin=0.01).verdict for found in sets)
+
+
+# C1 of the reference: 1900/2000 against 1860/2000.
+def test_two_proportions_of_the_reference() -> None:
+    found = two_proportions(1860, 2000, 1900, 2000)
+    assert found.pooled == pytest.approx(0.94)
+    assert found.pooled_error == pytest.approx(0.00751, abs=5e-6)
+    assert found.z == pytest.approx(-2.66, abs=0.005)
+    assert found.p_two_sided == pytest.approx(0.0077, abs=5e-5)
+    low, high = found.interval(0.95)
+    assert 100 * low == pytest.approx(-3.47, abs=0.005)
+    assert 100 * high == pytest.approx(-0.53, abs=0.005)
+
+
+# C2, and "about 5 900 requests an arm" for a margin of one point.
+def test_sample_sizes_of_the_reference() -> None:
+    assert required_requests(0.95, 0.02, 0.05) == 1469
+    assert required_requests(0.95, 0.01, 0.05) == pytest.approx(5900, rel=0.01)
+    assert required_requests(0.95, 0.01, 0.05, design_effect=2.0) == pytest.approx(11800, rel=0.01)
+
+
+# Table values of Student's t (any statistics book), and the two closed forms: 1 and 2 degrees.
+@pytest.mark.parametrize(
+    ("probability", "degrees", "t"),
+    [(0.95, 6, 1.943), (0.95, 10, 1.812), (0.975, 5, 2.571), (0.99, 29, 2.462), (0.05, 6, -1.943)],
+)  # fmt: skip
+def test_quantiles_of_t(probability: float, degrees: float, t: float) -> None:
+    assert t_quantile(probability, degrees) == pytest.approx(t, abs=6e-4)
+
+
+@pytest.mark.parametrize("t", [-7.0, -0.4, 0.0, 0.3, 1.0, 5.0, 80.0])
+def test_t_of_one_and_two_degrees_in_closed_form(t: float) -> None:
+    assert t_cdf(t, 1) == pytest.approx(0.5 + math.atan(t) / math.pi, abs=1e-10)
+    assert t_cdf(t, 2) == pytest.approx(0.5 + t / (2 * math.sqrt(2 + t * t)), abs=1e-10)
+    assert normal_quantile(0.975) == pytest.approx(1.959964, abs=1e-6)
+
+
+def test_a_plain_gain_and_a_plain_loss() -> None:
+    better = blocks(*[(200, 196, 400, 360)] * 30)
+    worse = blocks(*[(200, 180, 400, 392)] * 30)
+    assert judge(better, alpha=0.05, margin=0.01).verdict is Verdict.IMPROVED
+    found = judge(worse, alpha=0.05, margin=0.01)
+    assert found.verdict is Verdict.WORSE
+    assert found.difference == pytest.approx(-0.08)
+    assert "-8.00 points" in found.why
+
+
+def test_blocks_without_any_spread_are_not_believed_beyond_chance() -> None:
+    """One miss in fifty on one side only, the same in each block: no variance between blocks at all."""
+    few = blocks(*[(5, 5, 5, 5)] * 29, (5, 4, 5, 5))
+    assert judge(few, alpha=0.05, margin=0.01).verdict is Verdict.INCONCLUSIVE
+    even = blocks(*[(10, 9, 20, 18)] * 30)
+    found = judge(even, alpha=0.05, margin=0.01)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    # 300 and 600 independent requests at .9: standard error of the log odds .2357, times 1.645 is .3877;
+    # log odds of .9 are 2.1972, so from .9 up to .9299 and down to .8593
+    assert (found.high, found.low) == pytest.approx((0.0299, -0.0407), abs=1.2e-3)
+
+
+def test_both_arms_without_a_miss() -> None:
+    plenty = blocks(*[(100, 100, 200, 200)] * 30)
+    few = blocks(*[(2, 2, 4, 4)] * 30)
+    assert judge(plenty, alpha=0.05, margin=0.01).verdict is Verdict.NOT_WORSE
+    assert judge(few, alpha=0.05, margin=0.01).verdict is Verdict.INCONCLUSIVE
+    assert judge(plenty, alpha=0.05, margin=0.01).design_effect is None
+    none_in_time = blocks(*[(100, 0, 200, 0)] * 30)
+    assert judge(none_in_time, alpha=0.05, margin=0.01).verdict is Verdict.NOT_WORSE
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        (),
+        blocks(*[(0, 0, 0, 0)] * 30),
+        blocks(*[(0, 0, 400, 380)] * 30),
+        blocks(*[(200, 190, 0, 0)] * 30),
+        blocks(*[(1, 1, 2, 2)] * 30),
+        blocks(*[(200, 100, 400, 400)] * 7, *[(0, 0, 400, 400)] * 23),
+    ],
+    ids=["none", "idle", "canary idle", "baselines idle", "a trickle", "seven blocks with both"],
+)
+def test_too_little_traffic_is_inconclusive_and_said(found: tuple[Block, ...]) -> None:
+    outcome = judge(found, alpha=0.05, margin=0.01)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "too little traffic" in outcome.why
+    assert outcome.difference is None
+
+
+def test_empty_blocks_weigh_nothing() -> None:
+    full = drawn(3, count=20, loss=0.05)
+    with_gaps = tuple(block for found in full for block in (found, Block(0, 0, 0, 0, 0, 0)))
+    one, other = (judge(found, alpha=0.05, margin=0.01) for found in (full, with_gaps))
+    assert one.difference == other.difference
+    assert one.verdict is other.verdict is Verdict.WORSE
+
+
+def test_the_design_effect_is_found() -> None:
+    """Every block all in time or all late: 40 requests are then worth one."""
+    source = random.Random(5)
+    rows = [
+        (40, 40 * (source.random() < 0.9), 4000, 3600)  # the baselines hold steady
+        for _ in range(200)
+    ]
+    found = judge(blocks(*rows), alpha=0.05, margin=0.01)
+    assert found.design_effect == pytest.approx(40, rel=0.5)
+
+
+def test_error_rates_of_null_changes_and_power() -> None:
+    """1000 null changes: at alpha .05 the exact binomial 99 % range of a count is 33 to 69."""
+    null = verdicts([drawn(seed) for seed in range(1000)])
+    assert 33 <= null[Verdict.IMPROVED] <= 69
+    assert 33 <= null[Verdict.WORSE] <= 69
+    harmful = verdicts([drawn(seed, loss=0.05) for seed in range(1000, 1060)])
+    assert harmful[Verdict.WORSE] >= 57
+    helpful = verdicts([drawn(seed, loss=-0.03) for seed in range(2000, 2030)])
+    assert helpful[Verdict.IMPROVED] >= 25
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.4])
+def test_blocks_that_remember_do_not_make_the_judge_rash(memory: float) -> None:
+    null = verdicts([drawn(seed, memory=memory) for seed in range(5000, 5300)])
+    # 300 at .05: 99.5 % one-sided upper limit of the count is 26
+    assert null[Verdict.WORSE] <= 26
+    assert null[Verdict.IMPROVED] <= 26
