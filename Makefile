@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test verify test-gpu setup lint types imports unit bench lock format clean
+.PHONY: run test verify test-gpu test-vllm setup lint types imports unit bench lock format clean
 
 run: $(READY)            ## the UI on the embedded demo fleet (a table when there is no terminal)
 	@$(BIN)/enginetop demo
@@ -30,13 +30,16 @@ imports: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not verify and not gpu"
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not verify and not gpu and not vllm"
 
 verify: $(READY)         ## long suites: fuzz, statistics, soak
 	$(BIN)/python -m pytest -q -m verify
 
 test-gpu: $(READY)       ## the read-only NVML part on a real GPU
 	$(BIN)/python -m pytest -q -m gpu -rs
+
+test-vllm: $(READY)      ## a real vLLM on the CPU, installed by itself: about 4 GB of disk, 8 minutes
+	$(BIN)/python -m pytest -q -m vllm -rs -s
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -10,11 +10,12 @@ from collections.abc import Callable
 class Alarm:
     """Calls `ring` from its own thread when the deadline (seconds of `time.monotonic`) has come.
 
-    The thread starts with the first deadline. A `ring` that fails is tried again a second later.
+    The thread starts with the first deadline. A `ring` that fails is tried again after `patience` seconds.
     """
 
-    def __init__(self, ring: Callable[[], None]) -> None:
+    def __init__(self, ring: Callable[[], None], patience: float = 1.0) -> None:
         self._ring = ring
+        self._patience = patience
         self._changed = threading.Condition()
         self._deadline: float | None = None
         self._thread: threading.Thread | None = None
@@ -42,4 +43,4 @@ class Alarm:
             try:
                 self._ring()
             except Exception:  # noqa: BLE001 - whatever the engine's queue says, the value must go back
-                self.set(time.monotonic() + 1.0)
+                self.set(time.monotonic() + self._patience)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import json
 import logging
@@ -56,6 +55,7 @@ class Listener:
         self._open = 0
         self._server: asyncio.Server | None = None
         self._lock: int | None = None
+        self._path: Path | None = None
 
     async def start(self, address: Address) -> None:
         """Bind and serve. Raises AddressTakenError when the address is in use, OSError otherwise."""
@@ -68,21 +68,21 @@ class Listener:
                 raise AddressTakenError(error.errno, error.strerror) from None
             return
         self._lock = _own(address.path)
-        with contextlib.suppress(FileNotFoundError):
-            address.path.unlink()
+        self._path = address.path
+        self._path.unlink(missing_ok=True)
         own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         own.bind(str(address.path))
         address.path.chmod(0o600)  # before it listens, so that nobody else was ever let in
         self._server = await asyncio.start_unix_server(self._serve, sock=own, limit=LARGEST_HEAD)
 
-    async def stop(self) -> None:
-        """Stop serving; connections in hand are finished by their own patience."""
+    def stop(self) -> None:
+        """Stop listening and give the address back."""
         if self._server is not None:
             self._server.close()
-            self._server = None
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
         if self._lock is not None:
             os.close(self._lock)
-            self._lock = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open += 1

@@ -84,11 +84,15 @@ class EngineView:
             if self._truth is not None:
                 self._truth.set_objective(self.objective)
 
-    async def keep_looking(self) -> None:
-        """Refresh for ever: another API server may have taken the change."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self.refresh()
+    async def keep_looking(self, listener: Listener | None) -> None:
+        """Refresh until the server ends, since another API server may take a change; then stop listening."""
+        try:
+            while True:
+                await asyncio.sleep(LOOK_SECONDS)
+                await self.refresh()
+        finally:
+            if listener is not None:
+                listener.stop()
 
 
 async def start(engine_client: Any, state: Any, serving_port: int) -> None:
@@ -118,10 +122,9 @@ async def start(engine_client: Any, state: Any, serving_port: int) -> None:
         serving = getattr(state, name, None)
         if serving is not None:
             watch_completions(serving, view.thinking_budget)
-    keep = [asyncio.get_running_loop().create_task(view.keep_looking())]
     listener = await _listen(mine, Api(ranks, vllm.__version__, lambda: view.objective, view.refresh))
-    # The server's own state keeps them alive as long as the application.
-    state.enginetop_companion = (keep, listener)
+    # Kept alive by the application's state, and cancelled with the server's loop.
+    state.enginetop_companion = asyncio.get_running_loop().create_task(view.keep_looking(listener))
 
 
 def _count_requests(engine_client: Any, view: EngineView) -> RequestTruth | None:
@@ -140,9 +143,9 @@ async def _listen(mine: Settings, api: Api) -> Listener | None:
     if mine.token_file is None:
         log.warning("enginetop companion: no knob API, %s is not set", settings.TOKEN_FILE)
         return None
+    listener = Listener(Door(mine.token_file, time.monotonic), api.answer)
     try:
         read_token(mine.token_file)
-        listener = Listener(Door(mine.token_file, time.monotonic), api.answer)
         await listener.start(mine.address)
     except TokenError as error:
         log.warning("enginetop companion: no knob API, %s", error)
@@ -151,6 +154,7 @@ async def _listen(mine: Settings, api: Api) -> Listener | None:
         log.info("enginetop companion: %s is served by another process", mine.address)
         return None
     except OSError as error:
+        listener.stop()
         log.warning("enginetop companion: no knob API at %s, %s", mine.address, error.strerror)
         return None
     log.info("enginetop companion: knob API at %s", mine.address)

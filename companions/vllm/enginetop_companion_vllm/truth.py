@@ -58,43 +58,49 @@ class Metrics(Protocol):
 
 
 class PrometheusMetrics:
-    """The families on prometheus_client's default registry, which is the one that vLLM's /metrics shows.
+    """The families on a registry of prometheus_client.
 
-    In vLLM's multiprocess mode the library itself adds all API server processes up.
+    In vLLM's multiprocess mode that library itself adds all API server processes up.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, registry: Any) -> None:
         import prometheus_client as prometheus
 
-        self.ttft: Histogram = prometheus.Histogram(
-            "enginetop_ttft_seconds", "Time to first token of completed requests.", buckets=TTFT_BUCKETS
+        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+            return prometheus.Histogram(name, text, buckets=buckets, registry=registry)
+
+        self.ttft = histogram(
+            "enginetop_ttft_seconds", "Time to first token, completed requests.", TTFT_BUCKETS
         )
-        self.tpot: Histogram = prometheus.Histogram(
-            "enginetop_tpot_seconds", "Time per output token of completed requests.", buckets=TPOT_BUCKETS
+        self.tpot = histogram("enginetop_tpot_seconds", "Time per output token, same.", TPOT_BUCKETS)
+        self.reasoning = histogram(
+            "enginetop_reasoning_tokens", "Reasoning of chat requests where known.", REASONING_BUCKETS
         )
-        self.reasoning: Histogram = prometheus.Histogram(
-            "enginetop_reasoning_tokens",
-            "Reasoning tokens of chat requests whose number is known.",
-            buckets=REASONING_BUCKETS,
+        self._requests = prometheus.Counter(
+            "enginetop_requests", "Ended requests.", ["outcome"], registry=registry
         )
-        self._requests = prometheus.Counter("enginetop_requests", "Ended requests.", ["outcome"])
         self._within = prometheus.Counter(
             "enginetop_requests_within_slo",
             "Completed requests that kept both times.",
             ["ttft_seconds", "tpot_seconds"],
+            registry=registry,
         )
 
     def requests(self, outcome: str) -> Counter:
+        """The counter of one outcome."""
         return self._requests.labels(outcome)
 
     def within(self, objective: Objective) -> Counter:
+        """The counter of one objective."""
         return self._within.labels(str(objective.ttft_seconds), str(objective.tpot_seconds))
 
 
 @functools.cache
 def process_metrics() -> PrometheusMetrics:
-    """This process's families; the registry takes each name only once."""
-    return PrometheusMetrics()
+    """The families on the default registry, which vLLM's /metrics shows; it takes each name only once."""
+    from prometheus_client import REGISTRY
+
+    return PrometheusMetrics(REGISTRY)
 
 
 class RequestTruth:

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.companion.fakes import fake_vllm
+
+__all__ = ["fake_vllm"]
