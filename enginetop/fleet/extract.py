@@ -284,4 +284,4 @@ def _sum(slots: Iterable[int], increases: Sequence[float]) -> float:
 
 
 def _numberless(slots: Iterable[int], growth: Growth) -> bool:
-    return all(math.isnan(growth.page[slot]) for slot in slots)
+    return not any(-LARGEST <= growth.page[slot] <= LARGEST for slot in slots)

@@ -101,8 +101,9 @@ class TestRates:
         found = told_signals(self.SHAPE, *[(4, 100, NAN, 7, 1, 1)] * 2)
         assert facts_of(scalar(found, "generation_tokens_per_second")) == (None, Quality.UNKNOWN)
 
-    def test_no_number_on_the_last_page_is_not_a_standstill(self) -> None:
-        found = told_signals(self.SHAPE, (4, 100, 5, 7, 1, 1), (4, 100, NAN, 7, 1, 1))
+    @pytest.mark.parametrize("broken", [NAN, INF, -INF, 1e308])
+    def test_no_number_on_the_last_page_is_not_a_standstill(self, broken: float) -> None:
+        found = told_signals(self.SHAPE, (4, 100, 5, 7, 1, 1), (4, 100, broken, 7, 1, 1))
         assert facts_of(scalar(found, "generation_tokens_per_second")) == (None, Quality.UNKNOWN)
 
     def test_flipping_is_suspect_and_null(self) -> None:
