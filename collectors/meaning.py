@@ -24,7 +24,10 @@ _PROCESS_PREFIXES = ("python_", "process_", "http_", "go_", "promhttp_", "scrape
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """Why an answer is no good page. `absent`: nothing is at that path, so that another may be tried."""
+    """Why an answer is no good page; `detail` is empty where there is nothing to add to the kind.
+
+    `absent`: nothing is at that path, so that another may be tried.
+    """
 
     kind: FailureKind
     detail: str
@@ -35,7 +38,7 @@ def miss_of(answer: Answer, table: EngineTable | None = None) -> Miss | None:
     """What the answer means before its body is parsed; None when the body may be a metrics page."""
     at = f"at {answer.path}"
     if answer.error is not None:
-        return Miss(answer.error, quoted(answer.detail) or f"{answer.error} {at}")
+        return Miss(answer.error, quoted(answer.detail))
     status = answer.status
     if status in (401, 403):
         return Miss(FailureKind.UNAUTHORIZED, f"HTTP {status} {at}: needs an API key, or another one")

@@ -195,7 +195,7 @@ def _judge_answer(evidence: Evidence, run: FailureRun) -> Judgement:
 def _first_failure_reason(evidence: Evidence) -> tuple[str, ...]:
     if evidence.unreachable is None:
         return ("no good page yet",)
-    return (f"{_meaning(evidence.unreachable.newest).words} once, no good page yet",)
+    return (f"{_connection_words(evidence.unreachable.newest)} once, no good page yet",)
 
 
 def _judge_page(evidence: Evidence, page_at: float) -> Judgement:
@@ -229,12 +229,17 @@ def _work_text(evidence: Evidence) -> str:
 
 def _failure_reason(run: FailureRun, now: float) -> str:
     """One line: what fails and for how long. The detail leads where it says more than the kind of failure."""
-    failure, words = run.newest, _meaning(run.newest).words
+    failure = run.newest
     if is_connection_failure(failure):
         cause = f" ({failure.detail})" if failure.kind is FailureKind.TLS and failure.detail else ""
-        return f"{words} for {duration_text(now - run.since)}{cause}"
-    text = failure.detail or words
+        return f"{_connection_words(failure)} for {duration_text(now - run.since)}{cause}"
+    text = failure.detail or _meaning(failure).words
     return f"{text}, for {duration_text(now - run.since)}" if now > run.since else text
+
+
+def _connection_words(failure: Failure) -> str:
+    """What the connection lacks; `refused` covers more than its name: no route, no answer, no proxy."""
+    return (failure.kind is FailureKind.REFUSED and failure.detail) or _meaning(failure).words
 
 
 def duration_text(seconds: float) -> str:

@@ -159,6 +159,15 @@ def test_unknown_keys_kinds_and_broken_lines_are_passed_over(tmp_path: Path) -> 
     assert "last line is cut off" in snapshot.collector.problem
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("tls", "TLS failed for 2 s"), ("truncated", "the metrics page is cut short, for 2 s")],
+)
+def test_an_error_without_a_detail_is_told_in_plain_words(tmp_path: Path, word: str, said: str) -> None:
+    snapshot = replay(tmp_path, line(0.0, error=word), line(2.0, error=word))
+    assert replica(snapshot, R1).reasons == (said,)
+
+
 def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
     snapshot = replay(tmp_path, "\N{BOM}" + line(0.0, vllm_page(1, 0)), line(2.0, vllm_page(1, 10)))
     assert (rate(snapshot), snapshot.collector.problem) == (5.0, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -334,10 +335,14 @@ MEANINGS = [
         FailureKind.NO_ENGINE_METRICS,
         "h/p",
     ),
-    (fault("/metrics", FailureKind.TRUNCATED), FailureKind.TRUNCATED, "truncated"),
-    (fault("/metrics", FailureKind.TOO_LARGE), FailureKind.TOO_LARGE, "too_large"),
-    (fault("/metrics", FailureKind.DNS), FailureKind.DNS, "dns"),
-    (fault("/metrics", FailureKind.TLS), FailureKind.TLS, "tls"),
+    (fault("/metrics", FailureKind.TRUNCATED), FailureKind.TRUNCATED, ""),
+    (
+        replace(fault("/metrics", FailureKind.TOO_LARGE), detail="more than 16 MiB"),
+        FailureKind.TOO_LARGE,
+        "more than 16 MiB",
+    ),
+    (fault("/metrics", FailureKind.DNS), FailureKind.DNS, ""),
+    (replace(fault("/metrics", FailureKind.TLS), detail="bad\x1b date"), FailureKind.TLS, "bad\ufffd date"),
     (
         answer(
             "/metrics",

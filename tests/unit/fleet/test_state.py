@@ -50,6 +50,17 @@ def test_the_second_connection_failure_in_a_row_is_down(
     assert judgement.began == 972.0
 
 
+def test_a_connection_that_fails_otherwise_than_refused_says_how() -> None:
+    run = failed(FailureKind.REFUSED, count=2, detail="connected, and closed without an answer")
+    assert judge(replace(FRESH, unreachable=run)).reasons == (
+        "connected, and closed without an answer for 28 s",
+    )
+    once = failed(FailureKind.REFUSED, detail="no route to host")
+    assert judge(replace(NEVER_ANSWERED, unreachable=once)).reasons == (
+        "no route to host once, no good page yet",
+    )
+
+
 @pytest.mark.parametrize("kind", [FailureKind.REFUSED, FailureKind.DNS, FailureKind.TLS, FailureKind.TIMEOUT])
 def test_one_connection_failure_keeps_the_old_state(kind: FailureKind) -> None:
     once = failed(kind)
