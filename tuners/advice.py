@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from enginetop.fleet.knobs import KnobSheet
-from enginetop.fleet.model import EngineKind
+from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
 from tuners import token_budget
 from tuners.evidence import BUDGET, EvidenceLog, knobs_of
-from tuners.load import load_of
+from tuners.load import NEEDED, load_of
 
 Sheets = Callable[[], Mapping[str, KnobSheet]]
 """The newest knob sheets by target URL. Called at every snapshot; must return at once."""
@@ -93,3 +93,11 @@ def _token_budget_row(watch: _Watch, replica: ReplicaSnapshot, sheet: KnobSheet 
         watch.since = replica.scraped_at
     held = 0.0 if watch.since is None else (replica.scraped_at or watch.since) - watch.since
     return token_budget.advise(replica, knobs, watch.evidence.windows, held)
+
+
+def is_undecided(replica: ReplicaSnapshot) -> bool:
+    """Whether watching this replica for longer may bring advice that is now withheld."""
+    row = next((row for row in replica.advice if row.knob == BUDGET), None)
+    if row is None or row.action != "withheld":
+        return False
+    return not any(replica.distribution(name).quality is Quality.UNSUPPORTED for name in NEEDED)

@@ -138,16 +138,17 @@ class EvidenceLog:
             return
         seconds, steps = mark.at - before.at, mark.steps - before.steps
         longest = _LONGEST_SPACINGS * max(WINDOW_SECONDS, replica.spacing_seconds or 0.0)
-        if steps <= 0 or seconds > longest:
+        tokens = mark.tokens - before.tokens
+        if steps <= 0 or tokens <= 0 or seconds > longest:
             return
         ranks = max(1, len(replica.ranks))
-        self._windows.append(StepWindow((mark.tokens - before.tokens) / steps, seconds * ranks / steps))
+        self._windows.append(StepWindow(tokens / steps, seconds * ranks / steps))
 
 
 def _mark(replica: ReplicaSnapshot) -> _Mark | None:
     """The replica's step counters at its last page; None where they say nothing."""
-    steps = replica.totals.get("iteration_tokens.count")
-    tokens = replica.totals.get("iteration_tokens.sum")
+    totals = replica.totals
+    steps, tokens = totals.get("iteration_tokens.count"), totals.get("iteration_tokens.sum")
     if replica.scraped_at is None or steps is None or tokens is None:
         return None
     if replica.state not in (ReplicaState.OK, ReplicaState.IDLE):
@@ -155,4 +156,7 @@ def _mark(replica: ReplicaSnapshot) -> _Mark | None:
     running = replica.scalar("requests_running").number
     ranks = max(1, len(replica.ranks))
     busy = running is not None and running >= _LEAST_RUNNING * ranks
-    return _Mark(replica.scraped_at, steps, tokens, busy)
+    # vLLM counts a prompt with its cached part when its prefill is done, and of drafts the accepted ones.
+    computed = tokens - totals.get("prefix_hits", 0.0)
+    rejected = totals.get("spec_draft_tokens", 0.0) - totals.get("spec_accepted_tokens", 0.0)
+    return _Mark(replica.scraped_at, steps, computed + rejected, busy)

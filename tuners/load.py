@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from enginetop.fleet.model import Quality, ReplicaState
 from enginetop.fleet.snapshot import Distribution, Quantile, ReplicaSnapshot
 
 FEWEST_REQUESTS = 60
 """Then a p95 has three requests beyond it."""
+
+NEEDED: Mapping[str, int] = MappingProxyType(
+    {"tpot_seconds": FEWEST_REQUESTS, "ttft_seconds": FEWEST_REQUESTS, "iteration_tokens": 1}
+)
+"""Distributions without which nothing is judged, and the fewest observations in the window."""
 
 _FRESH = frozenset({ReplicaState.OK, ReplicaState.IDLE})
 
@@ -57,15 +64,10 @@ def load_of(replica: ReplicaSnapshot, drafts: int) -> Load | str:
         return "no progress: the engine's counters do not move"
     if replica.state not in _FRESH:
         return f"no fresh numbers: the replica is {replica.state.value}"
-    tpot, ttft = replica.distribution("tpot_seconds"), replica.distribution("ttft_seconds")
-    steps = replica.distribution("iteration_tokens")
-    for name, distribution, fewest in (
-        ("tpot_seconds", tpot, FEWEST_REQUESTS),
-        ("ttft_seconds", ttft, FEWEST_REQUESTS),
-        ("iteration_tokens", steps, 1),
-    ):
-        if (lack := _lack(name, distribution, fewest)) is not None:
+    for name, fewest in NEEDED.items():
+        if (lack := _lack(name, replica.distribution(name), fewest)) is not None:
             return lack
+    tpot, ttft, steps = map(replica.distribution, NEEDED)
     hits = replica.scalar("prefix_hit_ratio").number or 0.0
     arriving = replica.scalar("prompt_tokens_per_second").number
     prompts = replica.distribution("prompt_tokens")

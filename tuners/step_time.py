@@ -71,6 +71,10 @@ class StepFit:
         leverage = 1.0 / self.windows + (tokens - self.mean_tokens) ** 2 / self.squares_tokens
         return self._t * self.deviation_seconds * math.sqrt(leverage)
 
+    def scatter_seconds(self, tokens: float) -> float:
+        """Half the width of the `CONFIDENCE` interval of one window's step time at `tokens` tokens."""
+        return math.hypot(self.margin_seconds(tokens), self._t * self.deviation_seconds)
+
     @property
     def per_token_margin_seconds(self) -> float:
         """Half the width of the `CONFIDENCE` interval of `per_token_seconds`."""

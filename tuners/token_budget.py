@@ -95,8 +95,6 @@ class _Lowering:
     def advice(self) -> Advice:
         load, fit, budget = self.load, self.fit, self.budget
         full = fit.seconds(budget) + fit.margin_seconds(budget)
-        if not fit.reaches(budget):
-            return self._stop("withheld", f"{self._range()}, the budget is {budget}")
         if load.tpot_seconds * load.accepted > EXPLAINED_RATIO * full:
             return self._stop(
                 "hold",
@@ -114,16 +112,23 @@ class _Lowering:
         if floor >= budget:
             return self._stop("hold", f"the budget is at its floor: max_num_seqs x (1 + k) = {floor}")
         proposed = max(proposed, floor)
+        if fit.seconds(proposed) >= load.tpot_seconds * load.accepted:
+            return self._stop("hold", f"at the floor of {floor} a full step takes {_ms(fit.seconds(floor))}")
         if not fit.reaches(proposed):
             return self._stop("withheld", f"{self._range()}, the fit asks for {proposed}")
         if (short := self._prefill_short(proposed)) is not None:
             return self._stop("hold", short, bound_by="prefill")
-        return self._lower(proposed)
+        expected = self._expected(proposed)
+        ttft = load.ttft_seconds * (1.0 + expected["ttft_p95_change_high_ratio"])
+        if ttft > load.ttft_slo:
+            why = f"steps of {proposed} would take TTFT p95 to {_ms(ttft)}, past its {_ms(load.ttft_slo)} SLO"
+            return self._stop("hold", why, bound_by="capacity")
+        return self._lower(proposed, expected)
 
     def _stop(self, action: str, why: str, bound_by: str = "unknown") -> Advice:
         return _nothing(action, why, self.knobs, _symptom(self.load), self._fit_text(), bound_by=bound_by)
 
-    def _lower(self, proposed: int) -> Advice:
+    def _lower(self, proposed: int, expected: Mapping[str, float]) -> Advice:
         load, fit, knobs = self.load, self.fit, self.knobs
         because = [
             _symptom(load),
@@ -143,28 +148,32 @@ class _Lowering:
             current=self.budget,
             proposed=proposed,
             bound_by="token_budget",
-            expected=self.expected(proposed),
+            expected=expected,
             confidence=self._confidence(),
             apply="live" if live else "restart",
             via="knob_api" if live else "",
         )
 
-    def expected(self, proposed: int) -> Mapping[str, float]:
-        """What the change would do. TPOT: the requests that are slow now see steps of at most `proposed`
-        tokens, from as full as theirs are now to full. TTFT: time per prefilled token, with the slope at
-        both ends of its interval, and above with the wait that a busier prefill adds (M/M/1).
+    def _expected(self, proposed: int) -> Mapping[str, float]:
+        """What the change would do.
+
+        TPOT: what is too slow now has more prefill beside it than `proposed` allows. Its steps are full at
+        most then: above it is bounded by the full step's interval; how far it stays below is as uncertain as
+        one window. TTFT: time per prefilled token, with the slope at both ends of its interval, and above
+        with the wait that a busier prefill adds (M/M/1).
         """
         load, fit = self.load, self.fit
-        share = min(1.0, load.tpot_seconds * load.accepted / fit.seconds(self.budget))
-        margin = fit.margin_seconds(proposed)
+        full = fit.seconds(proposed)
         ratios = sorted(
             self._prefill_ratio(fit.tilted(fit.per_token_seconds + tilt), proposed)
             for tilt in (-fit.per_token_margin_seconds, fit.per_token_margin_seconds)
         )
         return {
             "tpot_p95_seconds_from": load.tpot_seconds,
-            "tpot_p95_seconds_low": max(0.0, share * fit.seconds(proposed) - margin) / load.accepted,
-            "tpot_p95_seconds_high": min(load.tpot_seconds, (fit.seconds(proposed) + margin) / load.accepted),
+            "tpot_p95_seconds_low": max(0.0, full - fit.scatter_seconds(proposed)) / load.accepted,
+            "tpot_p95_seconds_high": min(
+                load.tpot_seconds, (full + fit.margin_seconds(proposed)) / load.accepted
+            ),
             "ttft_p95_change_low_ratio": ratios[0] - 1.0,
             "ttft_p95_change_high_ratio": ratios[-1] * self._more_wait(proposed) - 1.0,
         }

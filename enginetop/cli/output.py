@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 
 from enginetop.fleet.document import snapshot_document
 from enginetop.fleet.errors import ConfigError
@@ -34,8 +35,13 @@ def print_snapshot(snapshot: FleetSnapshot, form: str, title: str = "") -> None:
         indent = 2 if sys.stdout.isatty() else None
         print(json.dumps(snapshot_document(snapshot), allow_nan=False, indent=indent))
         return
+    print_lines(table_lines(snapshot, _width(), title))
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print lines without their inks, in ASCII where the stream takes nothing else."""
     wide = "utf" in (sys.stdout.encoding or "").lower()
-    for line in table_lines(snapshot, _width(), title):
+    for line in lines:
         print(line_text(line if wide else to_ascii(line)).rstrip())
 
 

@@ -131,6 +131,23 @@ def _replay_arguments(parser: argparse.ArgumentParser) -> None:
     _screen(parser)
 
 
+def _tune_arguments(parser: argparse.ArgumentParser) -> None:
+    _reading(parser)
+    parser.add_argument(
+        "--observe",
+        type=_positive,
+        default=180.0,
+        metavar="S",
+        help="watch for up to S seconds, less if the evidence suffices (default 180)",
+    )
+    parser.add_argument(
+        "--plan",
+        metavar="FILE",
+        help="write the surest suggestion as a plan for `enginetop apply`; exit 3 when there is none",
+    )
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default table")
+
+
 def _apply_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="plan file, as written by `enginetop tune --plan`")
     _control_arguments(parser)
@@ -162,6 +179,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("demo", "the terminal UI on an embedded simulated fleet", "demo", _demo_arguments),
     Command("sim", "serve a simulated fleet on loopback, one base URL a line", "sim", _sim_arguments),
     Command("snapshot", "scrape, print one snapshot, exit", "snapshot", _snapshot_arguments),
+    Command("tune", "watch, print advice, write a plan", "tune", _tune_arguments),
     Command("apply", "carry out a plan: canary, verdict, promotion or rollback", "apply", _apply_arguments),
     Command("rollback", "undo a change", "rollback", _rollback_arguments),
     Command("audit", "print what was changed, when and why", "audit", _audit_arguments),

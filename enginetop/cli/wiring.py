@@ -16,6 +16,7 @@ from collectors.loop import LiveEngine
 from collectors.record import Recorder
 from collectors.replay import ReplaySource, run_replay
 from collectors.sample import sample_fleet
+from enginetop.cli.live_advice import Clients, LiveAdvice
 from enginetop.cli.settings import Settings, config_path
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.fleet_tracker import FleetTracker
@@ -66,7 +67,13 @@ def live_engine(
     gpu_source: GpuSource | None,
     recorder: Recorder | None = None,
 ) -> LiveEngine:
-    """An engine that scrapes the targets until it is stopped."""
+    """An engine that scrapes the targets until it is stopped, with advice that knows their knobs."""
+
+    def knob_clients() -> Clients:
+        from enginetop.cli import control  # its HTTP client costs more than a scrape: who asks pays it
+
+        return control.knob_clients(settings, targets)
+
     return LiveEngine(
         targets,
         tracker=_tracker(settings, targets, settings.interval_seconds),
@@ -75,7 +82,7 @@ def live_engine(
         interval_seconds=settings.interval_seconds,
         timeout_seconds=settings.timeout_seconds,
         window_seconds=settings.window_seconds,
-        finish=Advisor(),
+        finish=LiveAdvice(knob_clients),
         gpu_source=gpu_source,
         recorder=recorder,
     )

@@ -23,6 +23,9 @@ TOTALS: Mapping[str, tuple[str, Part]] = MappingProxyType(
                 "preemptions",
                 "generation_tokens",
                 "prompt_tokens_processed",
+                "prefix_hits",
+                "spec_draft_tokens",
+                "spec_accepted_tokens",
             )
         },
         "iteration_tokens.count": ("iteration_tokens", Part.COUNT),

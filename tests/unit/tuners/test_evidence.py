@@ -55,6 +55,14 @@ def test_a_window_lies_between_two_pages() -> None:
     ]
 
 
+def test_tokens_are_those_that_were_computed() -> None:
+    # Of 240 000 counted tokens 80 000 were cached. Of 600 drafted ones only the 400 accepted were counted.
+    first, second = seen(0, 0, 0), seen(2, 40, 240_000)
+    counts = {"prefix_hits": 80_000.0, "spec_draft_tokens": 600.0, "spec_accepted_tokens": 400.0}
+    second = replace(second, totals={**second.totals, **counts})
+    assert windows(first, second) == [StepWindow(160_200 / 40, 0.05)]
+
+
 def test_ranks_step_at_the_same_time() -> None:
     # two ranks count 40 steps each in 2 s: 50 ms a step, not 25
     assert windows(seen(0, 0, 0, ranks=2, running=50), seen(2, 80, 80_000, ranks=2, running=50)) == [

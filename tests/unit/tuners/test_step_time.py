@@ -60,6 +60,8 @@ def test_the_interval_by_hand() -> None:
     assert fit.deviation_seconds == pytest.approx(1.154701e-3, rel=1e-5)
     assert fit.per_token_margin_seconds == pytest.approx(2.446912 * 1.154701e-3 / 42e6**0.5, rel=1e-5)
     assert fit.margin_seconds(4500) == pytest.approx(2.446912 * 1.154701e-3 / 8**0.5, rel=1e-5)
+    # one window at 4500: deviation x t x sqrt(1 + 1/8)
+    assert fit.scatter_seconds(4500) == pytest.approx(2.446912 * 1.154701e-3 * 1.125**0.5, rel=1e-5)
     # at 8000: 1/8 + 3500^2 / 4.2e7 = 0.416667
     assert fit.margin_seconds(8000) == pytest.approx(2.446912 * 1.154701e-3 * 0.416667**0.5, rel=1e-5)
 

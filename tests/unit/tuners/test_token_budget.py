@@ -86,13 +86,12 @@ def test_the_suggestion_of_the_screens() -> None:
 
 
 def test_the_effect_worked_out_by_hand() -> None:
-    # A full step takes 11.8 + 0.0061 x 8192 = 61.771 ms. Slow requests see steps of 61 / 61.771 = 0.98752 of
-    # that time: 0.98752 x 49.278 = 48.663 ms after the change, at most a full one, 49.278 ms.
+    # A full step takes 11.8 + 0.0061 x 6144 = 49.278 ms, without any scatter in the windows.
     # Prefill: 6080 tokens in 49.278 ms against 8128 in 61.771 ms: 1.06647 times as long for each token. Its
     # use goes from 7200 / 131582 = 5.472 % to 5.836 %: wait x 0.94528 / 0.94164 = 1.00386; 1.07059 in all.
     expected = advice().expected
     assert expected["tpot_p95_seconds_from"] == 0.061
-    assert expected["tpot_p95_seconds_low"] == pytest.approx(0.048663, abs=2e-6)
+    assert expected["tpot_p95_seconds_low"] == pytest.approx(0.049278, abs=2e-6)
     assert expected["tpot_p95_seconds_high"] == pytest.approx(0.049278, abs=2e-6)
     assert expected["ttft_p95_change_low_ratio"] == pytest.approx(0.06647, abs=2e-5)
     assert expected["ttft_p95_change_high_ratio"] == pytest.approx(0.07059, abs=2e-5)
@@ -137,10 +136,10 @@ def test_the_guides_engine_is_told_6144() -> None:
         (
             slow(),
             KNOBS,
-            line(top=5400),
+            line(top=4000),
             HELD,
             "withheld",
-            "reaches 450 to 8100 tokens a step, the budget is 8192",
+            "reaches 333 to 6000 tokens a step, the fit asks for 6144",
             "",
         ),
         (slow(tpot=0.07), KNOBS, None, HELD, "hold", "a full step explains 62 ms of it: something else", ""),
@@ -184,6 +183,16 @@ def test_the_guides_engine_is_told_6144() -> None:
             "hold",
             "prompts need 110000 tokens/s, 89 % of what steps of 6144 take in (at most 80 %)",
             "prefill",
+        ),
+        (
+            # 4000 decode: 49.278 ms for 2144 prompt tokens instead of 61.771 for 4192, 1.56 times as long
+            slow({"requests_running": 4000, "prompt_tokens_per_second": 100}, ttft=0.41),
+            KNOBS,
+            None,
+            HELD,
+            "hold",
+            "steps of 6144 would take TTFT p95 to 640 ms, past its 600 ms SLO",
+            "capacity",
         ),
         (slow({"requests_running": 6200}), KNOBS, None, HELD, "hold", "leave no room for prefill", "prefill"),
     ],
@@ -229,12 +238,20 @@ def test_never_below_the_floor() -> None:
     # 256 sequences with 4 drafts: 1280; 1408 with a companion that wants more
     # by the fit (50 - 43.8) / 0.006 = 1033 tokens
     knobs = replace(KNOBS, budget=1536, sequences=256, drafts=4)
-    one = slow({"requests_running": 100, "spec_accepted_length": 1.0}, tokens=1500, tpot=0.052)
+    one = slow({"requests_running": 100, "spec_accepted_length": 1.0}, tokens=1500, tpot=0.0525)
     found = advice(one, knobs, line(0.0438, 6.0e-6, top=1500))
     assert (found.action, found.proposed) == ("lower", 1280)
     assert "no lower than 1280: every sequence must fit into a step" in found.because
     found = advice(one, replace(knobs, least_budget=1408), line(0.0438, 6.0e-6, top=1500))
     assert found.proposed == 1408
+
+
+def test_a_floor_that_helps_nobody() -> None:
+    # a full step of 1280 takes 43.8 + 0.006 x 1280 = 51.5 ms, and TPOT is 51 ms already
+    knobs = replace(KNOBS, budget=1536, sequences=256, drafts=4)
+    one = slow({"requests_running": 100, "spec_accepted_length": 1.0}, tokens=1500, tpot=0.051)
+    found = advice(one, knobs, line(0.0438, 6.0e-6, top=1500))
+    assert (found.action, found.because[-1]) == ("hold", "at the floor of 1280 a full step takes 51 ms")
 
 
 def test_speculation_gives_a_step_more_time() -> None:

@@ -1,0 +1,145 @@
+"""`enginetop tune [TARGET ...]`: watch until the evidence suffices, print advice, write a plan."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from enginetop import __version__
+from enginetop.cli import control, exit_codes, wiring
+from enginetop.cli.diagnostics import tell
+from enginetop.cli.output import print_lines
+from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.tune_report import report_lines
+from enginetop.cli.until_stopped import stop_event
+from enginetop.fleet.document import replica_document
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.knobs import KnobSheet
+from enginetop.fleet.plan import Plan, plan_text
+from enginetop.fleet.ports import FleetSource
+from enginetop.fleet.snapshot import FleetSnapshot
+from tui.view.advice import Suggestion, suggestions_of
+from tuners.advice import is_undecided
+from tuners.control.live_world import Clients
+from tuners.control.planning import NoPlanError, plan_from_advice, pool_of
+
+SCHEMA = "enginetop.advice/1"
+
+_SHOWN = ("target", "name", "engine", "model", "state", "goodput", "advice")
+_LOOK_SECONDS = 0.5
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    settings = resolve(args, tell)
+    if args.replay:
+        return _replay(args, settings)
+    targets = wiring.live_targets(settings)
+    source = wiring.live_engine(settings, targets, None)
+    source.start()
+    try:
+        tell(f"watching {len(targets)} target{'s' * (len(targets) != 1)} for up to {args.observe:g} s")
+        snapshot, stopped = _observe(source, args.observe, settings.window_seconds)
+        plan = None
+        if args.plan and not stopped:
+            plan = _plan(snapshot, control.knob_clients(settings, targets))
+    finally:
+        source.stop()
+    if plan is not None:
+        _write(Path(args.plan), plan)
+    _print(snapshot, args.format, plan)
+    if stopped:
+        return exit_codes.INTERRUPTED
+    return exit_codes.HELD if args.plan and plan is None else exit_codes.OK
+
+
+def _replay(args: argparse.Namespace, settings: Settings) -> int:
+    if args.targets:
+        raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
+    if args.plan:
+        raise ConfigError("--plan needs live engines: a recording's knobs cannot be read; leave --replay out")
+    _print(wiring.replay_to_end(settings, Path(args.replay)), args.format, None)
+    return exit_codes.OK
+
+
+def _observe(source: FleetSource, seconds: float, window_seconds: float) -> tuple[FleetSnapshot, bool]:
+    """Watch until a whole window was seen and nothing is left undecided, or `seconds` are over; whether a
+    person ended it.
+    """
+    news = threading.Event()
+    leave = source.subscribe(news.set)
+    begun = time.monotonic()
+    try:
+        with stop_event() as stopped:
+            while True:
+                snapshot = source.latest()
+                watched = time.monotonic() - begun
+                if snapshot is not None and (
+                    stopped.is_set()
+                    or watched >= seconds
+                    or (watched >= window_seconds and not any(map(is_undecided, snapshot.replicas)))
+                ):
+                    return snapshot, stopped.is_set()
+                news.clear()
+                news.wait(max(0.0, min(_LOOK_SECONDS, seconds - watched)))
+    finally:
+        leave()
+
+
+def _plan(snapshot: FleetSnapshot, clients: Clients) -> Plan | None:
+    """The plan of the surest suggestion that can be carried out live; None, with the reason on stderr."""
+    found = suggestions_of(snapshot)
+    if not found:
+        tell("no plan was written: nothing is suggested")
+        return None
+    for suggestion in found:
+        try:
+            return _plan_of(snapshot, suggestion, clients)
+        except NoPlanError as error:
+            tell(f"no plan for {suggestion.replica.target.name}: {error}")
+    return None
+
+
+def _plan_of(snapshot: FleetSnapshot, suggestion: Suggestion, clients: Clients) -> Plan:
+    replica = suggestion.replica
+    urls = (replica.target.url, *(other.target.url for other in pool_of(snapshot, replica.target.url)))
+    return plan_from_advice(
+        snapshot,
+        replica,
+        suggestion.advice,
+        _sheets(urls, clients),
+        now=snapshot.at,
+        tool_version=__version__,
+    )
+
+
+def _sheets(urls: tuple[str, ...], clients: Clients) -> Mapping[str, KnobSheet]:
+    """The knobs of these targets, asked now."""
+    replies = {url: client.read() for url in urls if (client := clients(url)) is not None}
+    return {url: reply.sheet for url, reply in replies.items() if reply.sheet is not None}
+
+
+def _write(path: Path, plan: Plan) -> None:
+    try:
+        path.write_text(plan_text(plan), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; name a file that can be written with --plan") from error
+    tell(f"plan {plan.id} is in {path}: enginetop apply {path}")
+
+
+def _print(snapshot: FleetSnapshot, form: str, plan: Plan | None) -> None:
+    if form == "json":
+        replicas = [replica_document(replica) for replica in snapshot.replicas]
+        document = {
+            "schema": SCHEMA,
+            "at": snapshot.at,
+            "replicas": [{key: replica[key] for key in _SHOWN} for replica in replicas],
+            "plan": plan.id if plan is not None else None,
+        }
+        print(json.dumps(document, allow_nan=False))
+        return
+    print_lines(report_lines(snapshot))

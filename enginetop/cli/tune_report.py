@@ -1,0 +1,65 @@
+"""Advice as lines of text: suggestions in full, then what is left alone and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from enginetop.fleet.snapshot import FleetSnapshot
+from tui.view.advice import (
+    APPLY_WORDS,
+    Quiet,
+    Suggestion,
+    caveats_of,
+    change_text,
+    expectation_items,
+    pool_of,
+    quiet_of,
+    reason_text,
+    reasons_of,
+    suggestions_of,
+)
+from tui.view.cells import Line, plain, printable
+
+_LABEL_WIDTH = 9
+
+
+def report_lines(snapshot: FleetSnapshot) -> Iterator[Line]:
+    """The report; never empty."""
+    suggestions, quiet = suggestions_of(snapshot), quiet_of(snapshot.replicas)
+    if not suggestions and not quiet:
+        yield plain("nothing to advise on: no engine answers")
+        return
+    for suggestion in suggestions:
+        yield from _suggestion(snapshot, suggestion)
+        yield plain("")
+    for group in quiet:
+        yield from _quiet(group)
+
+
+def _suggestion(snapshot: FleetSnapshot, suggestion: Suggestion) -> Iterator[Line]:
+    replica, advice = suggestion.replica, suggestion.advice
+    others = len(pool_of(snapshot, replica))
+    where = f"{replica.target.name}, then its pool ({others})" if others else replica.target.name
+    change = change_text(advice.current, advice.proposed, disable=advice.action == "disable")
+    how = APPLY_WORDS.get(advice.apply, advice.apply)
+    yield plain(printable(f"{advice.knob}  {change}   {where}   {how}   confidence {advice.confidence}"))
+    yield from _labelled("because", reasons_of(advice))
+    yield from _labelled("expect", [" · ".join(expectation_items(advice.expected))])
+    yield from _labelled("wrong if", caveats_of(advice))
+
+
+def _labelled(label: str, texts: Iterable[str]) -> Iterator[Line]:
+    for text in filter(None, texts):
+        yield plain(printable(f"{label:<{_LABEL_WIDTH}} {text}"))
+        label = ""
+
+
+def _quiet(group: Quiet) -> Iterator[Line]:
+    """One line where all replicas have the same reason, else one each."""
+    head = f"{group.action:<8} {group.knob}"
+    if group.alike:
+        names = " ".join(member.replica.target.name for member in group.members)
+        yield plain(printable(f"{head}  {group.reason}  ({names})"))
+        return
+    for member in group.members:
+        yield plain(printable(f"{head}  {member.replica.target.name}: {reason_text(member.advice)}"))
