@@ -46,6 +46,7 @@ class Options(TypedDict, total=False):
     title: str
     read_only: bool
     control: ChangeControl | None
+    approver: str
     simulated: bool
     theme: str | None
     ascii_only: bool
@@ -61,7 +62,8 @@ class FleetApp(App[None]):
     token, and only if none is on its way, so a stalled terminal cannot pile up work. `clock` measures how
     long the picture has been frozen or without news: monotonic seconds, not the time of the snapshots.
     `targets` are shown while nothing has been scraped yet. `control` carries changes out, unless `read_only`;
-    its changes are shown in either case, and whoever made it closes it. Unknown `theme`: ConfigError.
+    its changes are shown in either case; `approver` is who approves them, for the audit. Unknown `theme`:
+    ConfigError.
     """
 
     TITLE = "enginetop"
@@ -82,6 +84,7 @@ class FleetApp(App[None]):
         title: str = "",
         read_only: bool = True,
         control: ChangeControl | None = None,
+        approver: str = "",
         simulated: bool = False,
         theme: str | None = None,
         ascii_only: bool = False,
@@ -100,7 +103,9 @@ class FleetApp(App[None]):
         """What went wrong in the program itself, one line each; not empty: the exit code is not 0."""
         self._source = source
         self._control = control
-        self._desk = None if control is None else ControlDesk(control, self._begin, self.note_failure)
+        self._desk = (
+            None if control is None else ControlDesk(control, approver, self._begin, self.note_failure)
+        )
         self._inks = Inks(palette, ascii_only=ascii_only or wants_ascii(os.environ))
         self._fleet_title, self._targets = title, tuple(targets)
         self._read_only, self._simulated = read_only or control is None, simulated
@@ -300,17 +305,30 @@ class FleetApp(App[None]):
         self._close_messages_no_wait()
 
 
+def _stop_control(control: ChangeControl) -> None:
+    for change in control.latest():
+        if change.state not in FINAL_STATES:
+            print(f"enginetop: undoing change {change.id} first", file=sys.stderr)  # noqa: T201
+    control.stop()
+
+
 def run_app(source: FleetSource, **options: Unpack[Options]) -> int:
     """Run the terminal UI until the user leaves it; the options are those of `FleetApp`.
 
-    Stops the source afterwards, when the terminal is already restored. Returns 0, or 1 when the program
+    Stops the control (which undoes what is under way) and the source afterwards, when the terminal is
+    already restored. Returns 0, or 1 when the program
     itself failed (each failure is a line on stderr). ConfigError: the theme is not known.
     """
     app = FleetApp(source, **options)
     try:
         app.run(mouse=app.mouse)
     finally:
-        source.stop()
+        try:
+            control = options.get("control")
+            if control is not None:
+                _stop_control(control)
+        finally:
+            source.stop()
     for failure in app.failures:
         print(f"enginetop: {failure}", file=sys.stderr)  # noqa: T201 - the terminal is ours again
     return 1 if app.failures else app.return_code or 0

@@ -17,14 +17,19 @@ Begin = Callable[[Awaitable[None]], object]
 class ControlDesk:
     """Asks the controller without holding up the screen.
 
-    `begin` starts a coroutine on the event loop. The outcome comes back there: `then` with the answer, or
+    `approver` is the user's name. `begin` starts a coroutine on the event loop. The outcome comes back there: `then` with the answer, or
     `failed` with one line; a fault that is not ours is also told to `complain`.
     """
 
-    def __init__(self, control: ChangeControl, begin: Begin, complain: Complain) -> None:
+    def __init__(self, control: ChangeControl, approver: str, begin: Begin, complain: Complain) -> None:
         self.control = control
+        self._approver = approver
         self._begin = begin
         self._complain = complain
+
+    def approval(self, word: str) -> str:
+        """What the audit says of an approval by typing `word`."""
+        return f'{self._approver} (typed "{word}")'.lstrip()
 
     def ask(
         self, call: Callable[[], Answer], then: Callable[[Answer], None], failed: Callable[[str], None]

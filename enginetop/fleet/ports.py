@@ -36,7 +36,8 @@ class ChangeControl(Protocol):
     """What a front end may ask of the controller of changes.
 
     `propose`, `start`, `roll_back` and `audit` may take as long as a request to an engine, so a screen calls
-    them from a thread of its own; EnginetopError says in one line what went wrong. The others return at once.
+    them from a thread of its own; EnginetopError says in one line what went wrong. `latest` and `subscribe`
+    return at once.
     """
 
     def propose(self, target_url: str, knob: str) -> Proposal:
@@ -46,7 +47,10 @@ class ChangeControl(Protocol):
         """
 
     def start(self, proposal_id: str, approved_by: str) -> None:
-        """Begin a proposed change. EnginetopError: it is refused (unknown, expired, another one runs)."""
+        """Begin a proposed change; its id is the proposal's.
+
+        EnginetopError: it is refused (unknown, expired, another one runs).
+        """
 
     def roll_back(self, change_id: str) -> None:
         """Ask for a change to be undone; how it goes is seen in `latest`. EnginetopError: not possible."""
@@ -56,6 +60,9 @@ class ChangeControl(Protocol):
 
     def subscribe(self, on_change: Callable[[], None]) -> Callable[[], None]:
         """Call `on_change` from the controller's thread at news in `latest`; returns the call that ends it."""
+
+    def stop(self) -> None:
+        """Undo what is under way and end; returns when that is over."""
 
     def audit(self) -> Sequence[AuditRow]:
         """Every line of the audit, oldest first. EnginetopError: unreadable, or its chain is broken."""

@@ -195,6 +195,10 @@ class FakeControl:
         self.listeners.append(on_change)
         return lambda: self.listeners.remove(on_change)
 
+    def stop(self) -> None:
+        """Count."""
+        self._call("stop")
+
     def audit(self) -> Sequence[AuditRow]:
         """The rows."""
         self._call("audit")

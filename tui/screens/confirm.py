@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import Input
 
-from tui.actions import Place
+from tui.actions import Action, Place
 from tui.control_desk import ControlDesk
 from tui.screens.base import PictureScreen, bindings_for
 from tui.view.cells import Line, Span, clip, plain, spread
@@ -75,6 +75,10 @@ class ConfirmScreen(PictureScreen):
             )
             self.part("#prompt").show_lines([clip(self._prompt(), width)])
             self.paint_footer(self.part("#body"))
+
+    def offers(self, action: Action) -> bool:
+        """Entering only where it is needed."""
+        return not (action.name == "confirm" and self._at_once) and super().offers(action)
 
     def _prompt(self) -> Line:
         if self._wrong:

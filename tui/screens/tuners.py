@@ -94,7 +94,9 @@ class TunersScreen(ListScreen):
             confirm_roll_back(self, self._desk, undo_of(change), self._tell)
 
     def offers(self, action: Action) -> bool:
-        """A rollback only when there is something to undo."""
+        """A rollback only when there is something to undo; not the way to where one is."""
+        if action.name == "tuners" and self.only is None:
+            return False
         undo = (
             action.name != "roll_back" or change_to_undo(self.picture.changes, self.rows.cursor) is not None
         )
@@ -172,7 +174,7 @@ class SuggestionScreen(ReadingScreen):
         name = self.picture.name_of(proposal.canary_target)
 
         def start() -> None:
-            approval = f'typed "{name}"'
+            approval = desk.approval(name)
             desk.ask(
                 lambda: desk.control.start(proposal.id, approval), lambda _: self._started(desk), self._tell
             )

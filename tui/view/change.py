@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enginetop.fleet.change import FINAL_STATES, Arm, AuditRow, ChangeState, ChangeView, Verdict
 from enginetop.fleet.snapshot import Distribution, Slo
 from themes.loader import Ink
-from tui.view import charts, numbers
+from tui.view import numbers
 from tui.view.cells import (
     EMPTY_LINE,
     UNKNOWN,
@@ -138,6 +138,7 @@ def undo_question(picture: Picture, undo: Undo, width: int) -> list[Line]:
     lines: list[Line] = [
         (Span(f" {printable(undo.knob)}  ", "title"), Span(diff_text(undo.after, undo.before), "info")),
         plain(f" {where}"),
+        EMPTY_LINE,
     ]
     return [clip(line, width) for line in lines]
 
@@ -155,6 +156,7 @@ def leave_question(picture: Picture, width: int) -> list[Line]:
         for change in picture.in_flight
     ]
     lines.append(plain(" leaving undoes it first: a change is never left without its watch"))
+    lines.append(EMPTY_LINE)
     return [clip(line, width) for line in lines]
 
 
@@ -167,17 +169,10 @@ def _head(picture: Picture, change: ChangeView, width: int) -> Lines:
         Span(f"on {picture.name_of(change.canary_target)}{then}", "dim"),
     )
     age = picture.changes_age_seconds
-    left = time_left(change, age)
-    if change.state is ChangeState.OBSERVE and change.blocks > 0:
-        yield merge(
-            (
-                Span(f" block {change.block} of {change.blocks} "),
-                Span(charts.bar(change.block / change.blocks, 20), "bar"),
-                Span(f" {left}"),
-            )
-        )
-    elif left:
-        yield plain(f" {left}")
+    blocks = f"block {change.block} of {change.blocks}" if change.state is ChangeState.OBSERVE else ""
+    progress = " · ".join(part for part in (blocks, time_left(change, age)) if part)
+    if progress:
+        yield plain(f" {progress}")
     expiry = expiry_text(change, age)
     if expiry:
         yield plain(f" {expiry}")

@@ -109,6 +109,9 @@ def _quantile(
     quantile: str,
     meaning: str,
     judge: Judge = _plain_ink,
+    *,
+    write: Callable[[float | None], str] = numbers.milliseconds,
+    relevant: Callable[[ReplicaSnapshot], bool] | None = None,
 ) -> Column:
     def read(replica: ReplicaSnapshot) -> Value:
         return numbers.quantile_number(numbers.quantile_of(replica.signals.get(signal), quantile))
@@ -119,11 +122,11 @@ def _quantile(
         number = numbers.quantile_number(found)
         if number is None or not isinstance(value, Distribution):
             return plain(UNKNOWN, "dim")
-        text = (numbers.CENSORED if found.censored else "") + numbers.milliseconds(number)
+        text = (numbers.CENSORED if found.censored else "") + write(number)
         ink = _stale_ink(row, value.quality, judge(row.replica, number))
         return plain(numbers.marked(text, value.quality), ink)
 
-    return Column(key, title, width, priority, meaning, draw, read)
+    return Column(key, title, width, priority, meaning, draw, read, relevant=relevant)
 
 
 def _text(
@@ -256,6 +259,11 @@ def _draw_throttle(row: Row, width: int) -> Line:
     return plain(cut_end(",".join(reasons), width), "warn" if alarming else "dim")
 
 
+def _counts_reasoning(replica: ReplicaSnapshot) -> bool:
+    value = replica.signals.get("reasoning_tokens")
+    return isinstance(value, Distribution) and value.count is not None
+
+
 def _supports(signal: str) -> Callable[[ReplicaSnapshot], bool]:
     def relevant(replica: ReplicaSnapshot) -> bool:
         return numbers.scalar_number(replica.signals.get(signal)) is not None
@@ -320,6 +328,14 @@ COLUMNS: tuple[Column, ...] = (
     _scalar(
         "acc", "acc", 4, 13, "spec_accepted_length", "tokens per draft step of speculation, bonus included",
         text=numbers.one_decimal, relevant=_supports("spec_accepted_length"),
+    ),
+    _quantile(
+        "reason50", "rsn50", 5, 36, "reasoning_tokens", "p50", "reasoning tokens of a request, median",
+        write=numbers.count, relevant=_counts_reasoning,
+    ),
+    _quantile(
+        "reason95", "rsn95", 6, 36, "reasoning_tokens", "p95", "reasoning tokens of a request, p95",
+        write=numbers.count, relevant=_counts_reasoning,
     ),
     _gpu("gpu", "GPU%", 4, "mean utilization of the replica's GPUs", _UTILIZATION, _mean, numbers.percent),
     _gpu("watts", "W", 5, "power of the replica's GPUs", _WATTS, sum, numbers.count),

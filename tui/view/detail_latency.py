@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from enginetop.fleet.model import Quality
 from enginetop.fleet.signals import DISTRIBUTIONS, PERCENTILES
-from enginetop.fleet.snapshot import Distribution, Quantile, RankSnapshot, ReplicaSnapshot, Scalar
+from enginetop.fleet.snapshot import Distribution, Goodput, Quantile, RankSnapshot, ReplicaSnapshot, Scalar
 from themes.loader import Ink
 from tui.view import charts, numbers
 from tui.view.cells import EMPTY_LINE, UNKNOWN, Line, Span, cut_middle, pad
@@ -46,7 +46,19 @@ def latency_lines(replica: ReplicaSnapshot, width: int) -> Lines:
             "dim",
         ),
     )
+    yield from _goodput(replica.goodput)
     yield EMPTY_LINE
+
+
+def _goodput(goodput: Goodput) -> Lines:
+    """Requests within the objective, where single requests are counted; nothing where they are not."""
+    if goodput.exact is None:
+        return
+    share = f"{numbers.fine_percent(goodput.exact)} % of completed requests within it"
+    good, offered = goodput.good_per_second, goodput.offered_per_second
+    rates = f" · {numbers.rate(good)} of {numbers.rate(offered)} req/s" if good is not None else ""
+    note = f"  {goodput.note}" if goodput.note else ""
+    yield row("goodput", Span(f"{share}{rates}"), Span(note, "dim"))
 
 
 def _latency_row(replica: ReplicaSnapshot, name: str, title: str, *, wide: bool) -> Line:
@@ -87,7 +99,11 @@ def token_lines(replica: ReplicaSnapshot) -> Lines:
     external = signal_of(replica, "external_prefix_hit_ratio")
     if numbers.scalar_number(external) is not None:
         yield row("external", *figure(replica, "external_prefix_hit_ratio", numbers.percent, " %"))
-    for name, label in (("prompt_tokens", "prompt len"), ("output_tokens", "output len")):
+    for name, label in (
+        ("prompt_tokens", "prompt len"),
+        ("output_tokens", "output len"),
+        ("reasoning_tokens", "reasoning"),
+    ):
         value = signal_of(replica, name)
         if isinstance(value, Distribution) and value.count:
             parts = [

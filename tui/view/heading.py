@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 
 from enginetop.fleet.model import UP_STATES
-from enginetop.fleet.snapshot import Distribution, Event, FleetSnapshot, Scalar, Slo
+from enginetop.fleet.snapshot import Distribution, Event, FleetSnapshot, Goodput, Scalar, Slo
 from tui.view import numbers
 from tui.view.cells import (
     UNKNOWN,
@@ -148,7 +148,8 @@ def totals_line(picture: Picture, width: int) -> Line:
         return value if isinstance(value, Scalar) else None
 
     items: list[Line] = [
-        _total("req/s", numbers.rate(numbers.scalar_number(scalar("requests_finished_per_second")))),
+        _goodput_total(fleet.goodput)
+        or _total("req/s", numbers.rate(numbers.scalar_number(scalar("requests_finished_per_second")))),
         _total("tok/s", numbers.count(numbers.scalar_number(scalar("generation_tokens_per_second")))),
         _total("run", numbers.count(numbers.scalar_number(scalar("requests_running")))),
         _total("wait", numbers.count(numbers.scalar_number(scalar("requests_waiting")))),
@@ -177,6 +178,15 @@ def _join_while_fitting(items: Sequence[Line], width: int) -> Line:
 
 def _total(label: str, shown: str) -> Line:
     return (Span(f"{label} ", "dim"), Span(shown, "dim" if shown == UNKNOWN else "text"))
+
+
+def _goodput_total(goodput: Goodput) -> Line:
+    """Requests within the objective of those that ended; empty where single requests are not counted."""
+    good, offered, share = goodput.good_per_second, goodput.offered_per_second, goodput.exact
+    if good is None or share is None:
+        return ()
+    rates = f"{numbers.rate(good)} of {numbers.rate(offered)} req/s"
+    return (Span("goodput ", "dim"), Span(f"{rates} ({numbers.fine_percent(share)} %)"))
 
 
 def _kv_total(kv: Scalar | None) -> Line:

@@ -9,6 +9,7 @@ from enginetop.fleet.change import AuditRow, ChangeState, Verdict
 from tui.view import numbers
 from tui.view.cells import Line, Span, clip, cut_middle, fit, merge, plain, printable, spread
 from tui.view.change import STATE_INK, VERDICT_INK, Undo, diff_text, history_lines, verdict_text
+from tui.view.figures import WIDE
 from tui.view.heading import badges
 from tui.view.picture import Picture
 
@@ -66,11 +67,13 @@ class PastTable:
         """When, where, what, and how it ended."""
         change = self._changes[index]
         began, verdict = change.began, change.verdict
-        name_width = 10 if self._width < 120 else 28
+        narrow = self._width < WIDE
+        name_width = 10 if narrow else 28
+        when = numbers.date_and_time(began.at)
         name = cut_middle(self._picture.name_of(began.target), name_width)
         line = [
             Span("▸", "title") if selected else Span(" "),
-            Span(f"{numbers.date_and_time(began.at)} ", "dim"),
+            Span(f"{when.partition('-')[2] if narrow else when} ", "dim"),
             Span(f"{fit(name, name_width)} ", "title"),
             Span(f"{fit(printable(began.knob), 22)} {fit(diff_text(began.before, began.after), 13)} "),
             Span(f"{str(change.state).replace('_', ' ')}", STATE_INK[change.state]),

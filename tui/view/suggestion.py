@@ -131,6 +131,7 @@ def proposal_lines(picture: Picture, proposal: Proposal, width: int) -> list[Lin
         *_paragraphs("first on", (canary,), width),
         *_paragraphs("", (then,), width),
         *_terms(proposal, width),
+        EMPTY_LINE,
     ]
     return [clip(line, width) for line in lines]
 

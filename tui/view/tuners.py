@@ -9,15 +9,31 @@ from enginetop.fleet.change import FINAL_STATES, ChangeView
 from themes.loader import Ink
 from tui.view import numbers
 from tui.view.advice import Quiet, Suggestion, change_text, quiet_of, reason_text
-from tui.view.cells import Line, Span, clip, cut_middle, fit, line_width, merge, plain, printable, spread
+from tui.view.cells import (
+    Line,
+    Span,
+    clip,
+    cut_middle,
+    fit,
+    line_width,
+    merge,
+    plain,
+    printable,
+    spread,
+    width_of,
+)
 from tui.view.change import STATE_INK, can_roll_back, diff_text, state_text, time_left, verdict_text
+from tui.view.figures import WIDE
 from tui.view.heading import badges
 from tui.view.picture import Picture
 
 _MARKER, _MARKED = Span(" "), Span("▸", "title")
-_NAME_WIDTH = 10
+_NAME_WIDTHS = (11, 28)
+"""Least and, on a wide terminal, greatest width of a name; on a narrow one there is room for the least."""
+
 _WORD_WIDTH = 8
 _STATE_WIDTH = 16
+_DIFF_WIDTH = 15
 _KNOB_WIDTH = 22
 
 
@@ -51,7 +67,6 @@ class TunersTable:
     def __init__(self, picture: Picture, width: int, only: str | None = None) -> None:
         self._picture = picture
         self._width = width
-        self._name_width = _NAME_WIDTH if width < 120 else 28
         self.suggestions = tuple(
             suggestion
             for suggestion in picture.suggestions
@@ -60,6 +75,11 @@ class TunersTable:
         replicas = picture.snapshot.replicas if picture.snapshot is not None else ()
         self.quiet = quiet_of(replica for replica in replicas if only in (None, replica.target.url))
         self.changes = tuple(change for change in picture.changes if only is None or _touches(change, only))
+        names = [suggestion.replica.target.name for suggestion in self.suggestions]
+        names += [picture.name_of(change.canary_target) for change in self.changes]
+        least, greatest = _NAME_WIDTHS
+        longest = max(map(width_of, names), default=0) if width >= WIDE else 0
+        self._name_width = max(least, min(longest, greatest))
         self._items = tuple(self._all_items())
         self._positions = {
             item.key: index for index, item in enumerate(self._items) if item.row and item.key is not None
@@ -128,7 +148,7 @@ class TunersTable:
         left = (
             Span(f"{fit(name, self._name_width)} ", "title"),
             Span(f"{fit(state_text(change), _STATE_WIDTH)} ", ink),
-            Span(f"{fit(change.knob, _KNOB_WIDTH)} {diff_text(change.before, change.after)}"),
+            Span(f"{fit(diff_text(change.before, change.after), _DIFF_WIDTH)} {change.knob}"),
         )
         right = plain(time_left(change, self._picture.changes_age_seconds))
         if change.verdict is not None:
@@ -146,7 +166,7 @@ class TunersTable:
         line: Line = (
             Span(f"{name} ", "title"),
             Span(fit(advice.action, _WORD_WIDTH), "info"),
-            Span(f"{fit(advice.knob, _KNOB_WIDTH)} {fit(change, 15)} "),
+            Span(f"{fit(advice.knob, _KNOB_WIDTH)} {fit(change, _DIFF_WIDTH)} "),
             Span(f"{advice.apply.replace('_', ' '):<11} {advice.confidence}", "dim"),
         )
         yield _Item(lambda selected: merge((_mark(selected), *line)), key, row=True)
@@ -159,7 +179,7 @@ class TunersTable:
         reason = group.reason if group.alike else f"{first}: {group.reason}; others differ"
         ink: Ink = "text" if group.action == "hold" else "dim"
         line = (
-            Span(f"{fit(who, self._name_width + 2)} ", "dim"),
+            Span(f"{fit(who, self._name_width)} ", "dim"),
             Span(f"{fit(group.action, _WORD_WIDTH)} {fit(group.knob, _KNOB_WIDTH)} ", ink),
             Span(reason, "dim"),
         )
