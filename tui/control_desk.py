@@ -17,8 +17,8 @@ Begin = Callable[[Awaitable[None]], object]
 class ControlDesk:
     """Asks the controller without holding up the screen.
 
-    `approver` is the user's name. `begin` starts a coroutine on the event loop. The outcome comes back there: `then` with the answer, or
-    `failed` with one line; a fault that is not ours is also told to `complain`.
+    `approver` is the user's name. `begin` starts a coroutine on the event loop. The outcome comes back there:
+    `then` with the answer, or `failed` with one line; a fault that is not ours is also told to `complain`.
     """
 
     def __init__(self, control: ChangeControl, approver: str, begin: Begin, complain: Complain) -> None:

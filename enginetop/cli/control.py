@@ -6,8 +6,10 @@ import getpass
 import json
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from enginetop.fleet.ports import FleetSource
 from tuners.control.controller import Controller
 from tuners.control.driver import ControlError
 from tuners.control.knob_api import HttpKnobClient, KnobClient
+from tuners.control.recovery import StoredChangeError
 from tuners.control.settings import ControlSettings
 from tuners.control.store import ChangeStore
 
@@ -46,12 +49,16 @@ def state_folder() -> Path:
     return Path(base) / "enginetop"
 
 
-def controller(settings: Settings, source: FleetSource, targets: Sequence[Target]) -> Controller:
-    """A controller over a started source, for these targets only."""
+def controller(
+    settings: Settings, source: FleetSource, targets: Sequence[Target], folder: Path | None = None
+) -> Controller:
+    """A controller over a started source, for these targets only. Its state lies in `folder`, None: the
+    user's.
+    """
     return Controller(
         source,
         knob_clients(settings, targets),
-        ChangeStore(state_folder()),
+        ChangeStore(folder or state_folder()),
         settings=settings.control or ControlSettings(),
         tool_version=__version__,
         clock=time.time,
@@ -93,7 +100,7 @@ def may_act(settings: Settings, yes: bool) -> bool:
 
 def approval(yes: bool, word: str, what: str) -> str | None:
     """Who approves, in words; None: nobody does, and why was said. `word` has to be typed on a terminal."""
-    user = _user()
+    user = user_name()
     if yes:
         return f"{user} (--yes)"
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
@@ -127,6 +134,28 @@ def follow(control: Controller) -> ChangeView:
                 stopped.clear()
                 tell("stopping: the change is undone first")
                 control.roll_back(latest.id, "stopped by a person")
+
+
+@contextmanager
+def recovery(control: Controller) -> Iterator[None]:
+    """Undo what an earlier run left unfinished, beside what the caller does; trouble is told at the end.
+
+    The controller refuses every new change until that is done, and says so where one is asked for.
+    """
+    troubles: list[str] = []
+
+    def recover() -> None:
+        try:
+            control.recover()
+        except (ControlError, StoredChangeError, OSError) as error:
+            troubles.append(" ".join(str(error).split()))
+
+    threading.Thread(target=recover, name="enginetop-recovery", daemon=True).start()
+    try:
+        yield
+    finally:
+        for trouble in troubles:
+            tell(trouble)
 
 
 def conclude(view: ChangeView, form: str) -> int:
@@ -167,7 +196,8 @@ def _companion_socket(target: Target) -> str | None:
     return f"{UNIX_SCHEME}{path}" if path.is_socket() else None
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who we are, for the audit."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from enginetop.cli import exit_codes, ui
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.output import has_terminal
-from enginetop.cli.settings import resolve
+from enginetop.cli.settings import Settings, resolve
 from enginetop.cli.sim import simulated_fleet
+from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.builtin import SCENARIOS
+from tuners.control.settings import ControlSettings
+
+_CONTROL = ControlSettings(warmup_seconds=30.0, blocks=30, block_seconds=8.0, soak_seconds=10.0)
+"""Nobody loses by a hasty verdict on a simulated fleet: one in four and a half minutes."""
 
 _TABLE_INTERVAL_SECONDS = 1.0
 """Without a terminal two scrapes are enough, and nobody wants to wait for them."""
@@ -26,5 +33,17 @@ def run(args: argparse.Namespace) -> int:
     settings = resolve(args, tell)
     if not has_terminal() and not args.interval:
         settings = replace(settings, interval_seconds=_TABLE_INTERVAL_SECONDS)
-    with simulated_fleet(args) as fleet:
-        return ui.watch(args, settings, fleet.targets(), fleet.gpus, title=f"demo: {fleet.scenario.name}")
+    with simulated_fleet(args) as fleet, TemporaryDirectory(prefix="enginetop-demo-") as state:
+        return ui.watch(
+            args,
+            _for_demo(settings, fleet.scenario.slo),
+            fleet.targets(),
+            fleet.gpus,
+            title=f"demo: {fleet.scenario.name}",
+            state_folder=Path(state),
+        )
+
+
+def _for_demo(settings: Settings, slo: Slo) -> Settings:
+    """The scenario's objective, and a controller with little patience, unless they are configured."""
+    return replace(settings, slos=settings.slos or (("*", slo),), control=settings.control or _CONTROL)

@@ -12,7 +12,7 @@ from enginetop.cli.output import has_terminal, print_snapshot
 from enginetop.cli.settings import Settings, resolve
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
-from enginetop.fleet.ports import FleetSource, GpuSource
+from enginetop.fleet.ports import ChangeControl, FleetSource, GpuSource
 
 _SAMPLES = 2
 
@@ -34,12 +34,24 @@ def watch(
     targets: Sequence[Target],
     gpu_source: GpuSource | None,
     title: str = "",
+    state_folder: Path | None = None,
 ) -> int:
-    """Show live targets: the UI, or one table when there is no terminal."""
+    """Show live targets: the UI, or one table when there is no terminal.
+
+    Changes can be made when the settings have a control table; they are kept in `state_folder`, None: the
+    user's.
+    """
     if not has_terminal():
         print_snapshot(wiring.sample(settings, targets, _SAMPLES, gpu_source), "table", title)
         return exit_codes.OK
-    return show(args, wiring.live_engine(settings, targets, gpu_source), targets, title)
+    source = wiring.live_engine(settings, targets, gpu_source)
+    if settings.control is None:
+        return show(args, source, targets, title)
+    from enginetop.cli import control  # its HTTP client is imported only where changes can be made
+
+    controller = control.controller(settings, source, targets, state_folder)
+    with control.recovery(controller):
+        return show(args, source, targets, title, controller, control.user_name())
 
 
 def play(args: argparse.Namespace, settings: Settings, recording: Path, speed: float) -> int:
@@ -51,13 +63,23 @@ def play(args: argparse.Namespace, settings: Settings, recording: Path, speed: f
     return show(args, wiring.replay_source(settings, recording, speed), (), title)
 
 
-def show(args: argparse.Namespace, source: FleetSource, targets: Sequence[Target], title: str) -> int:
-    """Run the UI on a source until the user leaves it."""
+def show(
+    args: argparse.Namespace,
+    source: FleetSource,
+    targets: Sequence[Target],
+    title: str,
+    control: ChangeControl | None = None,
+    approver: str = "",
+) -> int:
+    """Run the UI on a source until the user leaves it; without `control` it only reads."""
     from tui.app import run_app  # textual is imported here and nowhere else in the command line
 
     return run_app(
         source,
         title=title,
+        read_only=control is None,
+        control=control,
+        approver=approver,
         theme=args.theme,
         ascii_only=args.ascii,
         mouse=not args.no_mouse,

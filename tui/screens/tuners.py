@@ -138,6 +138,7 @@ class SuggestionScreen(ReadingScreen):
         self.url, self.knob = url, knob
         self.plan = Plan()
         self._desk = desk
+        self._confirm_wanted = False
 
     def on_mount(self) -> None:
         """Ask what the change would take; this reads and writes nothing."""
@@ -158,17 +159,17 @@ class SuggestionScreen(ReadingScreen):
     def _propose(self, *, confirm: bool) -> None:
         advice = advice_of(self.picture.replica(self.url), self.knob)
         desk = self._desk
-        may = desk is not None and not self.picture.read_only
-        if desk is None or not may or self.plan.asking or advice is None or advice.action not in ACTIONABLE:
+        if desk is None or self.picture.read_only or advice is None or advice.action not in ACTIONABLE:
             return
-        self._show_plan(Plan(self.plan.proposal, asking=True))
+        self._confirm_wanted = confirm
+        if not self.plan.asking:
+            self._show_plan(Plan(self.plan.proposal, asking=True))
+            desk.ask(lambda: desk.control.propose(self.url, self.knob), self._take, self._tell)
 
-        def take(proposal: Proposal) -> None:
-            self._show_plan(Plan(proposal))
-            if confirm and not proposal.refusals and self.is_current:
-                self._confirm(desk, proposal)
-
-        desk.ask(lambda: desk.control.propose(self.url, self.knob), take, self._tell)
+    def _take(self, proposal: Proposal) -> None:
+        self._show_plan(Plan(proposal))
+        if self._confirm_wanted and not proposal.refusals and self.is_current and self._desk is not None:
+            self._confirm(self._desk, proposal)
 
     def _confirm(self, desk: ControlDesk, proposal: Proposal) -> None:
         name = self.picture.name_of(proposal.canary_target)
