@@ -146,10 +146,16 @@ class HttpConnection(asyncio.Protocol):
         elif isinstance(answer, Reply):
             self._send(answer, with_body=request.method != "HEAD", keep=head.keep)
         else:
-            work = (
-                self._send_later(answer, head) if isinstance(answer, Deferred) else self._stream(answer, head)
-            )
-            self._answering = asyncio.get_running_loop().create_task(work)
+            self._answering = asyncio.get_running_loop().create_task(self._work_on(answer, head))
+
+    async def _work_on(self, answer: Deferred | Streamed, head: _Head) -> None:
+        try:
+            if isinstance(answer, Deferred):
+                await self._send_later(answer, head)
+            else:
+                await self._stream(answer, head)
+        except ConnectionAbortedError:
+            self._abort()
 
     async def _send_later(self, answer: Deferred, head: _Head) -> None:
         reply = await answer.reply()

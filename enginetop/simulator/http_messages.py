@@ -33,14 +33,20 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """An answer that comes later. Called once; cancelled when the client goes."""
+    """An answer that comes later. Called once; cancelled when the client goes.
+
+    ConnectionAbortedError in place of an answer cuts the connection.
+    """
 
     reply: Callable[[], Awaitable[Reply]]
 
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """An answer in parts, none of them empty, sent as they come. Called once; closed when the client goes."""
+    """An answer in parts, none of them empty, sent as they come. Called once; closed when the client goes.
+
+    ConnectionAbortedError among the parts cuts the connection.
+    """
 
     parts: Callable[[], AsyncGenerator[bytes, None]]
     content_type: str = EVENT_STREAM
@@ -61,24 +67,20 @@ def error_reply(status: int, detail: str, headers: tuple[tuple[str, str], ...] =
     return json_reply({"detail": detail}, status, headers)
 
 
+RouteTable = Mapping[str, Mapping[str, Handler]]
+"""Handlers by path and method. A path that ends in a slash stands for everything in that folder."""
+
+
 class Routes:
-    """A `Handler` that passes requests on by path and method.
+    """A `Handler` that passes requests on by path and method. HEAD is a GET whose body is not sent."""
 
-    `exact` holds the handlers of a path by method, `below` those of everything under a folder (which ends in
-    a slash). HEAD is a GET whose body is not sent.
-    """
-
-    def __init__(
-        self,
-        exact: Mapping[str, Mapping[str, Handler]],
-        below: Mapping[str, Mapping[str, Handler]] | None = None,
-    ) -> None:
-        self._exact = dict(exact)
-        self._below = dict(below or {})
+    def __init__(self, table: RouteTable) -> None:
+        self._table = dict(table)
 
     def __call__(self, request: Request) -> Answer | None:
         """The answer of the handler in charge, else 404 or 405."""
-        methods = self._exact.get(request.path) or self._folder(request.path)
+        path = request.path
+        methods = self._table.get(path) or self._table.get(path[: path.rfind("/") + 1])
         if methods is None:
             return error_reply(404, "Not Found")
         handler = methods.get("GET" if request.method == "HEAD" else request.method)
@@ -86,9 +88,3 @@ class Routes:
             allowed = ", ".join(["HEAD", *methods] if "GET" in methods else methods)
             return error_reply(405, "Method Not Allowed", (("allow", allowed),))
         return handler(request)
-
-    def _folder(self, path: str) -> Mapping[str, Handler] | None:
-        return next(
-            (methods for folder, methods in self._below.items() if path.startswith(folder)),
-            None,
-        )

@@ -16,7 +16,15 @@ from urllib.parse import unquote
 
 from enginetop.fleet.knobs import KNOBS_PATH, SLO_PATH, KnobAnswer, row_document, sheet_document
 from enginetop.fleet.snapshot import Slo
-from enginetop.simulator.http_messages import Handler, Reply, Request, Routes, error_reply, json_reply
+from enginetop.simulator.http_messages import (
+    Handler,
+    Reply,
+    Request,
+    Routes,
+    RouteTable,
+    error_reply,
+    json_reply,
+)
 from enginetop.simulator.knob_board import LONGEST_TTL_SECONDS, KnobBoard, Outcome
 
 MOST_BODY_BYTES = 16 * 1024
@@ -51,11 +59,12 @@ class KnobApi:
         self._slo = slo
         self._set_slo = set_slo
         self._token = token
-        guarded = {
+        self.routes: RouteTable = {
             KNOBS_PATH: {"GET": self._guarded(self._sheet), "PATCH": self._guarded(self._patch)},
+            f"{KNOBS_PATH}/": {"DELETE": self._guarded(self._delete)},
             SLO_PATH: {"GET": self._guarded(self._tell_slo), "PUT": self._guarded(self._put_slo)},
         }
-        self.handler = Routes(guarded, {f"{KNOBS_PATH}/": {"DELETE": self._guarded(self._delete)}})
+        self.handler = Routes(self.routes)
 
     def request(self, method: str, path: str, body: bytes | None = None) -> KnobAnswer:
         """One request without a wire (`KnobTransport`), bearing the token."""

@@ -188,9 +188,10 @@ class EngineModel:
 
     def _request(self, drawn: DrawnRequest) -> Request:
         error_ratio = self._conditions.error_ratio
+        budget = drawn.thinking_token_budget
         request = Request(
             drawn,
-            thinking_token_budget=self._knobs.thinking_token_budget,
+            thinking_token_budget=self._knobs.thinking_token_budget if budget is None else budget,
             fails=error_ratio > 0 and self._chance.random() < error_ratio,
             only_first_token=self._hands_over,
         )

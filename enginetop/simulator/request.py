@@ -84,6 +84,17 @@ class Request:
         self.last_token_at: float | None = None
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it has all of its tokens."""
+        return self.generated_tokens >= self.output_tokens
+
+    def hang_up(self) -> None:
+        """Its client has gone: it ends with its next token, if it has not ended yet."""
+        if not self.has_ended:
+            self.output_tokens, self.finish_reason = self.generated_tokens + 1, "abort"
+            self.reasoning_tokens = min(self.reasoning_tokens, self.output_tokens)
+
+    @property
     def own_tokens(self) -> int:
         """Tokens of its context that are not in the cache's shared blocks."""
         return self.drawn.prompt_tokens - self.cached_tokens + self.generated_tokens

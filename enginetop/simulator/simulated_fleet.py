@@ -13,15 +13,11 @@ from typing import Self
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 from enginetop.simulator.fleet_model import WARM_UP_SECONDS, FleetModel
+from enginetop.simulator.frontend import Frontend, Pulse
 from enginetop.simulator.gpus import SimulatedGpus
-from enginetop.simulator.http_messages import Reply, Request, Routes, json_reply
 from enginetop.simulator.http_server import LOOPBACK, HttpServer, Port
-from enginetop.simulator.pages import CONTENT_TYPE
-from enginetop.simulator.replica import SimulatedReplica
+from enginetop.simulator.knobbed_fleet import KnobbedFleet
 from enginetop.simulator.scenario import Scenario
-
-ENGINE_VERSION = "0.32.0"
-"""The vLLM version whose pages are imitated."""
 
 _TICK_SECONDS = 0.5
 _HIGHEST_PORT = 65535
@@ -32,7 +28,8 @@ class SimulatedFleet:
 
     `start_time` is the Unix time that the fleet takes for now when it is made (None: the real one). While
     started its time follows `clock`, a monotonic clock in seconds; while stopped it stands still. `start` and
-    `stop` belong to one thread; what `gpus` offers may be used from any.
+    `stop` belong to one thread; what `gpus` offers may be used from any. With a `token` the knob APIs ask for
+    it.
     """
 
     def __init__(
@@ -44,10 +41,12 @@ class SimulatedFleet:
         *,
         warm_up_seconds: float = WARM_UP_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        token: str | None = None,
     ) -> None:
-        epoch = time.time() if start_time is None else start_time
+        self._epoch = time.time() if start_time is None else start_time
         self.scenario = scenario
-        self.model = FleetModel(scenario, replicas, seed, epoch, warm_up_seconds)
+        self.model = FleetModel(scenario, replicas, seed, self._epoch, warm_up_seconds)
+        self._fleet = KnobbedFleet(self.model, run=f"{self._epoch:.3f}", token=token)
         self._clock = clock
         self._started_at = 0.0
         self._served_seconds = 0.0
@@ -140,15 +139,16 @@ class SimulatedFleet:
     async def _serve(self, listening: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = stopping = asyncio.Event()
+        pulse = Pulse(lambda: self._fleet.advance(self._now()))
         servers = [
-            HttpServer(port, self._routes(replica))
+            HttpServer(port, Frontend(self._fleet, replica, self._now, self._epoch, pulse))
             for port, replica in zip(self._ports, self.model.replicas, strict=True)
         ]
         try:
             while not stopping.is_set():
-                self.model.advance(self._now())
+                self._fleet.advance(self._now())
                 for server, replica in zip(servers, self.model.replicas, strict=True):
-                    if replica.engine is None:
+                    if not replica.engines:
                         server.close()
                     elif not server.is_open:
                         server.open()
@@ -162,37 +162,6 @@ class SimulatedFleet:
 
     def _now(self) -> float:
         return self._clock() - self._started_at
-
-    def _routes(self, replica: SimulatedReplica) -> Routes:
-        settings = replica.plan.engine
-        version = json_reply({"version": ENGINE_VERSION})
-        models = json_reply(
-            {
-                "object": "list",
-                "data": [
-                    {
-                        "id": settings.model,
-                        "object": "model",
-                        "owned_by": "enginetop-simulator",
-                        "max_model_len": settings.max_model_len,
-                    }
-                ],
-            }
-        )
-
-        def metrics(_: Request) -> Reply | None:
-            replica.advance(self._now())
-            page = replica.page()
-            return None if page is None else Reply(page, CONTENT_TYPE)
-
-        return Routes(
-            {
-                "/metrics": {"GET": metrics},
-                "/health": {"GET": lambda _: Reply(b"")},
-                "/version": {"GET": lambda _: version},
-                "/v1/models": {"GET": lambda _: models},
-            }
-        )
 
 
 def serve_until(

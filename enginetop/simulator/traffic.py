@@ -27,6 +27,7 @@ class DrawnRequest:
     Unless something stops it, the model thinks for `reasoning_tokens` and then answers in `answer_tokens`.
     `abort_point` is the share of the output after which the client hangs up, None: it does not.
     `accepted[i]` is how many drafted tokens draft step i gets right when all positions are drafted.
+    `thinking_token_budget` is the request's own, None: it leaves that to the engine.
     `asked_at` is when the client asked, where that was before it came to this engine; `transferred_tokens` of
     its prompt come computed from another engine.
     """
@@ -42,6 +43,7 @@ class DrawnRequest:
     accepted: bytes = b""
     asked_at: float | None = None
     transferred_tokens: int = 0
+    thinking_token_budget: int | None = None
 
 
 class Arrivals(Protocol):

@@ -82,11 +82,14 @@ def test_pages_beside_it(client: http.client.HTTPConnection) -> None:
     assert reply.getheader("content-type") == "application/json"
     (model,) = json.loads(reply.read())["data"]
     assert (model["id"], model["max_model_len"]) == ("Qwen3-32B", 32768)
+    info = json.loads(ask(client, "/server_info?config_format=json").read())["vllm_config"]
+    assert info["scheduler_config"]["max_num_batched_tokens"] == QWEN.engine.max_num_batched_tokens
+    assert info["speculative_config"] is None
     health = ask(client, "/health")
     assert (health.status, health.read()) == (200, b"")
 
 
-@pytest.mark.parametrize("path", ["/prometheus/metrics", "/", "/metrics/", "/metricsx", "/server_info"])
+@pytest.mark.parametrize("path", ["/prometheus/metrics", "/", "/metrics/", "/metricsx", "/v1", "/v1/"])
 def test_other_paths_are_not_found(client: http.client.HTTPConnection, path: str) -> None:
     reply = ask(client, path)
     reply.read()
