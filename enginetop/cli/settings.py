@@ -62,8 +62,11 @@ class Settings:
 
 def config_path() -> Path:
     """Where the config file is looked for when `--config` is not given."""
-    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(base) / "enginetop" / "config.toml"
+    try:
+        base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    except RuntimeError:  # a user without a home, as in many containers
+        base = Path("~") / ".config"
+    return base / "enginetop" / "config.toml"
 
 
 def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
@@ -103,6 +106,11 @@ def _read_config(named: str | None, warn: Callable[[str], None]) -> Config | Non
     from enginetop.fleet.config import UNUSED_KEYS, parse_config
 
     config = parse_config(parse_toml(text, str(path)), str(path))
+    for number, table in enumerate(config.targets):
+        try:
+            parse_target(table.url)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: targets.{number}.url: {error}") from error
     for key in UNUSED_KEYS:
         if getattr(config, key):
             warn(f"{path}: [{key}] is accepted and not acted on by this version")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import SplitResult, urlsplit
 
+from collectors.fetch import one_line
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 
@@ -31,7 +32,8 @@ def parse_target(text: str, name: str | None = None) -> Target:
     shown_host = f"[{host}]" if ":" in host else host
     port = f":{parts.port}" if parts.port is not None else ""
     url = f"{parts.scheme}://{shown_host}{port}{path}"
-    return Target(url=url, name=name or f"{shown_host}{port}{path}", metrics_path=page)
+    shown_name = one_line(name or "") or f"{shown_host}{port}{path}"
+    return Target(url=url, name=shown_name, metrics_path=page)
 
 
 def distinct(targets: Iterable[Target]) -> tuple[Target, ...]:

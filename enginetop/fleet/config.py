@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import Slo
 
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Ratio = Annotated[float, Field(gt=0, lt=1)]
+_VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
 class _Table(BaseModel):
@@ -31,6 +33,21 @@ class TargetTable(_Table):
     control_url: str | None = None
     """Where the knob API of its companion is: `unix:/path`, `http(s)://host:port`; none: at `url`."""
     control_token_file: str | None = None
+
+    @field_validator("api_key_env")
+    @classmethod
+    def _name_of_a_variable(cls, name: str | None) -> str | None:
+        if name is not None and not _VARIABLE.fullmatch(name):
+            raise ValueError(
+                "no name of a variable; write the name of the one that holds the key, not the key"
+            )
+        return name
+
+    @model_validator(mode="after")
+    def _one_key(self) -> TargetTable:
+        if self.api_key_env is not None and self.api_key_file is not None:
+            raise ValueError("api_key_env and api_key_file exclude each other; keep one")
+        return self
 
 
 class SloTable(_Table):
@@ -94,7 +111,8 @@ def _first_problem(error: ValidationError) -> str:
         near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
         return f"{key}: unknown key; {hint}"
-    return f"{key}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{key}: {message[:1].lower()}{message[1:]}"
 
 
 def _keys_at(location: tuple[Any, ...]) -> list[str]:

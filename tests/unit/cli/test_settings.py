@@ -103,6 +103,33 @@ alpha = 0.1
     assert warnings == []
 
 
+@pytest.mark.parametrize("key", ["sk-hunter2", "hunter2.abc", "hunter 2"])
+def test_a_key_in_the_place_of_its_variable_is_refused_and_not_repeated(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _settings(tmp_path, f'[[targets]]\nurl = "r1:8000"\napi_key_env = "{key}"\n')
+    assert "targets.0.api_key_env: no name of a variable" in str(caught.value)
+    assert key not in str(caught.value)
+
+
+def test_two_sources_of_one_key_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"targets\.0: api_key_env and api_key_file exclude each other"):
+        _settings(tmp_path, '[[targets]]\nurl = "r1:8000"\napi_key_env = "A"\napi_key_file = "b"\n')
+
+
+def test_a_bad_address_in_the_config_file_is_named_with_file_and_key(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"fleet\.toml: targets\.1\.url: target 'ftp://r2'"):
+        _settings(tmp_path, '[[targets]]\nurl = "r1:8000"\n[[targets]]\nurl = "ftp://r2"\n')
+
+
+def test_a_user_without_a_home_has_no_config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+    assert [target.url for target in _settings(tmp_path, None, "r1:8000")[0].targets] == ["http://r1:8000"]
+
+
 def test_without_a_control_table_nothing_may_be_written(tmp_path: Path) -> None:
     assert _settings(tmp_path, FULL)[0].control is None
     assert _settings(tmp_path, None, "r1:8000")[0].control is None

@@ -28,6 +28,11 @@ def test_forms_of_a_target(text: str, url: str, name: str, page: str | None) -> 
     assert parse_target(text) == Target(url=url, name=name, metrics_path=page)
 
 
+def test_a_name_holds_nothing_that_a_terminal_obeys() -> None:
+    assert parse_target("r1:8000", "a\x1b[31m\nb").name == "a\ufffd[31m b"
+    assert parse_target("r1:8000", " \n").name == "r1:8000"
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "r1", "snapshoot", "ftp://r1:21", "http://", "http://r1:99999", "r1:80o0", "http://r1:8000?model=x",
