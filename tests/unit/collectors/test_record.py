@@ -199,6 +199,13 @@ def test_a_prometheus_page_that_begins_with_a_brace_is_kept() -> None:
     assert public_body(Answer("/metrics", 0, 0, 200, TEXT, page), KEEP) == page
 
 
+def test_a_metrics_page_with_a_wrong_content_type_is_kept() -> None:
+    page = b"vllm:num_requests_running 1\n"
+    assert public_body(Answer("/metrics", 0, 0, 200, JSON, page), KEEP) == page
+    assert public_body(Answer("/metrics", 0, 0, 200, JSON, b'{"key": "s3cret"'), KEEP) == b""
+    assert public_body(Answer("/props", 0, 0, 200, JSON, b"s3cret"), KEEP) == b""
+
+
 def test_headers_of_credentials_and_queries_are_dropped(tmp_path: Path) -> None:
     headers = {**TEXT, "authorization": "Bearer s3cret", "set-cookie": "s3cret", "x-api-key": "s3cret"}
     line = answer_line("http://u:s3cret@r1:8000", 7.0, Answer("/metrics", 0, 0, 200, headers, b""), {})
