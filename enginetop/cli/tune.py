@@ -26,6 +26,7 @@ from tui.view.advice import Suggestion, suggestions_of
 from tuners.advice import is_undecided
 from tuners.control.live_world import Clients
 from tuners.control.planning import NoPlanError, plan_from_advice, pool_of
+from tuners.token_budget import SUSTAINED_SECONDS
 
 SCHEMA = "enginetop.advice/1"
 
@@ -67,9 +68,11 @@ def _replay(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _observe(source: FleetSource, seconds: float, window_seconds: float) -> tuple[FleetSnapshot, bool]:
-    """Watch until a whole window was seen and nothing is left undecided, or `seconds` are over; whether a
-    person ended it.
+    """Watch until the evidence suffices, or `seconds` are over; whether a person ended it.
+
+    It suffices when nothing is undecided after a whole window and the time that a suggestion has to hold.
     """
+    least = window_seconds + SUSTAINED_SECONDS
     news = threading.Event()
     leave = source.subscribe(news.set)
     begun = time.monotonic()
@@ -81,7 +84,7 @@ def _observe(source: FleetSource, seconds: float, window_seconds: float) -> tupl
                 if snapshot is not None and (
                     stopped.is_set()
                     or watched >= seconds
-                    or (watched >= window_seconds and not any(map(is_undecided, snapshot.replicas)))
+                    or (watched >= least and not any(map(is_undecided, snapshot.replicas)))
                 ):
                     return snapshot, stopped.is_set()
                 news.clear()
