@@ -88,8 +88,12 @@ def _demo_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _scenario(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scenario", metavar="NAME", help="scenario of the simulated fleet")
-    parser.add_argument("--replicas", type=_count, metavar="N", help="simulated replicas (default 12)")
+    parser.add_argument(
+        "--scenario", metavar="NAME|FILE", help="built-in scenario of the simulated fleet, or a TOML file"
+    )
+    parser.add_argument(
+        "--replicas", type=_count, metavar="N", help="simulated replicas (default: the scenario's; demo: 12)"
+    )
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="seed of the drawn requests (default 1)"
     )

@@ -6,17 +6,15 @@ import argparse
 
 from enginetop.cli import exit_codes
 from enginetop.cli.until_stopped import stop_event
-from enginetop.simulator.builtin import scenario_named
+from enginetop.simulator.builtin import DEFAULT_SCENARIO
+from enginetop.simulator.scenario_file import find_scenario
 from enginetop.simulator.simulated_fleet import SimulatedFleet, serve_until
-
-DEFAULT_SCENARIO = "demo"
-DEFAULT_REPLICAS = 12
 
 
 def simulated_fleet(args: argparse.Namespace) -> SimulatedFleet:
     """The fleet that `--scenario`, `--replicas` and `--seed` name, not started yet."""
-    scenario = scenario_named(args.scenario or DEFAULT_SCENARIO)
-    return SimulatedFleet(scenario, args.replicas or DEFAULT_REPLICAS, args.seed)
+    scenario = find_scenario(args.scenario or DEFAULT_SCENARIO)
+    return SimulatedFleet(scenario, args.replicas or scenario.replicas, args.seed)
 
 
 def run(args: argparse.Namespace) -> int:

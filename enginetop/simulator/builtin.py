@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from enginetop.fleet.errors import ConfigError
+from enginetop.simulator.cases import CASES, QWEN_ENGINE
 from enginetop.simulator.faults import outage
 from enginetop.simulator.scenario import (
     Arrival,
@@ -23,13 +24,7 @@ from enginetop.simulator.scenario import (
 )
 
 _QWEN = ReplicaPlan(
-    EngineSettings(
-        model="Qwen3-32B",
-        max_model_len=32768,
-        gpus=2,
-        kv_blocks=16_800,
-        step=StepTime(base_ms=12.0, per_token_us=55.0, per_kv_token_ns=50.0, per_draft_ms=1.2),
-    ),
+    QWEN_ENGINE,
     Traffic(
         requests_per_second=2.3,
         prompt_tokens=Lengths(900, 0.9),
@@ -117,6 +112,7 @@ _ALL = (
             ),
         ),
     ),
+    *CASES,
 )
 
 SCENARIOS: Mapping[str, Scenario] = MappingProxyType({scenario.name: scenario for scenario in _ALL})

@@ -192,10 +192,19 @@ class ReplicaPlan:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Replicas named `<name>1`, `<name>2`, ...; more of them than `members` repeat the members in turn."""
+    """Replicas named `<name>1`, `<name>2`, ...; more of them than `members` repeat the members in turn.
+
+    A pool gets replicas in proportion to its `size`.
+    """
 
     name: str
     members: tuple[ReplicaPlan, ...]
+    size: int = 1
+
+    @property
+    def role(self) -> Role:
+        """The role of its replicas."""
+        return self.members[0].engine.role
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +212,8 @@ class Scenario:
     """A fleet that can be simulated. `summary` is its line in the list of scenarios.
 
     `replicas` is how many there are unless the user says so, `duration_seconds` how long a stepped run lasts.
-    Replicas of a prefill pool hand their requests over to those of the decode pools after
-    `transfer_seconds`.
+    Replicas of a prefill pool hand their requests over to those of the decode pools, which takes
+    `transfer_seconds`. `faults` name a replica by its number in the fleet, from 1 on.
     """
 
     name: str
@@ -214,25 +223,44 @@ class Scenario:
     replicas: int = 12
     duration_seconds: float = 300.0
     transfer_seconds: float = 0.02
+    faults: tuple[tuple[int, Fault], ...] = ()
 
     def __post_init__(self) -> None:
-        roles = {member.engine.role for pool in self.pools for member in pool.members}
-        if Role.PREFILL in roles and Role.DECODE not in roles:
-            raise ConfigError(f"{self.name}: a prefill pool needs a decode pool to hand over to")
-        if Role.DECODE in roles and Role.PREFILL not in roles:
-            raise ConfigError(f"{self.name}: a decode pool needs a prefill pool that hands over to it")
+        roles = {pool.role for pool in self.pools}
+        if (Role.PREFILL in roles) is not (Role.DECODE in roles):
+            raise ConfigError(f"{self.name}: prefill and decode pools need each other")
 
     def plans(self, replicas: int) -> list[tuple[str, ReplicaPlan]]:
-        """Name and plan of each of `replicas` replicas, shared out over the pools by their sizes.
+        """Name and plan of each of `replicas` replicas.
 
         Raises:
-            ConfigError: `replicas` is below 1, or below the number of pools when they hand over.
+            ConfigError: there are too few replicas for the pools, or for the faults.
         """
         if replicas < 1:
             raise ConfigError(f"a simulated fleet needs at least 1 replica, not {replicas}")
-        whole, rest = divmod(replicas, len(self.pools))
-        return [
+        counts = self._shared_out(replicas)
+        for role in (Role.PREFILL, Role.DECODE):
+            of_role = [number for pool, number in zip(self.pools, counts, strict=True) if pool.role is role]
+            if of_role and not sum(of_role):
+                raise ConfigError(f"{replicas} replicas leave none for role {role.value}; ask for more")
+        plans = [
             (f"{pool.name}{index + 1}", pool.members[index % len(pool.members)])
-            for number, pool in enumerate(self.pools)
-            for index in range(whole + (number < rest))
+            for pool, number in zip(self.pools, counts, strict=True)
+            for index in range(number)
         ]
+        for number, fault in self.faults:
+            if not 1 <= number <= replicas:
+                raise ConfigError(f"a fault names replica {number}, and there are {replicas}")
+            name, plan = plans[number - 1]
+            plans[number - 1] = (name, plan.with_faults(fault))
+        return plans
+
+    def _shared_out(self, replicas: int) -> list[int]:
+        """Replicas of each pool: the whole part of its share, and the rest to the largest fractions."""
+        total = sum(pool.size for pool in self.pools)
+        shares = [divmod(replicas * pool.size, total) for pool in self.pools]
+        counts = [whole for whole, _ in shares]
+        by_fraction = sorted(range(len(shares)), key=lambda place: -shares[place][1])
+        for place in by_fraction[: replicas - sum(counts)]:
+            counts[place] += 1
+        return counts

@@ -13,7 +13,12 @@ ONLY_IMPORTER: dict[str, set[str]] = {
     "pynvml": {"collectors/gpu/nvml.py"},
     "httpx": {"collectors/full_http.py", "collectors/control_http.py"},
     "tomli": {"enginetop/fleet/toml_text.py"},
-    "pydantic": {"enginetop/fleet/config.py"},
+    "pydantic": {
+        "enginetop/fleet/config.py",
+        "enginetop/fleet/strict_tables.py",
+        "enginetop/simulator/scenario_file.py",
+        "enginetop/simulator/scenario_schema.py",
+    },
 }
 """Third-party packages and the only modules that may import them."""
 

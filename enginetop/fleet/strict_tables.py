@@ -1,0 +1,37 @@
+"""Errors of strict tables read from files: one line that names the key and the fix."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+
+def first_problem(error: ValidationError, root: type[BaseModel]) -> str:
+    """The first problem that `root` has with a document: `KEY: what is wrong`, with the nearest known key."""
+    problem = error.errors(include_url=False, include_input=False)[0]
+    location = tuple(problem["loc"])
+    key = ".".join(str(part) for part in location)
+    if problem["type"] == "extra_forbidden":
+        known = list(_table_at(root, location[:-1]).model_fields)
+        near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+        return f"{key}: unknown key; {hint}"
+    return f"{key}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+
+
+def _table_at(root: type[BaseModel], location: tuple[Any, ...]) -> type[BaseModel]:
+    table = root
+    for part in location:
+        if isinstance(part, str):
+            table = _table_in(table.model_fields[part].annotation)
+    return table
+
+
+def _table_in(annotation: Any) -> type[BaseModel]:
+    """The table class in an annotation such as `Table`, `tuple[Table, ...]` or `Table | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (argument for argument in get_args(annotation) if isinstance(argument, type))
+    return next(argument for argument in found if issubclass(argument, BaseModel))
