@@ -21,7 +21,8 @@ Labels = tuple[tuple[str, str], ...]
 class Family:
     """One metric family.
 
-    `read` gives a number for each entry of `children` (the labels beside the common ones), or the histogram.
+    `read` gives a number for each entry of `children` (the labels beside the common ones), or the one
+    histogram.
     `common` tells which of the engine's labels its series carry. A family without a label that names the rank
     stands once for all ranks: it is the first one's, or the sum over them if `summed`.
     """

@@ -6,6 +6,7 @@ are written anew.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
@@ -74,6 +75,8 @@ class PageTemplate:
 
 def number_text(value: float) -> str:
     """A number as Prometheus's Python client writes it: a float, with an exponent from a million on."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
     text = repr(float(value))
     if -1e6 < value < 1e6 or "e" in text:
         return text
@@ -103,6 +106,7 @@ def _sum(values: Sequence[Sequence[float] | Histogram]) -> Sequence[float] | His
 def _lines(family: Family, labels: dict[str, str], value: Sequence[float] | Histogram) -> Iterable[str]:
     """Each sample line of `family` up to its number."""
     if isinstance(value, Histogram):
+        labels = {**labels, **dict(family.children[0])}
         for bound in (*map(number_text, value.bounds), "+Inf"):
             yield f"{family.name}_bucket{_label_text({**labels, 'le': bound})} "
         yield f"{family.name}_count{_label_text(labels)} "

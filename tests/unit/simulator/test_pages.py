@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.utils import floatToGoString
@@ -152,6 +152,9 @@ def test_reasoning_stands_only_where_the_model_reasons() -> None:
 
 @given(st.one_of(st.floats(-1e5, 1e15, allow_nan=False), st.integers(0, 10**15)))
 @settings(max_examples=300, deadline=None)
+@example(math.nan)
+@example(math.inf)
+@example(-math.inf)
 def test_numbers_are_written_as_prometheus_clients_do(value: float) -> None:
     assert number_text(value) == floatToGoString(value)  # type: ignore[no-untyped-call]
-    assert float(number_text(value)) == float(value)
+    assert float(number_text(value)) == float(value) or math.isnan(value)
