@@ -57,7 +57,14 @@ class GpuRecord:
     report: GpuReport
 
 
-Record = ScrapeRecord | GpuRecord
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestRecord:
+    """One request as its client saw it. Its figures are not read; its time moves a replay's clock on."""
+
+    at: float
+
+
+Record = ScrapeRecord | GpuRecord | RequestRecord
 
 
 class RecordError(ValueError):
@@ -135,7 +142,7 @@ def parse_record(line: str) -> Record | None:
     if "enginetop_recording" in document:
         return None
     kind = document.get("kind", "page")
-    if kind not in ("page", "gpu"):
+    if kind not in ("page", "gpu", "request"):
         return None
     at = _number(document.get("t"))
     url = document.get("target")
@@ -143,6 +150,8 @@ def parse_record(line: str) -> Record | None:
         raise RecordError("no time `t`")
     if not _is_address(url):
         raise RecordError("no `target`")
+    if kind == "request":
+        return RequestRecord(at)
     if kind == "gpu" or url.startswith(GPU_SCHEME):
         return GpuRecord(at, _gpu_report(document, url.removeprefix(GPU_SCHEME), at))
     return ScrapeRecord(at, url.rstrip("/"), _answer(document, at))

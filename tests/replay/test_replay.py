@@ -159,6 +159,15 @@ def test_unknown_keys_kinds_and_broken_lines_are_passed_over(tmp_path: Path) -> 
     assert "last line is cut off" in snapshot.collector.problem
 
 
+def test_a_request_record_moves_the_clock_and_an_unknown_kind_does_not(tmp_path: Path) -> None:
+    pages = [line(t, vllm_page(1, int(t))) for t in (0.0, 2.0, 4.0)]
+    snapshot = replay(
+        tmp_path, *pages, line(20.0, None, kind="request", output_tokens=7), line(30.0, None, kind="other")
+    )
+    assert snapshot.at == 20.0
+    assert [one.state for one in snapshot.replicas] == [ReplicaState.STALE]
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [("tls", "TLS failed for 2 s"), ("truncated", "the metrics page is cut short, for 2 s")],
