@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collectors.fetch import NO_CREDENTIALS, Credentials
+from collectors.scrape import DEADLINE_SHARE
 from enginetop.cli.targets import distinct, parse_target
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 DEFAULT_INTERVAL_SECONDS = 2.0
 DEFAULT_WINDOW_SECONDS = 60.0
-_TIMEOUT_SHARE = 0.9
-"""Without a configured timeout a scrape ends before the next one is due."""
 _LONGEST_DEFAULT_TIMEOUT_SECONDS = 10.0
 
 
@@ -85,7 +84,7 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         targets=targets,
         credentials=credentials,
         interval_seconds=interval,
-        timeout_seconds=timeout or min(interval * _TIMEOUT_SHARE, _LONGEST_DEFAULT_TIMEOUT_SECONDS),
+        timeout_seconds=timeout or min(interval * DEADLINE_SHARE, _LONGEST_DEFAULT_TIMEOUT_SECONDS),
         window_seconds=window,
         slos=_slos(args.slo, config),
         control=_control(config),

@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterable
 from urllib.parse import SplitResult, urlsplit
 
+from collectors.feed import METRICS_PATHS
 from collectors.fetch import one_line
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
-
-PAGE_PATHS: tuple[str, ...] = ("/prometheus/metrics", "/metrics")
-"""Path endings that name a metrics page; the longer ones first."""
 
 _QUERY = re.compile("[?#]")
 _HOW = "write http(s)://host:port[/path] or host:port"
@@ -25,7 +23,8 @@ def parse_target(text: str, name: str | None = None) -> Target:
     """
     parts = _split(text)
     path = parts.path.rstrip("/")
-    page = next((known for known in PAGE_PATHS if path.endswith(known)), None)
+    # the longer of two endings comes first there
+    page = next((known for known in METRICS_PATHS if path.endswith(known)), None)
     if page is not None:
         path = path[: -len(page)]
     host = parts.hostname or ""
