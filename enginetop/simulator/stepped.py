@@ -7,7 +7,6 @@ without its wire.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.knobs import KnobAnswer, KnobTransport
@@ -18,17 +17,16 @@ from enginetop.fleet.snapshot import FleetSnapshot
 from enginetop.simulator.faults import Fault, FaultKind
 from enginetop.simulator.fleet_model import WARM_UP_SECONDS, FleetModel
 from enginetop.simulator.gpus import SimulatedGpus
-from enginetop.simulator.knob_api import KnobApi
-from enginetop.simulator.knob_board import KnobBoard
+from enginetop.simulator.knobbed_fleet import KnobbedFleet
 from enginetop.simulator.readings import ReadingShape
 from enginetop.simulator.replica import SimulatedReplica
 from enginetop.simulator.scenario import Scenario
+from enginetop.simulator.server_info import ENGINE_VERSIONS
 from enginetop.simulator.truth import Truth
 
 EPOCH = 1_750_000_000.0
 """The Unix time of second 0, unless the caller names another."""
 _SCRAPE_SECONDS = 0.001
-_VERSION = "0.32.0"
 _HOST = "simulated"
 
 
@@ -62,7 +60,7 @@ class SteppedWorld:
         )
         self._by_url = {t.url: r for t, r in zip(self._targets, self._fleet.replicas, strict=True)}
         self._by_name = {replica.name: replica for replica in self._fleet.replicas}
-        self._companions: dict[str, _Companion] = {}
+        self._knobbed = KnobbedFleet(self._fleet)
         self._shapes: dict[object, ReadingShape] = {}
         self._gpus = SimulatedGpus(
             _HOST,
@@ -136,25 +134,8 @@ class SteppedWorld:
         self._by_name[name].restart(**start_values)
 
     def _live(self, second: float) -> None:
-        """Live until `second`; what is on loan goes back at its exact time on the way."""
-        while True:
-            expiries = (companion.board.next_expiry for companion in self._companions.values())
-            expiry = min((moment for moment in expiries if moment is not None), default=math.inf)
-            stop = min(second, expiry)
-            self._fleet.advance(stop)
-            self._second = max(self._second, stop)
-            self._forget_dead_companions()
-            for companion in self._companions.values():
-                companion.board.tick(stop)
-            if stop >= second:
-                return
-
-    def _forget_dead_companions(self) -> None:
-        self._companions = {
-            name: companion
-            for name, companion in self._companions.items()
-            if companion.life == self._by_name[name].lives and self._by_name[name].engines
-        }
+        self._knobbed.advance(second)
+        self._second = max(self._second, second)
 
     def _look(self) -> FleetSnapshot:
         now = self.now()
@@ -179,23 +160,19 @@ class SteppedWorld:
         settings, slo = replica.plan.engine, replica.slo
         shape = self._shapes.get((settings, slo))
         if shape is None:
-            identity = Identity(settings.kind, _VERSION, settings.model, settings.role, simulated=True)
+            version = ENGINE_VERSIONS.get(settings.kind, "")
+            identity = Identity(settings.kind, version, settings.model, settings.role, simulated=True)
             shape = self._shapes[settings, slo] = ReadingShape.of(replica.engines, slo, identity)
         return shape
 
-    def _companion(self, replica: SimulatedReplica) -> _Companion:
-        companion = self._companions.get(replica.name)
-        if companion is None:
-            companion = self._companions[replica.name] = _Companion(replica, lambda: self._second)
-        return companion
-
     def ask(self, replica: SimulatedReplica, method: str, path: str, body: bytes | None) -> KnobAnswer:
         """One request to a replica's knob API."""
-        if not replica.engines:
+        companion = self._knobbed.companion(replica)
+        if companion is None:
             return KnobAnswer(None, detail="connection refused")
         if not replica.answers:
             return KnobAnswer(None, detail="no answer in time")
-        return self._companion(replica).api.request(method, path, body)
+        return companion.api.request(method, path, body)
 
 
 class _Transport:
@@ -208,19 +185,3 @@ class _Transport:
     def request(self, method: str, path: str, body: bytes | None = None) -> KnobAnswer:
         """See `KnobTransport`."""
         return self._world.ask(self._replica, method, path, body)
-
-
-class _Companion:
-    """The knob API of one life of a replica."""
-
-    def __init__(self, replica: SimulatedReplica, clock: Callable[[], float]) -> None:
-        self.life = replica.lives
-        settings = replica.plan.engine
-        self.board = KnobBoard(
-            replica,
-            f"{replica.name}-{replica.lives}",
-            engine_name=settings.kind.value,
-            engine_version=_VERSION,
-            ranks=settings.ranks,
-        )
-        self.api = KnobApi(self.board, clock, lambda: replica.slo, replica.set_slo)
