@@ -52,7 +52,7 @@ def snapshot_document(snapshot: FleetSnapshot) -> Json:
         "gpu_problem": snapshot.gpu_problem,
         "fleet": _fleet(snapshot.fleet),
         "replicas": [replica_document(replica) for replica in snapshot.replicas],
-        "alerts": [_alert(alert) for alert in snapshot.alerts],
+        "alerts": [alert_document(alert) for alert in snapshot.alerts],
     }
 
 
@@ -231,7 +231,8 @@ def _advice(advice: Advice) -> Json:
     }
 
 
-def _alert(alert: Alert) -> Json:
+def alert_document(alert: Alert) -> Json:
+    """One item of `alerts`; beyond the contract's keys, what keeps it quiet."""
     return {
         "rule": alert.rule,
         "severity": alert.severity,
@@ -242,6 +243,9 @@ def _alert(alert: Alert) -> Json:
         "threshold": _finite(alert.threshold),
         "summary": alert.summary,
         "labels": dict(alert.labels),
+        "inhibited_by": alert.inhibited_by,
+        "silenced_by": alert.silenced_by,
+        "acknowledged_by": alert.acknowledged_by,
     }
 
 

@@ -141,7 +141,11 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert as the contract names its keys. `state` is `pending`, `firing` or `resolved`."""
+    """One alert as the contract names its keys. `state` is `pending`, `firing` or `resolved`.
+
+    `target` is a replica's URL, or `fleet`. What keeps a firing alert from being told, empty where nothing
+    does: `inhibited_by` (the rule of its cause), `silenced_by` (a reason), `acknowledged_by` (a person).
+    """
 
     rule: str
     severity: str
@@ -152,6 +156,9 @@ class Alert:
     threshold: float | None
     summary: str
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    inhibited_by: str = ""
+    silenced_by: str = ""
+    acknowledged_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,6 +242,9 @@ def test_alerts_and_advice_as_the_contract_names_them() -> None:
             "threshold": 30.0,
             "summary": "down",
             "labels": {"a": "b"},
+            "inhibited_by": "",
+            "silenced_by": "",
+            "acknowledged_by": "",
         }
     ]
 

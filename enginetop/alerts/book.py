@@ -1,0 +1,180 @@
+"""The book of alerts: fed with every snapshot, in time order, it knows what is pending and what fires."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from enginetop.alerts.inhibit import inhibitors
+from enginetop.alerts.rule import (
+    NO_LABELS,
+    RESOLVED,
+    Finding,
+    Instance,
+    Key,
+    Rule,
+    Severity,
+    Step,
+    advance,
+    begin,
+    key_of,
+)
+from enginetop.alerts.seen import labels_of
+from enginetop.alerts.silence import Silence, silenced_by
+from enginetop.fleet.snapshot import Alert, FleetSnapshot
+
+_MOST_UNTAKEN = 10_000
+_RESTART_GRACE_SECONDS = 300.0
+"""After a restart or a reload, rates and windows need a while before they say anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertEvent:
+    """A change of state of an alert, at the time of the snapshot that showed it."""
+
+    at: float
+    alert: Alert
+
+
+class AlertBook:
+    """Adds alerts to snapshots; call it with every one, in time order, from one thread.
+
+    A snapshot gets the alerts that are pending or firing and those that it resolved, the gravest first.
+    Nothing here reads a clock: the time is the snapshot's.
+    """
+
+    def __init__(self, rules: Iterable[Rule], silences: Iterable[Silence] = ()) -> None:
+        self._rules = {rule.id: rule for rule in rules}
+        self._silences = tuple(silences)
+        self._instances: dict[Key, Instance] = {}
+        self._acknowledged: dict[Key, str] = {}
+        self._events: deque[AlertEvent] = deque(maxlen=_MOST_UNTAKEN)
+        self._restored: tuple[Alert, ...] = ()
+
+    def __call__(self, snapshot: FleetSnapshot) -> FleetSnapshot:
+        """The snapshot with its alerts."""
+        labels = {replica.target.url: labels_of(replica) for replica in snapshot.replicas}
+        self._take_restored(snapshot.at)
+        changed: list[Alert] = []
+        kept: dict[Key, Instance] = {}
+        for rule in self._rules.values():
+            mine = {key: one for key, one in self._instances.items() if key[:2] == rule.id}
+            for key, step in self._look(rule, mine, snapshot, labels):
+                if step.instance is not None:
+                    kept[key] = step.instance
+                if step.changed is not None:
+                    changed.append(step.changed)
+        orphans = [one for key, one in self._instances.items() if key[:2] not in self._rules]
+        changed += [replace(one.alert, state=RESOLVED) for one in orphans]
+        self._instances = kept
+        self._acknowledged = {key: by for key, by in self._acknowledged.items() if key in kept}
+        resolved = [alert for alert in changed if alert.state == RESOLVED]
+        alerts = self._marked(snapshot, [*(one.alert for one in kept.values()), *resolved])
+        self._note(snapshot.at, changed, alerts)
+        return replace(snapshot, alerts=alerts)
+
+    def take_events(self) -> tuple[AlertEvent, ...]:
+        """The changes of state since the last call, oldest first."""
+        events = tuple(self._events)
+        self._events.clear()
+        return events
+
+    def acknowledge(self, alert: Alert, by: str) -> bool:
+        """Note that somebody looks after an alert, until it is over; False when it is over already."""
+        key = _identity(alert)
+        if key not in self._instances:
+            return False
+        self._acknowledged[key] = by
+        return True
+
+    def set_rules(self, rules: Iterable[Rule], silences: Iterable[Silence]) -> None:
+        """Go by other rules from the next snapshot on; alerts of rules that are gone are resolved then."""
+        self._rules = {rule.id: rule for rule in rules}
+        self._silences = tuple(silences)
+
+    def restore(self, alerts: Iterable[Alert]) -> None:
+        """Go on with alerts that were pending or firing when a former run ended; before the first snapshot.
+
+        They stay until a rule sees that they are over; what cannot be told yet does not end them for five
+        minutes.
+        """
+        self._restored = tuple(alert for alert in alerts if alert.state != RESOLVED)
+
+    def current(self) -> tuple[Alert, ...]:
+        """What is pending or firing, in no order: what another book can be restored from."""
+        return (*self._restored, *(one.alert for one in self._instances.values()))
+
+    def _take_restored(self, at: float) -> None:
+        for alert in self._restored:
+            key = _identity(alert)
+            self._instances[key] = Instance(key, alert, at, at + _RESTART_GRACE_SECONDS)
+        self._restored = ()
+
+    def _look(
+        self,
+        rule: Rule,
+        mine: Mapping[Key, Instance],
+        snapshot: FleetSnapshot,
+        labels: Mapping[str, Mapping[str, str]],
+    ) -> Iterable[tuple[Key, Step]]:
+        """One step of every alert of a rule, and those that begin."""
+        breaches: dict[Key, Finding] = {}
+        unknown: set[Key] = set()
+        unknown_targets: set[str] = set()
+        for finding in rule.check(snapshot):
+            if finding.breached:
+                breaches.setdefault(key_of(rule, finding), finding)
+            elif finding.breached is None:
+                unknown.add(key_of(rule, finding))
+                if not finding.subject:
+                    unknown_targets.add(finding.target)
+        for key, instance in mine.items():
+            breached = True if key in breaches else None
+            if breached is None and key not in unknown and key[2] not in unknown_targets:
+                breached = False
+            yield key, advance(rule, instance, breached, breaches.get(key), snapshot.at)
+        for key, finding in breaches.items():
+            if key not in mine:
+                yield key, begin(rule, finding, labels.get(finding.target, NO_LABELS), snapshot.at)
+
+    def _marked(self, snapshot: FleetSnapshot, alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+        """The alerts with what keeps each of them quiet, the gravest first."""
+        if not alerts:
+            return ()
+        names = {replica.target.url: replica.target.name for replica in snapshot.replicas}
+        causes = inhibitors(alerts)
+        marked = [
+            replace(
+                alert,
+                inhibited_by=causes.get(place, ""),
+                silenced_by=silenced_by(
+                    self._silences, alert, names.get(alert.target, alert.target), snapshot.at
+                ),
+                acknowledged_by=self._acknowledged.get(_identity(alert), ""),
+            )
+            for place, alert in enumerate(alerts)
+        ]
+        return tuple(sorted(marked, key=_gravity))
+
+    def _note(self, at: float, changed: Sequence[Alert], alerts: Sequence[Alert]) -> None:
+        marked = {_identity(alert): alert for alert in alerts}
+        for alert in changed:
+            self._events.append(AlertEvent(at, marked.get(_identity(alert), alert)))
+
+
+_STATES = ("firing", "pending", "resolved")
+
+
+def _gravity(alert: Alert) -> tuple[int, int, float, str, str]:
+    grave = -Severity(alert.severity).rank
+    return _STATES.index(alert.state), grave, alert.since, alert.target, alert.rule
+
+
+_SUBJECTS = ("gpu_uuid", "window", "change")
+"""Labels that are part of an alert's identity."""
+
+
+def _identity(alert: Alert) -> Key:
+    subject = {name: alert.labels[name] for name in _SUBJECTS if name in alert.labels}
+    return alert.rule, alert.severity, alert.target, tuple(sorted(subject.items()))

@@ -1,0 +1,77 @@
+"""Checks of GPUs. A GPU that several replicas use is one alert, at the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from enginetop.alerts.rule import Check, Finding
+from enginetop.fleet.snapshot import FleetSnapshot, GpuDevice, ReplicaSnapshot
+from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
+
+HOT_CELSIUS = 85.0
+TOO_HOT_CELSIUS = 95.0
+
+_Judgement = tuple[bool | None, float | None, str]
+"""Breached or not, the value, and what is said about it."""
+
+
+def devices(snapshot: FleetSnapshot) -> Iterator[tuple[ReplicaSnapshot, GpuDevice]]:
+    """Every GPU once, with the first replica that uses it."""
+    seen: set[str] = set()
+    for replica in snapshot.replicas:
+        for gpu in replica.gpus:
+            if gpu.uuid not in seen:
+                seen.add(gpu.uuid)
+                yield replica, gpu
+
+
+def gpu_labels(gpu: GpuDevice) -> Mapping[str, str]:
+    """Labels that name a GPU to people."""
+    return {"gpu": str(gpu.index), **({"mig": gpu.mig} if gpu.mig else {})}
+
+
+def throttled() -> Check:
+    """A GPU runs below its clock for a reason that is not part of normal operation."""
+    return _check(_throttled, None)
+
+
+def hot(limit_celsius: float) -> Check:
+    """A GPU is hotter than the limit."""
+
+    def judge(gpu: GpuDevice) -> _Judgement:
+        heat = gpu.temperature_celsius
+        if heat is None:
+            return None, None, ""
+        return heat > limit_celsius, heat, f"GPU {gpu.index} at {heat:.0f} °C"
+
+    return _check(judge, limit_celsius)
+
+
+def lost() -> Check:
+    """The driver lost the GPU."""
+    return _check(lambda gpu: (gpu.state == "lost", None, f"GPU {gpu.index} is lost"), None)
+
+
+def _throttled(gpu: GpuDevice) -> _Judgement:
+    words = [word for word in gpu.throttle_reasons if word in ALARMING_THROTTLE_WORDS]
+    return bool(words), gpu.sm_clock_mhz, f"GPU {gpu.index} throttled: {', '.join(words)}"
+
+
+def _check(judge: Callable[[GpuDevice], _Judgement], limit: float | None) -> Check:
+    def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
+        for replica in snapshot.replicas:
+            if not replica.gpus:
+                yield Finding(replica.target.url, None)
+        for replica, gpu in devices(snapshot):
+            breached, value, said = judge(gpu)
+            yield Finding(
+                replica.target.url,
+                breached,
+                value,
+                limit,
+                said,
+                subject={"gpu_uuid": gpu.uuid},
+                labels=gpu_labels(gpu),
+            )
+
+    return check

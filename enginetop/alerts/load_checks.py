@@ -1,0 +1,212 @@
+"""Checks of load and speed: KV cache, queue, objectives, speculation, prefix cache, balance, thinking budget.
+
+Thresholds are those that operators publish, or follow from the engines' own documentation; each is named
+beside its reason. Without traffic nothing here is in breach.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+
+from enginetop.alerts.rule import Check, Finding
+from enginetop.alerts.seen import distribution, grows, number, recent
+from enginetop.fleet.model import ReplicaState
+from enginetop.fleet.signals import PERCENTILES
+from enginetop.fleet.snapshot import FleetSnapshot, Quantile, ReplicaSnapshot, Scalar
+
+KV_FULL_RATIO = 0.95
+"""Above it preemptions are near; alone it is no trouble, since a kept prefix cache fills the cache too."""
+PREEMPTIONS_CRITICAL_PER_SECOND = 0.1
+PREEMPTIONS_CRITICAL_SHARE = 0.01
+LONG_QUEUE_REQUESTS = 5.0
+LONG_WAIT_SECONDS = 30.0
+"""A mean queue time that a healthy engine (0.002 to 3 s) never has; it precedes an outage by hours."""
+SLO_MIN_REQUESTS = 20.0
+"""Fewer requests say nothing about a 95th percentile."""
+USELESS_LENGTH_TOKENS = 1.1
+UNEVEN_KV_RATIO = 0.25
+"""KV use above the mean of its like: work is routed unevenly."""
+BUDGET_SLACK_TOKENS = 32.0
+BUDGET_MIN_REQUESTS = 100.0
+
+OneCheck = Callable[[ReplicaSnapshot, FleetSnapshot], Finding]
+
+
+def each(check: OneCheck) -> Check:
+    """A check of every replica by itself."""
+
+    def whole(snapshot: FleetSnapshot) -> Iterator[Finding]:
+        for replica in snapshot.replicas:
+            yield check(replica, snapshot)
+
+    return whole
+
+
+def preempting(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+    """Preemptions in the window; held for one window it says that the window before had some too."""
+    url, rate = replica.target.url, number(replica, "preemptions_per_second")
+    if rate is None:
+        return Finding(url, None)
+    return Finding(url, rate > 0, rate, 0.0, f"{rate:.3g} preemptions/s{_at_kv(replica)}")
+
+
+def preempting_badly(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+    """Preemptions above 0.1/s, or above 1 % of the requests that finish."""
+    url, rate = replica.target.url, number(replica, "preemptions_per_second")
+    if rate is None:
+        return Finding(url, None)
+    if rate > PREEMPTIONS_CRITICAL_PER_SECOND:
+        limit = PREEMPTIONS_CRITICAL_PER_SECOND
+        return Finding(url, True, rate, limit, f"{rate:.3g} preemptions/s{_at_kv(replica)}")
+    finished = number(replica, "requests_finished_per_second")
+    if rate <= 0 or finished is None:
+        return Finding(url, False if rate <= 0 else None, rate, PREEMPTIONS_CRITICAL_PER_SECOND)
+    share = rate / finished if finished > 0 else math.inf
+    said = f"{100 * share:.2g} % of finished requests" if finished > 0 else "no request finishes"
+    return Finding(
+        url,
+        share > PREEMPTIONS_CRITICAL_SHARE,
+        share if math.isfinite(share) else None,
+        PREEMPTIONS_CRITICAL_SHARE,
+        f"{rate:.3g} preemptions/s, {said}{_at_kv(replica)}",
+    )
+
+
+def kv_pressure(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding:
+    """A full KV cache together with preemptions or a growing queue."""
+    url, kv = replica.target.url, number(replica, "kv_usage_ratio")
+    if kv is None:
+        return Finding(url, None)
+    if kv <= KV_FULL_RATIO:
+        return Finding(url, False, kv, KV_FULL_RATIO)
+    rate = number(replica, "preemptions_per_second")
+    growth = queue_growth(replica, snapshot)
+    known = rate is not None and growth is not None
+    breached = bool(rate) or bool(growth) or (False if known else None)
+    because = f"{rate:.3g} preemptions/s" if rate else f"the queue grows by {growth or 0:.2g}/s"
+    return Finding(url, breached, kv, KV_FULL_RATIO, f"{because}{_at_kv(replica)}")
+
+
+def queue_growing(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding:
+    """A queue of at least 5 requests that has grown over the window."""
+    url, waiting = replica.target.url, number(replica, "requests_waiting")
+    if waiting is None:
+        return Finding(url, None)
+    if waiting < LONG_QUEUE_REQUESTS:
+        return Finding(url, False, waiting, LONG_QUEUE_REQUESTS)
+    growth = queue_growth(replica, snapshot)
+    return Finding(
+        url,
+        None if growth is None else growth > 0,
+        waiting,
+        LONG_QUEUE_REQUESTS,
+        f"{waiting:.0f} requests wait, {growth or 0:+.2g}/s",
+    )
+
+
+def long_wait(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+    """Requests wait for half a minute on average before they are scheduled."""
+    url, queue = replica.target.url, distribution(replica, "queue_seconds")
+    mean = None if queue is None else queue.mean.value
+    if mean is None:
+        return Finding(url, None)
+    said = f"requests wait {mean:.0f} s on average before they are scheduled"
+    return Finding(url, mean > LONG_WAIT_SECONDS, mean, LONG_WAIT_SECONDS, said)
+
+
+def queue_growth(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> float | None:
+    """Requests per second by which the queue has grown over the window; 0: it has not."""
+    span = snapshot.window_seconds
+    return grows(recent(replica, "requests_waiting", snapshot.at - span), span)
+
+
+def slower_than_slo(signal: str, title: str, limit_seconds: Callable[[ReplicaSnapshot], float]) -> OneCheck:
+    """The objective's share of requests is not within its bound: a percentile lies above it.
+
+    The percentile is the largest known one that is not above the objective's target, so that a breach is sure
+    (target 0.97: p95). A percentile past the last finite bucket counts as that bucket's bound.
+    """
+
+    def check(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+        url, limit = replica.target.url, limit_seconds(replica)
+        times = distribution(replica, signal)
+        if times is None:
+            return Finding(url, None)
+        if (times.count or 0) < SLO_MIN_REQUESTS:
+            return Finding(url, False)
+        name = next((key for key, q in reversed(PERCENTILES) if q <= replica.slo.target + 1e-9), "")
+        quantile = times.quantiles.get(name, Quantile())
+        value = quantile.low if quantile.censored else quantile.value
+        if value is None or (quantile.censored and value < limit):
+            return Finding(url, None)
+        mark = "≥" if quantile.censored else ""
+        said = f"{title} {name} {mark}{_short_time(value)}, the SLO allows {_short_time(limit)}"
+        return Finding(url, value > limit or quantile.censored, value, limit, said)
+
+    return check
+
+
+def speculation_useless(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+    """Drafts are made and hardly one is accepted: outputs are the same, only time is lost."""
+    url, length = replica.target.url, number(replica, "spec_accepted_length")
+    if length is None:
+        return Finding(url, None)
+    said = f"{length:.2f} tokens per draft step; 1 is no gain at all"
+    return Finding(url, length < USELESS_LENGTH_TOKENS, length, USELESS_LENGTH_TOKENS, said)
+
+
+def rank_imbalance(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+    """One data-parallel rank is far fuller than the mean of all."""
+    url, kv = replica.target.url, replica.signals.get("kv_usage_ratio")
+    highest = number(replica, "kv_usage_ratio")
+    if len(replica.ranks) < 2 or not isinstance(kv, Scalar) or highest is None or kv.mean is None:
+        return Finding(url, None if highest is None else False)
+    above = highest - kv.mean
+    rank = {"rank": ",".join(kv.worst.values())} if kv.worst else {}
+    said = f"rank {rank.get('rank', '?')} at KV {100 * highest:.0f} %, the mean is {100 * kv.mean:.0f} %"
+    return Finding(url, above > UNEVEN_KV_RATIO, above, UNEVEN_KV_RATIO, said, labels=rank)
+
+
+def replica_imbalance(snapshot: FleetSnapshot) -> Iterable[Finding]:
+    """One replica is far fuller than the mean of its model's replicas of the same role."""
+    groups: defaultdict[tuple[str | None, str], dict[str, float]] = defaultdict(dict)
+    for replica in snapshot.replicas:
+        kv = number(replica, "kv_usage_ratio")
+        if kv is None:
+            yield Finding(replica.target.url, None)
+        elif replica.state in (ReplicaState.OK, ReplicaState.IDLE):
+            groups[replica.model, replica.role.value][replica.target.url] = kv
+    for group in groups.values():
+        mean = sum(group.values()) / len(group)
+        for url, kv in group.items():
+            said = f"KV {100 * kv:.0f} %, the mean of its {len(group)} is {100 * mean:.0f} %"
+            yield Finding(url, kv - mean > UNEVEN_KV_RATIO, kv - mean, UNEVEN_KV_RATIO, said)
+
+
+def budget_not_enforced(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+    """More than 1 % of at least 100 requests think for longer than the budget and 32 tokens of slack.
+
+    More than 1 % lie above a bound exactly when the 99th percentile does; of a bucket its lower bound counts.
+    """
+    url, setting = replica.target.url, replica.config.get("thinking_token_budget")
+    thought = distribution(replica, "reasoning_tokens")
+    budget = setting.value if setting is not None else None
+    if thought is None or isinstance(budget, str | bool | None) or budget <= 0:
+        return Finding(url, None)
+    least = thought.quantiles.get("p99", Quantile()).low
+    if least is None or (thought.count or 0) < BUDGET_MIN_REQUESTS:
+        return Finding(url, None)
+    limit = budget + BUDGET_SLACK_TOKENS
+    said = f"reasoning p99 at least {least:.0f} tokens, the budget is {budget:.0f}"
+    return Finding(url, least > limit, least, limit, said)
+
+
+def _at_kv(replica: ReplicaSnapshot) -> str:
+    kv = number(replica, "kv_usage_ratio")
+    return "" if kv is None else f" at KV {100 * kv:.0f} %"
+
+
+def _short_time(seconds: float) -> str:
+    return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.3g} s"

@@ -1,0 +1,97 @@
+"""Checks of the error budget and of changes under control."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from enginetop.alerts.rule import Check, Finding
+from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState
+from enginetop.fleet.snapshot import FleetSnapshot
+
+FLEET = "fleet"
+"""The target of an alert about all replicas together."""
+
+PAGE_THRESHOLD = 6.0
+"""Burn from which somebody is woken (Google SRE Workbook, ch. 5: 14.4 and 6; 3 and 1 are tickets)."""
+
+FAILED_SECONDS = 3600.0
+"""How long an undone change is news. A failed rollback is news until the change ends otherwise."""
+
+Changes = Callable[[], Sequence[AuditRow]]
+"""The lines of the audit, oldest first. Called with every snapshot; must return at once."""
+
+
+def NO_CHANGES() -> Sequence[AuditRow]:  # noqa: N802 - a constant that is called
+    """Nobody changes anything."""
+    return ()
+
+
+def budget_burn(page: bool) -> Check:
+    """The error budget of the fleet burns faster than a threshold over a long and a short window."""
+
+    def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
+        for row in getattr(snapshot.fleet.goodput, "burn", ()):
+            if (row.threshold >= PAGE_THRESHOLD) is not page:
+                continue
+            window = span_text(row.long_seconds)
+            known = row.long is not None and row.short is not None
+            said = ""
+            if row.long is not None and row.short is not None:
+                said = (
+                    f"error budget burns {row.long:.1f}x over {window} and {row.short:.1f}x over "
+                    f"{span_text(row.short_seconds)}, allowed are {row.threshold:g}x"
+                )
+            yield Finding(
+                FLEET,
+                row.firing if known else None,
+                row.long,
+                row.threshold,
+                said,
+                subject={"window": window},
+            )
+
+    return check
+
+
+def canary_failed(changes: Changes) -> Check:
+    """A change was undone within the last hour."""
+
+    def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
+        for row in _last_words(changes(), snapshot.at):
+            if row.state is ChangeState.ROLLED_BACK:
+                yield _change_finding(row, snapshot.at - row.at < FAILED_SECONDS)
+
+    return check
+
+
+def rollback_failed(changes: Changes) -> Check:
+    """A change could not be undone: a value of it may still be in force."""
+
+    def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
+        for row in _last_words(changes(), snapshot.at):
+            if row.state is ChangeState.ROLLBACK_FAILED:
+                yield _change_finding(row, True)
+
+    return check
+
+
+def span_text(seconds: float) -> str:
+    """A window in its largest whole unit: `5m`, `6h`, `3d`."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length and seconds % length == 0 and not (unit == "d" and seconds == length):
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds:g}s"
+
+
+def _last_words(rows: Sequence[AuditRow], at: float) -> Iterator[AuditRow]:
+    """The newest final row of each change that is not younger than `at`."""
+    newest: dict[str, AuditRow] = {}
+    for row in rows:
+        if row.state in FINAL_STATES and row.at <= at:
+            newest[row.change] = row
+    yield from newest.values()
+
+
+def _change_finding(row: AuditRow, breached: bool) -> Finding:
+    said = f"{row.knob} {row.before} -> {row.after}: {row.detail or row.state.value}"
+    return Finding(row.target, breached, summary=said, since=row.at, subject={"change": row.change})

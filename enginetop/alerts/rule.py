@@ -1,0 +1,162 @@
+"""Rules, what they find, and the life of one alert: pending, firing, resolved. Pure; time is passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+
+from enginetop.fleet.snapshot import Alert, FleetSnapshot
+
+_CLOCK_GRAIN_SECONDS = 1e-3
+"""Unix times are floats of 0.2 us; a hold of 30 s is over at 29.9999998 s."""
+
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
+class Severity(StrEnum):
+    """How much an alert matters, from the least on."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        """0 for info, growing."""
+        return _SEVERITIES.index(self)
+
+
+_SEVERITIES = tuple(Severity)
+
+PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule says of one subject now.
+
+    `breached` None: it cannot be told. A subject that a rule does not mention is not in breach. `subject`
+    tells several subjects of one target apart (a GPU, a burn window); a finding without one that cannot be
+    told stands for all subjects of its target. `since` is when the cause began, if that is known to be older.
+    `labels` are further words about it, no part of the identity.
+    """
+
+    target: str
+    breached: bool | None
+    value: float | None = None
+    threshold: float | None = None
+    summary: str = ""
+    since: float | None = None
+    subject: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
+    labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
+
+
+Check = Callable[[FleetSnapshot], Iterable[Finding]]
+"""Judges the whole fleet; called with every snapshot in time order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. It fires after `hold_seconds` of breach and stays for `keep_seconds` after the last one.
+
+    Two rules may share a name with different severities: stages of one trouble.
+    """
+
+    name: str
+    severity: Severity
+    check: Check
+    hold_seconds: float = 0.0
+    keep_seconds: float = 0.0
+    meaning: str = ""
+
+    @property
+    def id(self) -> tuple[str, str]:
+        """Name and severity."""
+        return self.name, self.severity.value
+
+
+Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
+"""The identity of an alert: rule, severity, target, subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One alert that is pending or firing.
+
+    `breached_at` is the time of the last breach. Before `lenient_until` what cannot be told changes nothing:
+    an alert that outlived a restart waits for evidence.
+    """
+
+    key: Key
+    alert: Alert
+    breached_at: float
+    lenient_until: float = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one look made of an alert: the instance that goes on, and the alert if its state changed."""
+
+    instance: Instance | None
+    changed: Alert | None = None
+
+
+NOTHING = Step(None)
+
+
+def key_of(rule: Rule, finding: Finding) -> Key:
+    """The identity of the alert that a finding is about."""
+    return (*rule.id, finding.target, tuple(sorted(finding.subject.items())))
+
+
+def begin(rule: Rule, finding: Finding, labels: Mapping[str, str], at: float) -> Step:
+    """The first breach. The alert fires at once when its cause is older than the hold."""
+    since = at if finding.since is None else min(finding.since, at)
+    alert = Alert(
+        rule=rule.name,
+        severity=rule.severity.value,
+        state=FIRING if _over(at, since, rule.hold_seconds) else PENDING,
+        target=finding.target,
+        since=since,
+        value=finding.value,
+        threshold=finding.threshold,
+        summary=finding.summary,
+        labels=MappingProxyType({**labels, **finding.labels, **finding.subject}),
+    )
+    return Step(Instance(key_of(rule, finding), alert, at), alert)
+
+
+def advance(
+    rule: Rule, instance: Instance, breached: bool | None, finding: Finding | None, at: float
+) -> Step:
+    """One more look at an alert; `finding` belongs to a breach.
+
+    A clock that was set back shortens nothing and stops nothing: times of the future count as now.
+    """
+    since = min(instance.alert.since, at)
+    breached_at = min(instance.breached_at, at)
+    alert = instance.alert if since == instance.alert.since else replace(instance.alert, since=since)
+    if breached and finding is not None:
+        since = since if finding.since is None else min(since, finding.since)
+        alert = replace(
+            alert,
+            since=since,
+            value=finding.value,
+            threshold=finding.threshold,
+            summary=finding.summary,
+        )
+        fires = alert.state == PENDING and _over(at, since, rule.hold_seconds)
+        if fires:
+            alert = replace(alert, state=FIRING)
+        return Step(replace(instance, alert=alert, breached_at=at), alert if fires else None)
+    waits = breached is None and at < instance.lenient_until
+    kept = alert.state == FIRING and not _over(at, breached_at, rule.keep_seconds)
+    if waits or kept:
+        return Step(replace(instance, alert=alert, breached_at=breached_at))
+    return Step(None, replace(alert, state=RESOLVED))
+
+
+def _over(at: float, since: float, seconds: float) -> bool:
+    return at - since >= seconds - _CLOCK_GRAIN_SECONDS

@@ -1,0 +1,70 @@
+"""What checks ask of a replica: fresh numbers, recent values, and whether a queue grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from enginetop.alerts.evaluate import BELIEVED
+from enginetop.fleet.model import UP_STATES
+from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, Scalar
+
+Points = Sequence[tuple[float, float]]
+"""Times and values, oldest first."""
+
+_FEWEST_POINTS = 5
+_LEAST_FIT = 0.6
+"""R² of a line through a growing queue; below it the queue only jumps about."""
+
+
+def is_up(replica: ReplicaSnapshot) -> bool:
+    """Whether its numbers say something about now."""
+    return replica.state in UP_STATES
+
+
+def number(replica: ReplicaSnapshot, name: str) -> float | None:
+    """A scalar signal, None where it is not known or not to be believed."""
+    signal = replica.signals.get(name)
+    if not is_up(replica) or not isinstance(signal, Scalar) or signal.quality not in BELIEVED:
+        return None
+    return signal.number
+
+
+def distribution(replica: ReplicaSnapshot, name: str) -> Distribution | None:
+    """A distribution with at least one observation, None where there is none to be believed."""
+    signal = replica.signals.get(name)
+    if not is_up(replica) or not isinstance(signal, Distribution) or signal.quality not in BELIEVED:
+        return None
+    return signal if signal.count else None
+
+
+def labels_of(replica: ReplicaSnapshot) -> Mapping[str, str]:
+    """The labels of every alert about this replica, as far as they are known."""
+    known = {"model": replica.model or "", "engine": replica.engine.value}
+    return {name: value for name, value in known.items() if value and value != "unknown"}
+
+
+def recent(replica: ReplicaSnapshot, name: str, since: float) -> Points:
+    """The values of a trend from `since` on, gaps left out."""
+    values = replica.trends.get(name, ())
+    pairs = zip(replica.trend_times, values, strict=False)
+    return [(at, value) for at, value in pairs if at >= since and value is not None]
+
+
+def grows(points: Points, span_seconds: float) -> float | None:
+    """Growth per second of a rising series, 0 where it does not rise; None: too little is known.
+
+    A straight line must fit (R² of 0.6), and lift the values by at least one over `span_seconds`, most of
+    which the points must cover.
+    """
+    if len(points) < _FEWEST_POINTS or points[-1][0] - points[0][0] < 0.75 * span_seconds:
+        return None
+    n = len(points)
+    mean_t = sum(t for t, _ in points) / n
+    mean_y = sum(y for _, y in points) / n
+    tt = sum((t - mean_t) ** 2 for t, _ in points)
+    ty = sum((t - mean_t) * (y - mean_y) for t, y in points)
+    yy = sum((y - mean_y) ** 2 for _, y in points)
+    slope = ty / tt
+    if slope <= 0 or slope * span_seconds < 1 or ty * ty < _LEAST_FIT * tt * yy:
+        return 0.0
+    return slope

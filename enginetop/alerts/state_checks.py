@@ -1,0 +1,93 @@
+"""Checks of the states of replicas: what the state machine of the core says, with its own clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from enginetop.alerts.rule import Check, Finding
+from enginetop.alerts.seen import number, recent
+from enginetop.fleet.model import ReplicaState, Role
+from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
+from enginetop.fleet.state import duration_text
+
+SILENT_SECONDS = 120.0
+"""Without one output token for so long, with a queue, an engine is busy with something that never ends."""
+
+
+def in_state(state: ReplicaState, words: str) -> Check:
+    """In breach while a replica is in `state`; value: seconds since its cause began."""
+    return _check(lambda replica, _: replica.state is state, words)
+
+
+def stalled(live_progress: bool) -> Check:
+    """No progress, of engines with (or without) a series that moves during a request."""
+    return _check(
+        lambda replica, _: (
+            replica.state is ReplicaState.NO_PROGRESS and replica.live_progress is live_progress
+        ),
+        "no progress",
+    )
+
+
+def slow_or_silent(snapshot: FleetSnapshot) -> Iterator[Finding]:
+    """No progress that may be a long request, or work without one output token while others wait.
+
+    The latter moves counters (an engine that computes a prompt again and again), so that it is no state.
+    """
+    silent = {replica.target.url: _silent(replica, snapshot.at) for replica in snapshot.replicas}
+    for finding in stalled(live_progress=False)(snapshot):
+        found = silent[finding.target]
+        yield finding if finding.breached or found is None else found
+
+
+def _silent(replica: ReplicaSnapshot, at: float) -> Finding | None:
+    waiting, running = number(replica, "requests_waiting"), number(replica, "requests_running")
+    if not waiting or not running or not replica.live_progress or replica.role is Role.PREFILL:
+        return None
+    points = recent(replica, "generation_tokens_per_second", at - 2 * SILENT_SECONDS)
+    began: float | None = None
+    for time, rate in points:
+        began = None if rate > 0 else (time if began is None else began)
+    if began is None or at - began < SILENT_SECONDS:
+        return None
+    span = duration_text(at - began)
+    return Finding(
+        replica.target.url,
+        True,
+        at - began,
+        SILENT_SECONDS,
+        f"no output token for {span} while {running:.0f} run and {waiting:.0f} wait",
+        began,
+    )
+
+
+def late(snapshot: FleetSnapshot) -> Iterator[Finding]:
+    """The metrics page is old, fails, or takes longer than the time between two pages."""
+    for replica in snapshot.replicas:
+        if replica.state is ReplicaState.STALE:
+            yield _state_finding(replica, snapshot.at, True, "stale")
+            continue
+        took, spacing = replica.scrape_seconds, replica.spacing_seconds
+        slow = took is not None and spacing is not None and took > spacing
+        summary = f"a page takes {took:.1f} s, one is due every {spacing:g} s" if slow else ""
+        yield Finding(replica.target.url, _known(replica, slow), took, spacing, summary)
+
+
+def _check(applies: Callable[[ReplicaSnapshot, float], bool], words: str) -> Check:
+    def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
+        for replica in snapshot.replicas:
+            yield _state_finding(replica, snapshot.at, applies(replica, snapshot.at), words)
+
+    return check
+
+
+def _state_finding(replica: ReplicaSnapshot, at: float, applies: bool, words: str) -> Finding:
+    if not applies:
+        return Finding(replica.target.url, _known(replica, False))
+    summary = "; ".join(replica.reasons) or f"{words} for {duration_text(at - replica.since)}"
+    return Finding(replica.target.url, True, max(at - replica.since, 0.0), None, summary, replica.since)
+
+
+def _known(replica: ReplicaSnapshot, breached: bool) -> bool | None:
+    """Before the first answer nothing can be told."""
+    return None if replica.state is ReplicaState.UNKNOWN and not breached else breached
