@@ -272,6 +272,10 @@ class FleetApp(App[None]):
             self.action_fleet()
             self._open_tuners(None)
 
+    def on_picture_screen_resumed(self) -> None:
+        """Show the newest picture at once."""
+        self._paint()
+
     def on_picture_screen_tuners_wanted(self, message: PictureScreen.TunersWanted) -> None:
         """Open the tuners of one replica."""
         self._open_tuners(message.url)

@@ -51,6 +51,9 @@ class PictureScreen(Screen[None]):
         self.complain = complain
         self.picture = Picture()
 
+    class Resumed(Message):
+        """A screen is on top again and wants the newest picture."""
+
     class TunersWanted(Message):
         """The tuners of one replica are to be shown."""
 
@@ -83,7 +86,7 @@ class PictureScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         """A screen that comes back shows the newest picture."""
-        self.call_after_refresh(self.paint)
+        self.call_after_refresh(self.post_message, self.Resumed())
 
     def build_lines(self, where: str, build: Callable[[], list[Line]]) -> list[Line]:
         """The lines of one part; if building fails, a line that says so."""

@@ -15,7 +15,7 @@ from tui.screens.change import ChangeScreen, PastScreen
 from tui.screens.confirm import ConfirmScreen, confirm_roll_back
 from tui.screens.listing import ListScreen
 from tui.screens.reading import ReadingScreen
-from tui.view.advice import ACTIONABLE, Quiet, advice_of
+from tui.view.advice import ACTIONABLE, advice_of
 from tui.view.cells import Line, Span, plain, spread
 from tui.view.change import undo_of
 from tui.view.heading import badges
@@ -81,7 +81,7 @@ class TunersScreen(ListScreen):
             url, knob = suggestion.replica.target.url, suggestion.advice.knob
             self.open_screen(SuggestionScreen(self.inks, self.complain, self._desk, url, knob))
         elif group is not None:
-            self.open_screen(QuietScreen(self.inks, self.complain, group))
+            self.open_screen(QuietScreen(self.inks, self.complain, group.action, group.knob, self.only))
 
     def action_past(self) -> None:
         """Show the past changes."""
@@ -108,23 +108,23 @@ class TunersScreen(ListScreen):
 
 
 class QuietScreen(ReadingScreen):
-    """The replicas behind one row of what is left alone, each with its reasons, as of when it was opened."""
+    """The replicas behind one row of what is left alone, each with its reasons."""
 
     PLACE = Place.QUIET
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.QUIET)]
 
-    def __init__(self, inks: Inks, complain: Complain, group: Quiet) -> None:
+    def __init__(self, inks: Inks, complain: Complain, action: str, knob: str, only: str | None) -> None:
         super().__init__(inks, complain)
-        self._group = group
+        self._action, self._knob, self._only = action, knob, only
 
     def title_line(self, width: int) -> Line:
         """Which knob, and what is advised."""
-        left = (Span(f" {self._group.action}", "title"), Span(f" · {self._group.knob}"))
+        left = (Span(f" {self._action}", "title"), Span(f" · {self._knob}"))
         return spread(left, badges(self.picture), width)
 
     def body_lines(self, width: int) -> list[Line]:
         """One paragraph a replica."""
-        return quiet_lines(self._group, width)
+        return quiet_lines(self.picture, self._action, self._knob, width, self._only)
 
 
 class SuggestionScreen(ReadingScreen):

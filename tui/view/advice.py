@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
 from tui.view import numbers
 
 ACTIONABLE = frozenset({"lower", "raise", "disable"})
 """Actions that change something; `hold` and `withheld` leave things as they are."""
 
+_KNOB_ORDER = {knob: place for place, knob in enumerate(KNOBS)}
 _CONFIDENCE = {"high": 0, "medium": 1, "low": 2}
 
 APPLY_WORDS: Mapping[str, str] = {
@@ -91,7 +93,7 @@ def quiet_of(replicas: Iterable[ReplicaSnapshot]) -> list[Quiet]:
             if advice.action not in ACTIONABLE:
                 groups.setdefault((advice.action, advice.knob), []).append(Suggestion(replica, advice))
     quiet = [Quiet(action, knob, tuple(members)) for (action, knob), members in groups.items()]
-    return sorted(quiet, key=lambda group: group.action != "hold")
+    return sorted(quiet, key=lambda group: (group.action != "hold", _KNOB_ORDER.get(group.knob, len(KNOBS))))
 
 
 def advice_of(replica: ReplicaSnapshot | None, knob: str) -> Advice | None:

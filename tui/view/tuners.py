@@ -21,6 +21,7 @@ from tui.view.cells import (
     printable,
     spread,
     width_of,
+    wrap_text,
 )
 from tui.view.change import STATE_INK, can_roll_back, diff_text, state_text, time_left, verdict_text
 from tui.view.figures import WIDE
@@ -72,8 +73,7 @@ class TunersTable:
             for suggestion in picture.suggestions
             if only is None or suggestion.replica.target.url == only
         )
-        replicas = picture.snapshot.replicas if picture.snapshot is not None else ()
-        self.quiet = quiet_of(replica for replica in replicas if only in (None, replica.target.url))
+        self.quiet = _quiet(picture, only)
         self.changes = tuple(change for change in picture.changes if only is None or _touches(change, only))
         names = [suggestion.replica.target.name for suggestion in self.suggestions]
         names += [picture.name_of(change.canary_target) for change in self.changes]
@@ -215,13 +215,23 @@ def tuners_verdict(table: TunersTable, picture: Picture, width: int, trouble: st
     return clip((Span(f" {' · '.join(items)}", ink), Span(closed, "dim")), width)
 
 
-def quiet_lines(group: Quiet, width: int) -> list[Line]:
-    """Every replica of a quiet row with its own reasons."""
+def quiet_lines(picture: Picture, action: str, knob: str, width: int, only: str | None = None) -> list[Line]:
+    """Every replica that is advised to leave `knob` as it is, with its own reasons."""
+    name_width = 12 if width < WIDE else 28
+    room = max(width - name_width - 3, 16)
     lines: list[Line] = []
-    for member in group.members:
-        name = fit(cut_middle(member.replica.target.name, 20), 20)
-        lines.append(clip((Span(f" {name} "), Span(reason_text(member.advice), "dim")), width))
-    return lines
+    for group in _quiet(picture, only):
+        for member in group.members if (group.action, group.knob) == (action, knob) else ():
+            name = fit(cut_middle(member.replica.target.name, name_width), name_width)
+            for text in wrap_text(reason_text(member.advice), room):
+                lines.append(clip((Span(f" {name} "), Span(text, "dim")), width))
+                name = " " * name_width
+    return lines or [clip(plain(" no replica is left as it is for that reason any more", "dim"), width)]
+
+
+def _quiet(picture: Picture, only: str | None) -> list[Quiet]:
+    replicas = picture.snapshot.replicas if picture.snapshot is not None else ()
+    return quiet_of(replica for replica in replicas if only in (None, replica.target.url))
 
 
 def _touches(change: ChangeView, url: str) -> bool:
