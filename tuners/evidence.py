@@ -17,8 +17,10 @@ BUDGET = "max_num_batched_tokens"
 SEQUENCES = "max_num_seqs"
 DRAFTS = "num_speculative_tokens"
 
-WINDOW_SECONDS = 2.0
-"""Least length of a window of steps: pages that come closer together are taken as one."""
+WINDOW_SECONDS = 3.5
+"""Least length of a window of steps: the tokens of a long prompt count when it is done, steps after they were
+computed. Pages that come closer together are taken as one.
+"""
 
 _MOST_WINDOWS = 240
 _LEAST_RUNNING = 2

@@ -27,16 +27,16 @@ def seen(
     ranks: int = 1,
     restarted_at: float | None = None,
 ) -> ReplicaSnapshot:
-    """The replica `at` seconds after the first page, with these running totals."""
+    """The replica twice `at` seconds after the first page, with these running totals."""
     return replica(
         "b1",
         state,
         changes={"requests_running": running},
-        scraped_at=AT + at,
+        scraped_at=AT + 2 * at,
         spacing_seconds=2.0,
         totals={"iteration_tokens.count": steps, "iteration_tokens.sum": tokens},
         ranks=tuple(RankSnapshot({"engine": str(i)}, {}) for i in range(ranks)),
-        events=() if restarted_at is None else (Event(AT + restarted_at, "restarted"),),
+        events=() if restarted_at is None else (Event(AT + 2 * restarted_at, "restarted"),),
     )
 
 
@@ -48,10 +48,10 @@ def windows(*looks: ReplicaSnapshot, knobs: Knobs = KNOBS) -> list[StepWindow]:
 
 
 def test_a_window_lies_between_two_pages() -> None:
-    # 40 steps in 2 s are 50 ms each; 240 000 tokens in 40 steps are 6000 each. Then 50 steps of 40 ms.
+    # 40 steps in 4 s are 100 ms each; 240 000 tokens in 40 steps are 6000 each. Then 50 steps of 80 ms.
     assert windows(seen(0, 0, 0), seen(2, 40, 240_000), seen(4, 90, 440_000)) == [
-        StepWindow(6000, 0.05),
-        StepWindow(4000, 0.04),
+        StepWindow(6000, 0.1),
+        StepWindow(4000, 0.08),
     ]
 
 
@@ -60,20 +60,20 @@ def test_tokens_are_those_that_were_computed() -> None:
     first, second = seen(0, 0, 0), seen(2, 40, 240_000)
     counts = {"prefix_hits": 80_000.0, "spec_draft_tokens": 600.0, "spec_accepted_tokens": 400.0}
     second = replace(second, totals={**second.totals, **counts})
-    assert windows(first, second) == [StepWindow(160_200 / 40, 0.05)]
+    assert windows(first, second) == [StepWindow(160_200 / 40, 0.1)]
 
 
 def test_ranks_step_at_the_same_time() -> None:
-    # two ranks count 40 steps each in 2 s: 50 ms a step, not 25
+    # two ranks count 40 steps each in 4 s: 100 ms a step, not 50
     assert windows(seen(0, 0, 0, ranks=2, running=50), seen(2, 80, 80_000, ranks=2, running=50)) == [
-        StepWindow(1000, 0.05)
+        StepWindow(1000, 0.1)
     ]
 
 
 def test_close_pages_make_one_window_and_the_same_page_none() -> None:
     first, second, third = seen(0, 0, 0), seen(1, 25, 100_000), seen(2, 40, 240_000)
-    assert windows(first, second, third) == [StepWindow(6000, 0.05)]
-    assert windows(first, first, third, third) == [StepWindow(6000, 0.05)]
+    assert windows(first, second, third) == [StepWindow(6000, 0.1)]
+    assert windows(first, first, third, third) == [StepWindow(6000, 0.1)]
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ def test_close_pages_make_one_window_and_the_same_page_none() -> None:
 def test_a_window_with_rest_in_it_is_none(idle: ReplicaSnapshot) -> None:
     assert windows(seen(0, 0, 0), idle, seen(4, 80, 9000)) == []
     busy = windows(seen(0, 0, 0), idle, seen(4, 80, 9000), seen(6, 120, 19_000))
-    assert busy == [StepWindow(250, 0.05)]
+    assert busy == [StepWindow(250, 0.1)]
 
 
 def test_a_hole_in_the_pages_is_no_window() -> None:
-    assert windows(seen(0, 0, 0), seen(6.5, 40, 240_000)) == []
-    assert len(windows(seen(0, 0, 0), seen(6.0, 40, 240_000))) == 1
+    assert windows(seen(0, 0, 0), seen(5.5, 40, 240_000)) == []  # 11 s, more than three windows
+    assert len(windows(seen(0, 0, 0), seen(5.0, 40, 240_000))) == 1
 
 
 def test_no_step_is_no_window() -> None:
