@@ -1,0 +1,58 @@
+"""Two real servers for the whole suite: one speculates, one reasons and has two API server processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.vllm.installation import Installation, install
+from tests.vllm.server import Server
+
+SPECULATION = (
+    '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2}'
+)
+
+
+@pytest.fixture(scope="session")
+def installation() -> Installation:
+    return install()
+
+
+@pytest.fixture(scope="session")
+def package() -> Path:
+    """vLLM's own source. `ENGINETOP_VLLM_SOURCE` names that of another release, unpacked from its wheel."""
+    other = os.environ.get("ENGINETOP_VLLM_SOURCE")
+    return Path(other) if other else install().package
+
+
+@pytest.fixture(scope="session")
+def speculating(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(installation, tmp_path_factory.mktemp("s"), "--speculative-config", SPECULATION)
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def reasoning(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    flags = ("--reasoning-parser", "qwen3", "--api-server-count", "2")
+    server = Server(installation, tmp_path_factory.mktemp("r"), *flags, tcp=True)
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def record() -> Iterator[dict[str, object]]:
+    """Figures of this run, printed at its end: what docs/verified.md is written from."""
+    figures: dict[str, object] = {}
+    yield figures
+    for name, value in figures.items():
+        print(f"\nFIGURE {name}: {value}", end="")

@@ -1,0 +1,89 @@
+"""Closed-loop load on one server, from a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+WORDS = ("engine", "node", "cache", "block", "token", "batch", "queue", "prefill", "decode", "draft")
+
+
+class Load:
+    """Runs as a context: `concurrency` clients, each with one chat request after the other, streaming.
+
+    `failures` are answers that were not 200 or broke off; `usages` the usage of each completed one. A prompt
+    has `prompt_bytes` tokens (a token is a byte) and those of the template.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        concurrency: int = 12,
+        max_tokens: int = 40,
+        prompt_bytes: int = 60,
+        **body: Any,
+    ) -> None:
+        self.failures: list[str] = []
+        self.usages: list[dict[str, Any]] = []
+        self._url = url
+        self._concurrency = concurrency
+        self._body = {
+            "model": "tiny",
+            "max_tokens": max_tokens,
+            "temperature": 0.0,
+            "ignore_eos": True,
+        } | body
+        self._prompt_bytes = prompt_bytes
+        self._random = random.Random(3)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(timeout=120)
+        assert not self._thread.is_alive()
+
+    async def _run(self) -> None:
+        limits = httpx.Limits(max_connections=self._concurrency)
+        async with httpx.AsyncClient(base_url=self._url, timeout=120.0, limits=limits) as web:
+            await asyncio.gather(*(self._client(web) for _ in range(self._concurrency)))
+
+    async def _client(self, web: httpx.AsyncClient) -> None:
+        while not self._stop.is_set():
+            try:
+                await self._one(web)
+            except (httpx.HTTPError, ValueError) as error:
+                self.failures.append(repr(error))
+
+    async def _one(self, web: httpx.AsyncClient) -> None:
+        text = " ".join(self._random.choices(WORDS, k=self._prompt_bytes))[: self._prompt_bytes]
+        body = self._body | {
+            "messages": [{"role": "user", "content": text}],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        usage = None
+        async with web.stream("POST", "/v1/chat/completions", json=body) as answer:
+            if answer.status_code != 200:
+                self.failures.append(f"HTTP {answer.status_code}")
+                return
+            async for line in answer.aiter_lines():
+                if line.startswith("data: {"):
+                    usage = json.loads(line.removeprefix("data: ")).get("usage") or usage
+        if usage is None:
+            self.failures.append("broke off")
+        else:
+            self.usages.append(usage)
