@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -124,28 +126,29 @@ HOSTILE = {
 }
 
 
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+@pytest.mark.verify
 @pytest.mark.parametrize("name", HOSTILE)
 def test_time_grows_with_the_length_of_a_hostile_page_and_not_faster(name: str) -> None:
     body = HOSTILE[name]
 
     def seconds(times: int) -> float:
-        bodies = [body * times] * 2
-        started = time.process_time()
-        for one in bodies:
-            PageParser(LayoutCache()).parse(one)
-        return time.process_time() - started
+        longer = body * times
+        return min(_cpu_seconds(lambda: PageParser(LayoutCache()).parse(longer)) for _ in range(3))
 
-    seconds(1)
     once = max(seconds(1), 0.004)
     assert seconds(8) < 8 * once * 4, "about eight times as long, with room for a busy machine"
-    assert once < 1.0
 
 
+@pytest.mark.verify
 def test_one_long_line_costs_no_more_than_as_many_bytes_in_short_ones() -> None:
     """Within a line nothing may be quadratic: a line of a megabyte, with the limits out of the way."""
     limits = ParseLimits(line_bytes=1 << 30, label_characters=1 << 30, labels=1 << 30)
     for filling in (b'a="', b"\\", b'"', b'a="b",', b" ", b"9", b"{", b",", b"\xff", b"}"):
         body = b"m{" + filling * (1_000_000 // len(filling)) + b"\nn " + filling * (1_000_000 // len(filling))
-        started = time.process_time()
-        parse(body, limits)
-        assert time.process_time() - started < 2.0, filling
+        assert min(_cpu_seconds(partial(parse, body, limits)) for _ in range(2)) < 2.0, filling
