@@ -87,8 +87,8 @@ def test_the_report_of_a_suggestion(tune: Callable[..., int], capsys: pytest.Cap
         "wrong if  prompts pass 3.0k",
         "",
         "hold     max_num_batched_tokens  TPOT p95 40 ms is within the 50 ms SLO  (b2)",
-        "withheld max_num_seqs  not built yet  (b1 b2 b3)",
         "withheld max_num_batched_tokens  7 busy windows  (b3)",
+        "withheld max_num_seqs  not built yet  (b1 b2 b3)",
     ]
 
 
