@@ -1,0 +1,1 @@
+"""Where alerts are delivered: what is to be told, kept until it is told, and by whom."""
