@@ -60,7 +60,7 @@ def message_seconds() -> tuple[float, float]:
 
     class Core:
         def __init__(self) -> None:
-            self.input_queue = SimpleNamespace(put_nowait=lambda item: None)
+            self.input_queue = SimpleNamespace(put_nowait=lambda _: None)
             self.scheduler = SimpleNamespace(
                 max_num_scheduled_tokens=8192, max_num_active_reqs=256, max_num_running_reqs=256,
                 num_spec_tokens=4, dynamic_sd_lookup=None, max_model_len=32768, block_size=16,
@@ -78,7 +78,7 @@ def message_seconds() -> tuple[float, float]:
                 reasoning_config=SimpleNamespace(enabled=True),
             )
 
-        def _handle_client_request(self, request_type: object, request: object) -> None:
+        def _handle_client_request(self, _request_type: object, _request: object) -> None:
             return None
 
     def messages(core: Core) -> Callable[[], None]:
@@ -118,7 +118,7 @@ def finish_seconds() -> float:
 class _Chat:
     _include_reasoning_tokens_details = True
 
-    async def create_chat_completion(self, request: Any, raw_request: Any = None) -> Any:
+    async def create_chat_completion(self, _request: Any, _raw_request: Any = None) -> Any:
         return self._stream()
 
     async def _stream(self) -> AsyncGenerator[str, None]:
