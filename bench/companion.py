@@ -62,9 +62,15 @@ def message_seconds() -> tuple[float, float]:
         def __init__(self) -> None:
             self.input_queue = SimpleNamespace(put_nowait=lambda _: None)
             self.scheduler = SimpleNamespace(
-                max_num_scheduled_tokens=8192, max_num_active_reqs=256, max_num_running_reqs=256,
-                num_spec_tokens=4, dynamic_sd_lookup=None, max_model_len=32768, block_size=16,
-                max_num_encoder_input_tokens=0, need_mamba_block_aligned_split=False,
+                max_num_scheduled_tokens=8192,
+                max_num_active_reqs=256,
+                max_num_running_reqs=256,
+                num_spec_tokens=4,
+                dynamic_sd_lookup=None,
+                max_model_len=32768,
+                block_size=16,
+                max_num_encoder_input_tokens=0,
+                need_mamba_block_aligned_split=False,
                 num_prefill_lookahead=0,
                 scheduler_config=SimpleNamespace(
                     long_prefill_token_threshold=0,
