@@ -135,7 +135,9 @@ class _Chat:
 def stream_seconds() -> tuple[float, float]:
     """One chunk that passes, and one request beside its chunks, on the way in and out."""
     truth = RequestTruth(PrometheusMetrics(CollectorRegistry()), Objective())
-    request = SimpleNamespace(n=1, thinking_token_budget=None, include_reasoning=True)
+    request = SimpleNamespace(
+        n=1, thinking_token_budget=None, include_reasoning=True, model_fields_set=frozenset()
+    )
     raw = SimpleNamespace(state=SimpleNamespace())
     watched, bare = _Chat(), _Chat()
     watch_chat(watched, lambda: 10, truth)

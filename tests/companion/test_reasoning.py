@@ -61,9 +61,11 @@ class FakeChat:
 
 
 def request(**given: Any) -> Any:
-    return SimpleNamespace(
-        **{"thinking_token_budget": None, "thinks": True, "n": 1, "include_reasoning": True} | given
-    )
+    """As vLLM parses it: of a budget of -1 only the set of given fields is left."""
+    fields = {"thinking_token_budget": None, "thinks": True, "n": 1, "include_reasoning": True} | given
+    if fields["thinking_token_budget"] == -1:
+        fields["thinking_token_budget"] = None
+    return SimpleNamespace(**fields, model_fields_set=frozenset(given))
 
 
 def raw() -> Any:
@@ -146,14 +148,22 @@ def test_without_a_parser_or_with_several_answers_the_stream_is_not_wrapped(pars
 
 @pytest.mark.parametrize(
     ("own", "default", "after"),
-    [(None, 10, 10), (None, None, None), (5, 10, 5), (0, 10, 0), (-1, 10, -1), (None, 0, 0)],
+    [
+        ({}, 10, 10),
+        ({}, None, None),
+        ({}, 0, 0),
+        ({"thinking_token_budget": 5}, 10, 5),
+        ({"thinking_token_budget": 0}, 10, 0),
+        ({"thinking_token_budget": -1}, 10, None),
+        ({"thinking_token_budget": None}, 10, None),
+    ],
 )
 def test_only_requests_without_a_budget_get_one(
-    own: int | None, default: int | None, after: int | None
+    own: dict[str, int | None], default: int | None, after: int | None
 ) -> None:
     serving = FakeChat(None, 5)
     watch_chat(serving, lambda: default, None)
-    asked = request(thinking_token_budget=own)
+    asked = request(**own)
     others = {key: value for key, value in vars(asked).items() if key != "thinking_token_budget"}
     asyncio.run(serving.create_chat_completion(asked, raw()))
     assert serving.requests[0] is asked
@@ -161,9 +171,10 @@ def test_only_requests_without_a_budget_get_one(
 
 
 def test_a_request_that_knows_no_budget_is_left_alone() -> None:
-    asked = SimpleNamespace(prompt="x")
+    asked = SimpleNamespace(prompt="x", model_fields_set=frozenset({"prompt"}))
+    before = dict(vars(asked))
     set_default(asked, 10)
-    assert vars(asked) == {"prompt": "x"}
+    assert vars(asked) == before
 
 
 def test_completions_get_the_default_too() -> None:

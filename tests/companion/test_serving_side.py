@@ -66,7 +66,9 @@ class FakeServer:
 
     async def budget_of_a_request(self) -> int | None:
         serving = self.state.openai_serving_chat
-        budget: int | None = await serving.create_chat_completion(SimpleNamespace(thinking_token_budget=None))
+        budget: int | None = await serving.create_chat_completion(
+            SimpleNamespace(thinking_token_budget=None, model_fields_set=frozenset())
+        )
         return budget
 
 

@@ -14,6 +14,7 @@ from tests.vllm.server import Server
 SPECULATION = (
     '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2}'
 )
+SPECULATING = ("--speculative-config", SPECULATION, "--reasoning-parser", "qwen3")
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +31,7 @@ def package() -> Path:
 
 @pytest.fixture(scope="session")
 def speculating(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(installation, tmp_path_factory.mktemp("s"), "--speculative-config", SPECULATION)
+    server = Server(installation, tmp_path_factory.mktemp("s"), *SPECULATING)
     try:
         server.wait_until_ready()
         yield server

@@ -17,6 +17,8 @@ WORDS = ("engine", "node", "cache", "block", "token", "batch", "queue", "prefill
 class Load:
     """Runs as a context: `concurrency` clients, each with one chat request after the other, streaming.
 
+    With `per_second` instead a request at that pace, whatever became of those before.
+
     `failures` are answers that were not 200 or broke off; `usages` the usage of each completed one. A prompt
     has `prompt_bytes` tokens (a token is a byte) and those of the template.
     """
@@ -26,6 +28,7 @@ class Load:
         url: str,
         *,
         concurrency: int = 12,
+        per_second: float | None = None,
         max_tokens: int = 40,
         prompt_bytes: int = 60,
         **body: Any,
@@ -34,6 +37,7 @@ class Load:
         self.usages: list[dict[str, Any]] = []
         self._url = url
         self._concurrency = concurrency
+        self._per_second = per_second
         self._body = {
             "model": "tiny",
             "max_tokens": max_tokens,
@@ -57,16 +61,24 @@ class Load:
         assert not self._thread.is_alive()
 
     async def _run(self) -> None:
-        limits = httpx.Limits(max_connections=self._concurrency)
-        async with httpx.AsyncClient(base_url=self._url, timeout=120.0, limits=limits) as web:
-            await asyncio.gather(*(self._client(web) for _ in range(self._concurrency)))
+        async with httpx.AsyncClient(base_url=self._url, timeout=120.0) as web:
+            if self._per_second is None:
+                await asyncio.gather(*(self._client(web) for _ in range(self._concurrency)))
+                return
+            async with asyncio.TaskGroup() as sent:
+                while not self._stop.is_set():
+                    sent.create_task(self._one_or_failure(web))
+                    await asyncio.sleep(1 / self._per_second)
 
     async def _client(self, web: httpx.AsyncClient) -> None:
         while not self._stop.is_set():
-            try:
-                await self._one(web)
-            except (httpx.HTTPError, ValueError) as error:
-                self.failures.append(repr(error))
+            await self._one_or_failure(web)
+
+    async def _one_or_failure(self, web: httpx.AsyncClient) -> None:
+        try:
+            await self._one(web)
+        except (httpx.HTTPError, ValueError) as error:
+            self.failures.append(repr(error))
 
     async def _one(self, web: httpx.AsyncClient) -> None:
         text = " ".join(self._random.choices(WORDS, k=self._prompt_bytes))[: self._prompt_bytes]

@@ -41,6 +41,7 @@ def test_the_sheet(speculating: Server) -> None:
         ("max_num_seqs", 16, 1, 16),
         ("long_prefill_token_threshold", 0, 0, 512),
         ("num_speculative_tokens", 4, 0, 4),
+        ("thinking_token_budget", -1, -1, 512),
     ]
     assert stat.S_IMODE(speculating.socket_path.stat().st_mode) == 0o600
 

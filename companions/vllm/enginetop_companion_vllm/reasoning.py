@@ -18,8 +18,12 @@ _REASONING_TEXT = '"reasoning":"'
 
 
 def set_default(request: Any, budget: int | None) -> None:
-    """Give the request a thinking budget if it has none. Nothing else of it is touched."""
-    if budget is not None and getattr(request, "thinking_token_budget", budget) is None:
+    """Give the request a thinking budget if it says nothing of one. Nothing else of it is touched.
+
+    vLLM reads -1 as None, so that only the set of fields that the client sent tells the two apart.
+    """
+    silent = "thinking_token_budget" not in request.model_fields_set
+    if budget is not None and silent and getattr(request, "thinking_token_budget", budget) is None:
         request.thinking_token_budget = budget
 
 
