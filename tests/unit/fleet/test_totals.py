@@ -108,3 +108,11 @@ def test_they_never_fall_whatever_the_pages_hold(pages: list[tuple[float, float,
         assert all(now[name] >= total for name, total in before.items())
         assert before.keys() <= now.keys()
         before = now
+
+
+def test_a_sum_that_falls_takes_nothing_away() -> None:
+    told = Told(columns(*histogram("iteration_tokens", (), parts="sum count")))
+    told.page(0, 100.0, 1)
+    told.page(2, 400.0, 2)
+    told.page(4, 50.0, 3)  # no reset: the count rises
+    assert totals(told) == {"iteration_tokens.sum": 300.0, "iteration_tokens.count": 2.0}

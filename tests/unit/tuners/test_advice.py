@@ -1,0 +1,98 @@
+"""The judge over time: who gets rows, how long a symptom has to hold, what starts it anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from enginetop.fleet.knobs import KnobRow, KnobSheet
+from enginetop.fleet.model import EngineKind, ReplicaState
+from enginetop.fleet.signals import KNOBS
+from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
+from tests.tui.snapshots import AT, fleet, replica
+from tests.unit.tuners.test_token_budget import slow
+from tuners.advice import Advisor
+
+
+def sheet(budget: int) -> KnobSheet:
+    rows = (
+        KnobRow("max_num_batched_tokens", budget, 8192, 256, 8192, "tokens", 0),
+        KnobRow("max_num_seqs", 256, 256, 1, 256, "requests", 0),
+    )
+    return KnobSheet("vllm", "0.32.0", "i1", 1, 1, rows)
+
+
+class Judge:
+    """An advisor over one replica, `b1`, looked at every 4 s."""
+
+    def __init__(self) -> None:
+        self.sheets: Mapping[str, KnobSheet] = {"http://b1.example:8000": sheet(8192)}
+        self.advisor = Advisor(lambda: self.sheets)
+        self.looks = 0
+        self.steps = 0.0
+        self.tokens = 0.0
+
+    def look(self, one: ReplicaSnapshot | None = None, count: int = 1) -> str:
+        """So many looks; the action for the token budget, with the last reason."""
+        for _ in range(count):
+            steps = 40 + 8 * (self.looks % 12)  # 100 to 31 ms: 11.8 ms + 6.1 us a token
+            self.steps += steps
+            self.tokens += (4.0 - 0.0118 * steps) / 6.1e-6
+            totals = {"iteration_tokens.count": self.steps, "iteration_tokens.sum": self.tokens}
+            now = replace(
+                one or slow(), scraped_at=AT + 4 * self.looks, spacing_seconds=4.0, totals=totals, events=()
+            )
+            self.looks += 1
+            row = self.advisor(fleet([now])).replicas[0].advice[0]
+        return f"{row.action} {row.because[-1]}"
+
+
+def test_a_symptom_has_to_hold_for_a_minute() -> None:
+    judge = Judge()
+    assert judge.look(count=15).startswith("withheld seen for 56 s")
+    assert judge.look().startswith("lower")
+
+
+@pytest.mark.parametrize(
+    "better", [slow(tpot=0.04), slow(ttft=0.5), slow(tokens=900), slow(state=ReplicaState.STALE)]
+)
+def test_one_page_without_it_starts_anew(better: ReplicaSnapshot) -> None:
+    judge = Judge()
+    judge.look(count=12)
+    judge.look(better)
+    assert judge.look(count=15).startswith("withheld seen for 56 s")
+    assert judge.look().startswith("lower")
+
+
+def test_so_does_a_changed_knob_which_also_makes_older_windows_worthless() -> None:
+    judge = Judge()
+    assert judge.look(count=16).startswith("lower")
+    judge.sheets = {"http://b1.example:8000": sheet(7680)}
+    assert judge.look().startswith("withheld seen for 0 s")
+    assert judge.look(count=15).startswith("lower")
+
+
+def test_every_engine_has_a_row_for_every_knob_and_a_router_none() -> None:
+    shown = Advisor()(
+        fleet(
+            [
+                replica("a"),
+                replica("b", ReplicaState.DOWN),
+                replica("r", engine=EngineKind.ROUTER),
+                replica("u", engine=EngineKind.UNKNOWN),
+            ]
+        )
+    )
+    assert [tuple(row.knob for row in one.advice) for one in shown.replicas] == [KNOBS, KNOBS, (), ()]
+    assert {row.because for row in shown.replicas[0].advice[1:]} == {("not built yet",)}
+
+
+def test_what_did_not_change_stays_the_same_object() -> None:
+    advisor = Advisor()
+    one: FleetSnapshot = fleet([replica("a"), replica("b")])
+    first = advisor(one)
+    second = advisor(replace(one, replicas=(one.replicas[0], replica("b"))))
+    assert second.replicas[0] is first.replicas[0]
+    assert second.replicas[1] is not first.replicas[1]
