@@ -79,8 +79,8 @@ def read_table(path: Path = TABLE) -> list[Row]:
 def calibrate(rows: Sequence[Row]) -> StepTime:
     """The constants of one tensor-parallel size.
 
-    Reading the KV cache costs what the memory's bandwidth says. Base and cost of a token are the least squares
-    of the relative errors of TPOT = base + tokens of the mean step x cost + KV tokens x cost: the answers of
+    Reading the KV cache costs what the memory's bandwidth says. Base and cost of a token are the least
+    squares of the relative errors of TPOT = base + tokens of the mean step x cost + KV tokens x cost: the answers of
     the batch, and the prompts that are computed while one request is answered.
     """
     per_kv_token_ns = KV_BYTES_PER_TOKEN / rows[0].tp / BANDWIDTH_BYTES_PER_SECOND * 1e9
@@ -170,9 +170,9 @@ def main() -> None:
             f"{step.per_kv_token_ns:.1f} ns a KV token, from {verdict.calibrated_rows} rows"
         )
         for row, tpot_ms in verdict.judged:
-            error = 100 * (tpot_ms / row.tpot_ms - 1)
+            error = tpot_ms / row.tpot_ms - 1
             print(
-                f"  batch {row.batch:>4}  TPOT {row.tpot_ms:>8.3f} ms  simulated {tpot_ms:>8.3f}  {error:+.1f} %"
+                f"  batch {row.batch:>4}  TPOT {row.tpot_ms:>8.3f} ms, simulated {tpot_ms:>8.3f}: {error:+.1%}"
             )
         figures[f"tp{verdict.tp}_worst_error_ratio"] = round(verdict.worst_error_ratio, 4)
         figures[f"tp{verdict.tp}_judged_rows"] = len(verdict.judged)

@@ -20,7 +20,7 @@ def test_the_table_is_read() -> None:
 
 @pytest.mark.parametrize("turn", [0, 1], ids=["every-second-row", "the-others"])
 def test_calibrated_on_half_of_the_rows_it_is_right_on_the_other_half(turn: int) -> None:
-    """Within 10 % for each tensor-parallel size; an even row's group loses its first row for the second turn."""
+    """Within 10 % for each tensor-parallel size; the second turn leaves out each group's first row."""
     rows = [row for tp in (2, 4, 8) for row in [one for one in ROWS if one.tp == tp][turn:]]
     verdicts = judge(rows)
     assert [verdict.tp for verdict in verdicts] == [2, 4, 8]
