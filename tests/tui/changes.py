@@ -156,7 +156,14 @@ def changed(**fields: Any) -> ChangeView:
 
 PAST = (
     row(90_000, ChangeState.PLANNED, "plan 11aa", change="11aa", target=url("b3")),
-    row(88_000, ChangeState.ROLLED_BACK, "worse: -5.1 points", change="11aa", verdict=Verdict.WORSE),
+    row(
+        88_000,
+        ChangeState.ROLLED_BACK,
+        "worse: -5.1 points",
+        change="11aa",
+        target=url("b3"),
+        verdict=Verdict.WORSE,
+    ),
     *HISTORY,
 )
 

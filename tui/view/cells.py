@@ -98,14 +98,11 @@ def _tail(text: str, width: int) -> str:
 
 
 def wrap_text(text: str, width: int) -> list[str]:
-    """`text` in lines of at most `width` cells, broken at spaces; a word longer than a line is cut.
-
-    Characters that are not printable become `?`: such text may come from a file that anybody wrote.
-    """
+    """`text` in lines of at most `width` cells, broken at spaces; a word longer than a line is cut."""
     if width <= 0:
         return []
     lines = [""]
-    for word in printable(text).split(" "):
+    for word in text.split(" "):
         joined = f"{lines[-1]} {word}" if lines[-1] else word
         if width_of(joined) <= width:
             lines[-1] = joined
@@ -117,7 +114,7 @@ def wrap_text(text: str, width: int) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """`text` without anything that a terminal could take as a command."""
+    """`text` with a `?` for every character that a terminal could take as a command."""
     return text if text.isprintable() else "".join(sign if sign.isprintable() else "?" for sign in text)
 
 

@@ -20,7 +20,6 @@ from tui.view.cells import (
     fit,
     merge,
     plain,
-    printable,
     spread,
     wrap_text,
 )
@@ -95,7 +94,7 @@ def expiry_text(change: ChangeView, age_seconds: float) -> str:
 
 def change_title(picture: Picture, change_id: str, width: int) -> Line:
     """Which change, where, how far."""
-    left = [Span(f" change {printable(change_id)}", "title")]
+    left = [Span(f" change {change_id}", "title")]
     change = picture.change(change_id)
     if change is not None:
         left.append(Span(f" · {picture.name_of(change.canary_target)} · "))
@@ -134,9 +133,9 @@ def undo_of(change: ChangeView) -> Undo:
 
 def undo_question(picture: Picture, undo: Undo, width: int) -> list[Line]:
     """What rolling back would do."""
-    where = f"on {picture.name_of(undo.target)} and wherever else change {printable(undo.change)} has reached"
+    where = f"on {picture.name_of(undo.target)} and wherever else change {undo.change} has reached"
     lines: list[Line] = [
-        (Span(f" {printable(undo.knob)}  ", "title"), Span(diff_text(undo.after, undo.before), "info")),
+        (Span(f" {undo.knob}  ", "title"), Span(diff_text(undo.after, undo.before), "info")),
         plain(f" {where}"),
         EMPTY_LINE,
     ]
@@ -282,10 +281,7 @@ def history_lines(picture: Picture, rows: Sequence[AuditRow], width: int) -> Ite
     name_width = 12 if width < WIDE else 20
     indent = 10 + _STATE_WIDTH + 1 + name_width + 1
     for row in rows:
-        verdict = (
-            f"{verdict_text(row.verdict)}: " if row.verdict is not None and row.state in FINAL_STATES else ""
-        )
-        words = wrap_text(verdict + (row.detail or diff_text(row.before, row.after)), max(width - indent, 16))
+        words = wrap_text(row.detail or diff_text(row.before, row.after), max(width - indent, 16))
         name = cut_middle(picture.name_of(row.target), name_width)
         yield merge(
             (

@@ -18,7 +18,6 @@ from tui.view.cells import (
     line_width,
     merge,
     plain,
-    printable,
     spread,
     wrap_items,
 )
@@ -95,7 +94,7 @@ def verdict_line(picture: Picture, width: int) -> Line:
         return clip(plain(f" ✖ {picture.notice}", "crit"), width)
     for change in picture.not_undone:
         what = f"{change.knob} on {picture.name_of(change.canary_target)}"
-        return clip(plain(f" ✖ rollback failed: {what}: {printable(change.detail)}", "crit"), width)
+        return clip(plain(f" ✖ rollback failed: {what}: {change.detail}", "crit"), width)
     if snapshot is None:
         return clip(plain(" waiting for the first scrape", "dim"), width)
     if snapshot.collector.problem:

@@ -9,7 +9,6 @@ from enginetop.fleet.change import FINAL_STATES, ChangeState, ChangeView
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tui.view.advice import Suggestion, suggestions_of
-from tui.view.cells import printable
 from tui.view.condition import Conditions, conditions_of
 
 
@@ -63,7 +62,7 @@ class Picture:
         for target in self.targets:
             if known is None and target.url == url:
                 known = target.name
-        return known or printable(url.partition("://")[2] or url)
+        return known or url.partition("://")[2] or url
 
     def change(self, change_id: str) -> ChangeView | None:
         """The change with this id, None if the controller does not tell of one."""

@@ -20,7 +20,7 @@ from tui.view.advice import (
     pool_of,
     reasons_of,
 )
-from tui.view.cells import EMPTY_LINE, Line, Span, clip, merge, plain, printable, spread, wrap_text
+from tui.view.cells import EMPTY_LINE, Line, Span, clip, merge, plain, spread, wrap_text
 from tui.view.change import diff_text
 from tui.view.figures import LABEL_WIDTH, Lines, row
 from tui.view.heading import badges
@@ -41,7 +41,7 @@ NO_PLAN = Plan()
 
 def suggestion_title(picture: Picture, url: str, knob: str, width: int) -> Line:
     """Which suggestion."""
-    left = (Span(" suggestion", "title"), Span(f" · {picture.name_of(url)} · {printable(knob)}"))
+    left = (Span(" suggestion", "title"), Span(f" · {picture.name_of(url)} · {knob}"))
     return spread(left, badges(picture), width)
 
 
@@ -126,7 +126,7 @@ def proposal_lines(picture: Picture, proposal: Proposal, width: int) -> list[Lin
     diff = diff_text(proposal.before, proposal.after)
     then = f"then, if it does well, on {followers}" if followers else "and on no other"
     lines: list[Line] = [
-        (Span(f" {printable(proposal.knob)}  ", "title"), Span(diff, "info")),
+        (Span(f" {proposal.knob}  ", "title"), Span(diff, "info")),
         EMPTY_LINE,
         *_paragraphs("first on", (canary,), width),
         *_paragraphs("", (then,), width),

@@ -18,7 +18,6 @@ from tui.view.cells import (
     line_width,
     merge,
     plain,
-    printable,
     spread,
     width_of,
     wrap_text,
@@ -156,7 +155,7 @@ class TunersTable:
         width = self._width - 2
         yield _Item(lambda selected: (_mark(selected), *spread(left, right, width)), key, row=True)
         if change.detail:
-            yield _Item(lambda _: plain(f"   {printable(change.detail)}", "dim" if ink == "ok" else ink), key)
+            yield _Item(lambda _: plain(f"   {change.detail}", "dim" if ink == "ok" else ink), key)
 
     def _suggestion_items(self, suggestion: Suggestion) -> Iterable[_Item]:
         replica, advice = suggestion.replica, suggestion.advice

@@ -10,7 +10,7 @@ from textual.strip import Strip
 from textual.theme import BUILTIN_THEMES, Theme
 
 from themes.loader import Look, Palette
-from tui.view.cells import Line, line_width, to_ascii
+from tui.view.cells import Line, printable, to_ascii
 
 
 def textual_theme(palette: Palette) -> Theme:
@@ -54,8 +54,9 @@ class Inks:
         if self._ascii_only:
             line = to_ascii(line)
         styles = self._selected if selected else self._resting
-        segments = [Segment(span.text, styles[span.ink]) for span in line]
-        strip = Strip(segments, line_width(line)).adjust_cell_length(width, styles["text"])
+        # The last gate: some texts come from files that anybody may have written.
+        segments = [Segment(printable(span.text), styles[span.ink]) for span in line]
+        strip = Strip(segments).adjust_cell_length(width, styles["text"])
         return strip.simplify()
 
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Iterator
-
 import pytest
 
 from enginetop.fleet.model import ReplicaState, Target
@@ -24,19 +20,6 @@ from tui.view.heading import (
 )
 from tui.view.help import footer_hints, help_lines
 from tui.view.picture import Picture
-
-
-@pytest.fixture(autouse=True)
-def _utc() -> Iterator[None]:
-    before = os.environ.get("TZ")
-    os.environ["TZ"] = "UTC"
-    time.tzset()
-    yield
-    if before is None:
-        del os.environ["TZ"]
-    else:
-        os.environ["TZ"] = before
-    time.tzset()
 
 
 def picture(snapshot: FleetSnapshot | None, **fields: object) -> Picture:

@@ -1,0 +1,453 @@
+"""The tuners as a user drives them: suggestion, typed confirmation, canary, rollback, past."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from textual.pilot import Pilot
+
+from enginetop.fleet.change import ChangeState, Proposal, Verdict
+from enginetop.fleet.snapshot import FleetSnapshot
+from tests.tui.changes import KNOB, OBSERVED, PAST, FakeControl, changed, pool, refusal, row, url
+from tests.tui.snapshots import FakeSource, down_replica, fleet
+from tests.tui.test_app import SIZES, Clock, publish, screen_kind, screen_lines, screen_text
+from tui.app import FleetApp, run_app
+from tui.screens.change import ChangeScreen, PastScreen
+from tui.screens.confirm import ConfirmScreen
+from tui.screens.detail import DetailScreen
+from tui.screens.fleet import FleetScreen
+from tui.screens.tuners import QuietScreen, SuggestionScreen, TunersScreen
+
+FLEET = fleet([*pool(), down_replica("c0")])
+
+Story = Callable[[FleetApp, "Pilot[None]", FakeSource, FakeControl], Awaitable[None]]
+
+
+def play(
+    story: Story,
+    *,
+    size: tuple[int, int] = (80, 24),
+    control: FakeControl | None = None,
+    read_only: bool = False,
+    snapshot: FleetSnapshot = FLEET,
+    approver: str = "ana",
+) -> FleetApp:
+    """Run the app with a controller on a terminal of `size`, show the fleet, and tell the story."""
+    source, control = FakeSource(), control or FakeControl()
+    app = FleetApp(
+        source, title="prod-eu", clock=Clock(), control=control, read_only=read_only, approver=approver
+    )
+
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            await publish(app, pilot, source, snapshot)
+            await story(app, pilot, source, control)
+
+    asyncio.run(run())
+    return app
+
+
+async def press(app: FleetApp, pilot: Pilot[None], *keys: str) -> None:
+    """Press keys one by one; wait after each for what it asked of the controller."""
+    for key in keys:
+        await pilot.press(key)
+        if app.workers:
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+
+
+def footer(app: FleetApp) -> str:
+    return screen_lines(app)[-1]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_from_the_suggestion_to_the_canary(size: tuple[int, int]) -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        assert "8 tune·1" in footer(app)
+        await press(app, pilot, "8")
+        assert "1 suggestion for 1 replica" in screen_text(app)
+        await press(app, pilot, "enter")
+        assert screen_kind(app) is SuggestionScreen
+        assert control.calls == [("propose", url("b1"), KNOB)]
+        for expected in ("8192 → 6144", "58 %", "46–50 ms", "prompts pass 3k", "32 min to a verdict"):
+            assert expected in screen_text(app)
+        assert "A apply" in footer(app)
+        await press(app, pilot, "A")
+        assert screen_kind(app) is ConfirmScreen
+        assert "type b1 and press enter to do it" in screen_text(app)
+        app._clock.now += 1.0  # type: ignore[attr-defined]
+        await press(app, pilot, "b", "1", "enter")
+        assert control.calls[1:] == [
+            ("propose", url("b1"), KNOB),  # the change is worked out anew before it is confirmed
+            ("start", "7f3a", 'ana (typed "b1")'),
+        ]
+        assert screen_kind(app) is ChangeScreen
+        assert "change 7f3a · b1 · CANARY" in screen_text(app)
+        app._clock.now += 1.0  # type: ignore[attr-defined]
+        control.tell(OBSERVED)
+        await pilot.pause()
+        text = screen_text(app)
+        for expected in ("block 11 of 30", "94.1 % of 2642", "88.0 % of 5455", "judged at the end"):
+            assert expected in text
+        await press(app, pilot, "1")
+        assert screen_kind(app) is FleetScreen
+        assert "OBSERVE b1" in screen_lines(app)[0]
+
+    assert play(story, size=size).failures == []
+
+
+def test_the_wrong_word_starts_nothing() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "enter", "A", "b", "enter")
+        assert screen_kind(app) is ConfirmScreen
+        assert "'b' is not 'b1'" in screen_text(app)
+        await press(app, pilot, "2")
+        assert "type b1" in screen_text(app)
+        await press(app, pilot, "enter", "escape")
+        assert screen_kind(app) is SuggestionScreen
+        assert not any(call[0] == "start" for call in control.calls)
+
+    assert play(story).failures == []
+
+
+def test_keys_of_other_screens_are_letters_of_the_word() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "enter", "A", "q", "1", "8", "K", "question_mark", "r", "space")
+        assert screen_kind(app) is ConfirmScreen
+        assert source.refreshes == 0
+        assert "q18K?r" in screen_text(app)
+
+    assert play(story).failures == []
+
+
+def test_what_the_controller_refuses_is_told_and_not_confirmed() -> None:
+    proposal = Proposal("", KNOB, None, None, url("b1"), refusals=("b1: the engine was restarted",))
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "enter", "A")
+        assert screen_kind(app) is SuggestionScreen
+        assert "refused     b1: the engine was restarted" in screen_text(app)
+
+    assert play(story, control=FakeControl(proposal)).failures == []
+
+
+@pytest.mark.parametrize("keys", [("A",), ("A", "b", "1", "enter")])
+def test_a_call_that_fails_is_told_in_its_place(keys: Sequence[str]) -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "enter", *keys[:-1])
+        control.trouble = refusal("another controller is at work: pid 4711")
+        await press(app, pilot, keys[-1])
+        assert screen_kind(app) is SuggestionScreen
+        assert "trouble     another controller is at work: pid 4711" in screen_text(app)
+
+    assert play(story).failures == []
+
+
+def test_a_fault_of_the_controller_is_told_and_ends_nothing() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        control.trouble = KeyError("no such thing")
+        await press(app, pilot, "8", "enter")
+        assert "trouble     KeyError: 'no such thing'" in screen_text(app)
+
+    assert play(story).failures == ["control: KeyError: 'no such thing'"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_read_only_has_no_dangerous_key(size: tuple[int, int]) -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        assert "READ-ONLY" in screen_lines(app)[0]
+        await press(app, pilot, "8", "K")
+        assert screen_kind(app) is TunersScreen
+        await press(app, pilot, "j", "enter", "A")
+        assert screen_kind(app) is SuggestionScreen
+        assert "read-only: the config has no [control]" in screen_text(app)
+        assert "apply" not in footer(app)
+        await press(app, pilot, "question_mark")
+        help_text = "\n".join(screen_lines(app))
+        await press(app, pilot, "escape", "escape", "g", "enter", "K")
+        assert screen_kind(app) is ChangeScreen
+        assert "roll back" not in footer(app) + help_text
+        assert control.calls == []
+
+    assert play(story, size=size, control=FakeControl(changes=(OBSERVED,)), read_only=True).failures == []
+
+
+def test_without_a_controller_all_is_read_only() -> None:
+    source = FakeSource(FLEET)
+    app = FleetApp(source, clock=Clock(), read_only=False)
+
+    async def run() -> None:
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.pause()
+            assert "READ-ONLY" in screen_lines(app)[0]
+            await pilot.press("8", "enter", "A")
+            await pilot.pause()
+            assert screen_kind(app) is SuggestionScreen
+            await pilot.press("escape", "h")
+            await pilot.pause()
+            assert "no controller: the config has no [control]" in screen_text(app)
+
+    asyncio.run(run())
+    assert app.failures == []
+
+
+@pytest.mark.parametrize("where", [("8",), ("8", "enter")])
+def test_rolling_back_takes_one_answer(where: Sequence[str]) -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, *where)
+        assert "K roll back" in footer(app)
+        await press(app, pilot, "K")
+        assert screen_kind(app) is ConfirmScreen
+        assert "6144 → 8192" in screen_text(app)
+        await press(app, pilot, "escape")
+        assert control.calls == []
+        await press(app, pilot, "K", "y")
+        assert control.calls == [("roll_back", "7f3a")]
+        assert screen_kind(app) is not ConfirmScreen
+
+    assert play(story, control=FakeControl(changes=(OBSERVED,))).failures == []
+
+
+def test_what_is_undone_or_was_never_done_is_not_rolled_back() -> None:
+    held = changed(state=ChangeState.HELD, verdict=Verdict.INCONCLUSIVE, eta_seconds=None)
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "K", "enter", "K")
+        assert screen_kind(app) is ChangeScreen
+        assert "roll back" not in footer(app)
+
+    assert play(story, control=FakeControl(changes=(held,))).failures == []
+
+
+def test_a_rollback_that_cannot_be_asked_for_is_told() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "enter", "K")
+        control.trouble = refusal("the change 7f3a is REFUSED: nothing of it is in force")
+        await press(app, pilot, "y")
+        assert "✖ the change 7f3a is REFUSED" in screen_text(app)
+
+    assert play(story, control=FakeControl(changes=(OBSERVED,))).failures == []
+
+
+def test_past_changes_and_one_of_them() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "h")
+        assert screen_kind(app) is PastScreen
+        lines = screen_lines(app)
+        assert "2 changes, newest first" in lines[0]
+        assert lines[1].startswith("▸")
+        assert lines[2].endswith("ROLLED BACK worse")
+        await press(app, pilot, "j", "enter")
+        assert screen_kind(app) is ChangeScreen
+        assert "change 11aa" in screen_text(app)
+        assert "worse: -5.1 points" in screen_text(app)
+        assert "roll back" not in footer(app)
+        control.rows = (*PAST, row(1, ChangeState.PLANNED, "plan 22bb", change="22bb"))
+        await press(app, pilot, "escape")
+        assert "3 changes, newest first" in screen_lines(app)[0]  # the audit is read again
+        assert screen_lines(app)[3].startswith("▸")  # the cursor stays on its change
+
+    assert play(story).failures == []
+
+
+def test_an_audit_that_is_not_intact_is_told() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        control.trouble = refusal("the audit is not intact: line 3 does not follow from the one before")
+        await press(app, pilot, "8", "h")
+        assert "the audit is not intact: line 3" in screen_text(app)
+
+    assert play(story).failures == []
+
+
+def test_the_advice_of_one_replica_from_its_detail() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "g", "j", "enter")
+        assert screen_kind(app) is DetailScreen
+        name = screen_lines(app)[0].split()[0]
+        await press(app, pilot, "t")
+        screen = app.screen
+        assert isinstance(screen, TunersScreen)
+        assert screen.only == url(name)
+        assert f"tuners · {name}" in screen_lines(app)[0]
+        await press(app, pilot, "8")
+        assert isinstance(app.screen, TunersScreen)
+        assert app.screen.only is None
+        await press(app, pilot, "escape")
+        assert screen_kind(app) is FleetScreen
+
+    assert play(story).failures == []
+
+
+def test_the_cursor_stays_on_its_suggestion_and_quiet_rows_open() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "j")
+        marked = next(line for line in screen_lines(app) if line.startswith("▸"))
+        assert "hold" in marked
+        control.tell(OBSERVED)
+        app._clock.now += 1.0  # type: ignore[attr-defined]
+        await publish(app, pilot, source, replace(FLEET, sequence=2))
+        assert next(line for line in screen_lines(app) if line.startswith("▸")) == marked
+        await press(app, pilot, "enter")
+        assert screen_kind(app) is QuietScreen
+        assert "b3           TPOT p95 41 ms is within the 50 ms SLO" in screen_text(app)
+        await press(app, pilot, "escape")
+        assert screen_kind(app) is TunersScreen
+
+    assert play(story).failures == []
+
+
+def test_leaving_during_a_change_asks_first() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "q")
+        assert screen_kind(app) is ConfirmScreen
+        assert "leaving undoes it first" in screen_text(app)
+        await press(app, pilot, "escape")
+        assert app._exit is False
+        await press(app, pilot, "q")
+        await pilot.press("y")
+        await pilot.pause()
+        assert app._exit is True
+
+    assert play(story, control=FakeControl(changes=(OBSERVED,))).failures == []
+
+
+def test_the_countdown_goes_on_between_news() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "enter")
+        assert "goes back by itself in 2m39s" in screen_text(app)  # a second after the news
+        app._clock.now += 30.0  # type: ignore[attr-defined]
+        app._tick()
+        await pilot.pause()
+        assert "goes back by itself in 2m09s" in screen_text(app)
+        control.tell(OBSERVED)
+        await pilot.pause()
+        assert "goes back by itself in 2m40s" in screen_text(app)
+
+    assert play(story, control=FakeControl(changes=(OBSERVED,))).failures == []
+
+
+def test_pause_freezes_changes_too() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "enter", "space")
+        control.tell(changed(state=ChangeState.DONE))
+        app._clock.now += 1.0  # type: ignore[attr-defined]
+        await pilot.pause()
+        assert "OBSERVE 11 of 30" in screen_lines(app)[0]
+        await press(app, pilot, "space")
+        assert "DONE" in screen_lines(app)[0]
+
+    assert play(story, control=FakeControl(changes=(OBSERVED,))).failures == []
+
+
+def test_a_slow_controller_does_not_hold_up_the_screen() -> None:
+    answered = threading.Event()
+
+    class Slow(FakeControl):
+        def propose(self, target_url: str, knob: str) -> Proposal:
+            assert answered.wait(10)
+            return super().propose(target_url, knob)
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await pilot.press("8", "enter")
+        await pilot.pause()
+        assert "asking the engines" in screen_text(app)
+        await pilot.press("A")  # remembered until the answer is there
+        await publish(app, pilot, source, replace(FLEET, sequence=2, at=FLEET.at + 60))
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "20:01:00" in screen_lines(app)[0] or "tuners" in screen_lines(app)[0]
+        answered.set()
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert screen_kind(app) is TunersScreen  # nobody wants the confirmation any more
+
+    assert play(story, control=Slow()).failures == []
+
+
+def test_apply_pressed_before_the_answer_is_remembered() -> None:
+    answered = threading.Event()
+
+    class Slow(FakeControl):
+        def propose(self, target_url: str, knob: str) -> Proposal:
+            assert answered.wait(10)
+            return super().propose(target_url, knob)
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await pilot.press("8", "enter", "A")
+        await pilot.pause()
+        answered.set()
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert screen_kind(app) is ConfirmScreen
+        assert len(control.calls) == 1
+
+    assert play(story, control=Slow()).failures == []
+
+
+def test_nothing_from_a_file_reaches_the_terminal_as_a_command() -> None:
+    evil = "\x1b[31mred\x07\u202e"
+    rows = (row(10, ChangeState.HELD, evil, change=evil, knob=evil, target=f"http://{evil}"),)
+    hostile = changed(id=evil, detail=evil, history=rows, canary_target=evil, knob=evil)
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        control.rows = rows
+        shown = screen_text(app)
+        await press(app, pilot, "8")
+        shown += screen_text(app)
+        await press(app, pilot, "enter")
+        shown += screen_text(app)
+        await press(app, pilot, "K")
+        shown += screen_text(app)
+        await press(app, pilot, "escape", "escape", "h")
+        shown += screen_text(app)
+        assert shown.replace("\n", "").isprintable()
+        assert "?[31mred??" in shown
+
+    assert play(story, control=FakeControl(changes=(hostile,))).failures == []
+
+
+@pytest.mark.parametrize("size", [(1, 1), (10, 3), (40, 8), (300, 90)])
+def test_odd_terminals(size: tuple[int, int]) -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "enter", "escape", "j", "enter", "A", "b", "escape", "escape", "h")
+        screen_text(app)
+
+    assert play(story, size=size, control=FakeControl(changes=(OBSERVED,))).failures == []
+
+
+def test_a_view_that_fails_leaves_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("half a table")
+
+    monkeypatch.setattr("tui.screens.tuners.TunersTable", broken)
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8")
+        assert "the advice failed: ValueError: half a table" in screen_text(app)
+        assert "q quit" in footer(app)
+
+    assert play(story).failures == ["advice: ValueError: half a table"]
+
+
+def test_control_ends_before_the_source(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    order: list[str] = []
+
+    class Source(FakeSource):
+        def stop(self) -> None:
+            order.append("source")
+
+    class Control(FakeControl):
+        def stop(self) -> None:
+            order.append("control")
+
+    monkeypatch.setattr(FleetApp, "run", lambda _app, *, mouse: None)
+    assert run_app(Source(), control=Control(changes=(OBSERVED,)), read_only=False) == 0
+    assert order == ["control", "source"]
+    assert capsys.readouterr().err == "enginetop: undoing change 7f3a first\n"
