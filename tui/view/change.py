@@ -109,7 +109,7 @@ def change_lines(picture: Picture, change: ChangeView, width: int) -> list[Line]
         EMPTY_LINE,
         *_arms(picture, change, width),
         *_guards(change, width),
-        plain(" history", "head"),
+        plain(" history, newest first", "head"),
         *history_lines(picture, change.history, width),
     ]
     return [clip(line, width) for line in lines]
@@ -277,10 +277,10 @@ def _guards(change: ChangeView, width: int) -> Lines:
 
 
 def history_lines(picture: Picture, rows: Sequence[AuditRow], width: int) -> Iterator[Line]:
-    """The audit rows of one change, in order."""
+    """The audit rows of one change, the newest first: what happens now must be in sight."""
     name_width = 12 if width < WIDE else 20
     indent = 10 + _STATE_WIDTH + 1 + name_width + 1
-    for row in rows:
+    for row in reversed(rows):
         words = wrap_text(row.detail or diff_text(row.before, row.after), max(width - indent, 16))
         name = cut_middle(picture.name_of(row.target), name_width)
         yield merge(

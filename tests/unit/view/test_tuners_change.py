@@ -56,13 +56,13 @@ def test_a_change_under_way_at_80_columns_by_hand() -> None:
         " ● ok      errors           0.00 % against 0.00 %",
         " ● ok      preemptions      0.00/s against 0.02/s",
         "",
-        " history",
-        " 19:47:49 PLANNED         b1           plan 7f3a, evidence 0a1b2c3d4e5f",
-        ' 19:48:02 APPROVED        b1           approved by typed "b1"',
-        " 19:48:03 CANARY          b1           write, ttl 180 s",
-        " 19:48:04 WARMUP          b1           6144 read back; warming up",
+        " history, newest first",
         " 19:50:04 OBSERVE         b1           observing; effect seen: 1200 steps of",
         "                                       4100 tokens in the mean",
+        " 19:48:04 WARMUP          b1           6144 read back; warming up",
+        " 19:48:03 CANARY          b1           write, ttl 180 s",
+        ' 19:48:02 APPROVED        b1           approved by typed "b1"',
+        " 19:47:49 PLANNED         b1           plan 7f3a, evidence 0a1b2c3d4e5f",
     ]
 
 
@@ -71,7 +71,7 @@ def test_a_change_under_way_at_200_columns() -> None:
     assert lines[6] == (
         " SLO attainment " + "94.1 % of 2642".ljust(34) + "88.0 % of 5455".ljust(34) + "judged at the end"
     )
-    assert lines[-1] == (
+    assert lines[-5] == (
         " 19:50:04 OBSERVE         b1                   "
         "observing; effect seen: 1200 steps of 4100 tokens in the mean"
     )
@@ -339,8 +339,8 @@ def test_one_past_change_by_hand() -> None:
         " max_num_batched_tokens  8192 → 6144  on b3  ROLLED BACK  worse",
         " 2025-11-28 19:00",
         "",
-        " 19:00:00 PLANNED         b3           plan 11aa",
         " 19:33:20 ROLLED BACK     b3           worse: -5.1 points",
+        " 19:00:00 PLANNED         b3           plan 11aa",
     ]
     assert rolled_back.undo == replace(undo_of(OBSERVED), change="11aa", target=url("b3"))
 
