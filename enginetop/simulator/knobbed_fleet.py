@@ -53,21 +53,24 @@ class KnobbedFleet:
             self.second = max(self.second, stop)
             self.model.advance(self.second)
             for replica in self.model.replicas:
-                companion = self._companions.get(replica.name)
-                if companion is None:
-                    continue
-                if not replica.engines or companion.life != replica.lives:
-                    del self._companions[replica.name]
-                else:
+                companion = self._present(replica)
+                if companion is not None:
                     companion.board.tick(self.second)
             if stop >= to:
                 return
 
     def companion(self, replica: SimulatedReplica) -> Companion | None:
         """The companion of the replica's present process; None while it is down."""
-        if not replica.engines:
-            return None
+        companion = self._present(replica)
+        if companion is None and replica.engines:
+            companion = Companion(self, replica, self._run, self._token)
+            self._companions[replica.name] = companion
+        return companion
+
+    def _present(self, replica: SimulatedReplica) -> Companion | None:
+        """The companion if it has been asked for and its process lives; else it is forgotten."""
         companion = self._companions.get(replica.name)
-        if companion is None or companion.life != replica.lives:
-            companion = self._companions[replica.name] = Companion(self, replica, self._run, self._token)
+        if companion is not None and (not replica.engines or companion.life != replica.lives):
+            del self._companions[replica.name]
+            return None
         return companion

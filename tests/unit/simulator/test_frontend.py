@@ -287,9 +287,14 @@ def test_too_many_at_a_time_are_refused(monkeypatch: pytest.MonkeyPatch, clock: 
         waiting, other = Client(fleet.urls[0]), Client(fleet.urls[0])
         # Time stands still, so that this one is not answered.
         waiting.connection.request("POST", "/v1/chat/completions", json.dumps({**CHAT, "stream": True}))
-        assert waiting.connection.getresponse().status == 200
+        reply = waiting.connection.getresponse()
+        assert reply.status == 200
         status, document = other.ask("POST", "/v1/chat/completions", CHAT)
         assert (status, document["error"]["type"]) == (503, "ServiceUnavailableError")
+        # It is answered, and there is room again.
+        clock.pace = 0.05
+        assert reply.read().endswith(b"data: [DONE]\n\n")
+        assert other.ask("POST", "/v1/completions", {"prompt": "x", "max_tokens": 2})[0] == 200
         other.connection.close()
         waiting.connection.close()
 

@@ -275,6 +275,17 @@ def test_too_soon_after_another_change_but_never_on_the_way_back() -> None:
     assert case.patch(128).status == 200
 
 
+def test_the_way_back_is_open_to_the_start_and_to_the_value_that_stays() -> None:
+    case = Case()
+    case.patch(300, ttl=None)
+    case.now += 1.0
+    for back in (300, 512):
+        assert case.patch(128).status == 200
+        assert case.patch(127).status == 429
+        assert case.patch(back, ttl=5.0).status == 200
+        case.now += 1.0
+
+
 def test_a_rank_that_cannot_apply_leaves_all_as_they_were() -> None:
     case = Case(ranks=4)
     assert case.patch(256).applied == 4
@@ -324,6 +335,19 @@ def test_one_shrinks_and_another_grows_at_the_same_time() -> None:
     # At no time 16 requests with 3 drafts each: that takes 64 tokens, and the engine would refuse.
     case.board.tick(case.now)
     assert case.engine.values == {**START, BUDGET: 16, DRAFTS: 0}
+
+
+def test_the_budget_shrinks_last() -> None:
+    case = Case()
+    case.patch(0, name=DRAFTS, ttl=None)
+    case.patch(20, ttl=None)
+    case.now += 10.0
+    case.patch(512, ttl=60.0)
+    case.patch(3, name=DRAFTS, ttl=60.0)
+    case.now += 60.0
+    # 20 would not do for 16 requests with 3 drafts each, which must have gone back by then.
+    case.board.tick(case.now)
+    assert case.engine.values == {**START, BUDGET: 20, DRAFTS: 0}
 
 
 # Any sequence of requests, against a reference that keeps a list of all that ever happened

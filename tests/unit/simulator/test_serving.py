@@ -133,7 +133,7 @@ def talk(fleet: SimulatedFleet, sent: bytes) -> bytes:
         (b"\xff\xfe\x00 \xff HTTP/9.9\r\n\r\n", [b"400"]),
         (b"GET /health HTTP/1.1\r\nx: " + b"a" * 20_000, [b"400"]),
         (b"POST /metrics HTTP/1.1\r\ncontent-length: 4\r\n\r\nbodyGET /x HTTP/1.0\r\n\r\n", [b"405", b"404"]),
-        (b"POST /metrics HTTP/1.1\r\ncontent-length: 1048577\r\n\r\n" + b"x" * 100_000, [b"413"]),
+        (b"POST /metrics HTTP/1.1\r\ncontent-length: 8000000\r\n\r\n" + b"x" * 8_000_000, [b"413"]),
         (b"POST /metrics HTTP/1.1\r\ncontent-length: 1" + b"0" * 5000 + b"\r\n\r\n", [b"413"]),
         (b"POST /metrics HTTP/1.1\r\ncontent-length: -1\r\n\r\nGET /x HTTP/1.0\r\n\r\n", [b"400"]),
         (b"POST /metrics HTTP/1.1\r\ncontent-length: 1_0\r\n\r\n", [b"400"]),
