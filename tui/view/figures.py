@@ -21,7 +21,8 @@ Lines = Iterator[Line]
 
 
 def _label(text: str) -> Span:
-    return Span(f" {text:<{LABEL_WIDTH}}", "head")
+    # A theme may underline heads: the space before a continued row is none.
+    return Span(f" {text:<{LABEL_WIDTH}}", "head" if text else "text")
 
 
 def row(label: str, *spans: Span) -> Line:

@@ -6,7 +6,7 @@ import pytest
 
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState
 from enginetop.fleet.reading import ConfigValue
-from enginetop.fleet.snapshot import RankSnapshot, ReplicaSnapshot
+from enginetop.fleet.snapshot import Goodput, RankSnapshot, ReplicaSnapshot
 from tests.tui.snapshots import (
     AT,
     censored,
@@ -61,6 +61,16 @@ def test_latencies_by_hand() -> None:
     assert row(one, "e2e").endswith("60000 and ∞")
     assert row(one, "ITL") == " ITL                 –  not exported by vLLM"
     assert row(one, "queue") == " queue               –  no request in the window"
+
+
+def test_goodput_and_reasoning_of_a_replica_that_counts_single_requests() -> None:
+    counted = Goodput(4.2, 3.9, 0.9286, quality=Quality.OK, note="companion's SLO")
+    one = replica("a1", changes={"reasoning_tokens": distribution(412, 3870)}, goodput=counted)
+    assert row(one, "goodput") == (
+        " goodput     92.9 % of completed requests within it · 3.90 of 4.20 req/s  companion's SLO"
+    )
+    assert row(one, "reasoning") == " reasoning   p50 412 · p95 3870 · p99 3870 · mean 412 tokens"
+    assert not any(line.startswith((" goodput", " reasoning")) for line in rows(replica("a2")))
 
 
 def test_the_engine_that_does_not_export_is_named() -> None:

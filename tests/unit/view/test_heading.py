@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from enginetop.fleet.model import ReplicaState, Target
-from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot
+from enginetop.fleet.model import Quality, ReplicaState, Target
+from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, Goodput
 from tests.tui.snapshots import OK_SIGNALS, distribution, down_replica, event, fleet, replica, scalar
 from tui.actions import Place
 from tui.view.cells import line_text, line_width
@@ -118,6 +120,17 @@ def test_totals_by_hand() -> None:
         " · SLO TTFT≤1.0 s TPOT≤100 ms for 95 %"
     )
     assert [span.ink for span in line if "1.4 s" in span.text] == ["warn"]
+
+
+def test_exact_goodput_leads_the_totals() -> None:
+    snapshot = fleet([replica("a1")])
+    counted = Goodput(offered_per_second=47.1, good_per_second=42.06, exact=0.893, quality=Quality.OK)
+    known = replace(snapshot, fleet=replace(snapshot.fleet, goodput=counted))
+    assert line_text(totals_line(picture(known), 80)).startswith(
+        " goodput 42.1 of 47.1 req/s (89.3 %) · tok/s 2310 · run 44 · "
+    )
+    not_counted = replace(snapshot, fleet=replace(snapshot.fleet, goodput=replace(counted, exact=None)))
+    assert line_text(totals_line(picture(not_counted), 80)).startswith(" req/s 4.20 · tok/s 2310")
 
 
 def test_unknown_totals_are_dashes() -> None:

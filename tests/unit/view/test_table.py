@@ -107,6 +107,20 @@ def test_columns_without_a_source_take_no_room() -> None:
     assert "trend" not in plain
 
 
+def test_reasoning_tokens_have_columns_where_somebody_counts_them() -> None:
+    thinks = replica("a1", changes={"reasoning_tokens": distribution(412, censored(8192))})
+    quiet = replica("a2")
+    assert "rsn" not in line_text(table([quiet], 200).header())
+    assert "rsn" not in line_text(table([thinks, quiet], 80).header())
+    shown = table([thinks, quiet], 200)
+    header, first, second = (line_text(shown.header()), line_text(shown.line(1)), line_text(shown.line(2)))
+    assert " rsn50  rsn95" in header
+    end50, end95 = header.index("rsn50") + 5, header.index("rsn95") + 5
+    assert first[:end50].endswith("  412")
+    assert first[:end95].endswith(" ≥8192")
+    assert (second[end50 - 1], second[end95 - 1]) == ("–", "–")
+
+
 def test_unknown_is_a_dash_and_marks_stand_at_the_value() -> None:
     odd = replica(
         "a1",
