@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from enginetop.alerts.rule import Check, Finding
 from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState
-from enginetop.fleet.snapshot import FleetSnapshot
+from enginetop.fleet.snapshot import FleetSnapshot, Slo
 
 FLEET = "fleet"
 """The target of an alert about all replicas together."""
 
 PAGE_THRESHOLD = 6.0
 """Burn from which somebody is woken (Google SRE Workbook, ch. 5: 14.4 and 6; 3 and 1 are tickets)."""
+
+BURN_THRESHOLDS: tuple[float, ...] = (14.4, 6.0, 3.0, 1.0)
 
 FAILED_SECONDS = 3600.0
 """How long an undone change is news. A failed rollback is news until the change ends otherwise."""
@@ -51,6 +53,17 @@ def budget_burn(page: bool) -> Check:
             )
 
     return check
+
+
+def burn_warnings(slo: Slo) -> Iterator[str]:
+    """A line for each burn threshold that can never be reached: all requests bad burn 1 / (1 - target)."""
+    for threshold in BURN_THRESHOLDS:
+        if threshold * (1 - slo.target) > 1:
+            yield (
+                f"SLO target {slo.target:g}: its error budget burns at most {1 / (1 - slo.target):.3g}x, so "
+                f"that the alert at {threshold:g}x can never fire; it needs a target above "
+                f"{1 - 1 / threshold:.4f}"
+            )
 
 
 def canary_failed(changes: Changes) -> Check:

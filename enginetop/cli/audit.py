@@ -7,8 +7,8 @@ import json
 import time
 
 from enginetop.cli import exit_codes
-from enginetop.cli.control import state_folder
 from enginetop.cli.diagnostics import tell
+from enginetop.cli.settings import state_folder
 from enginetop.fleet.change import AuditRow
 from enginetop.fleet.errors import ConfigError
 from tuners.control.audit import Audit, row_document

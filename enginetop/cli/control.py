@@ -18,7 +18,7 @@ from collectors.fetch import NO_CREDENTIALS, Credentials
 from enginetop import __version__
 from enginetop.cli import exit_codes
 from enginetop.cli.diagnostics import tell
-from enginetop.cli.settings import KnobPath, Settings
+from enginetop.cli.settings import KnobPath, Settings, state_folder
 from enginetop.cli.until_stopped import stop_event
 from enginetop.fleet.change import ChangeState, ChangeView
 from enginetop.fleet.model import LOCAL_HOST, Target, same_host
@@ -41,12 +41,6 @@ _EXIT_CODES = {
     ChangeState.ROLLED_BACK: exit_codes.ROLLED_BACK,
     ChangeState.ROLLBACK_FAILED: exit_codes.ROLLBACK_FAILED,
 }
-
-
-def state_folder() -> Path:
-    """Where changes and the audit are kept."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "enginetop"
 
 
 def controller(

@@ -14,5 +14,9 @@ HELD = 3
 ROLLED_BACK = 4
 ROLLBACK_FAILED = 5
 """A value may still be in force; what to do by hand is on stderr and in the audit."""
+WARNING = 1
+CRITICAL = 2
+UNKNOWN = 3
+"""What `check` finds, as monitoring plugins say it."""
 INTERRUPTED = 130
 """Ended by ctrl+c (128 + SIGINT)."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from enginetop.fleet.document import snapshot_document
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.prometheus_text import prometheus_text
 from enginetop.fleet.snapshot import FleetSnapshot
 from tui.view.cells import Line, line_text, to_ascii
 from tui.view.heading import events_line, title_line, totals_line, verdict_line
@@ -28,9 +29,12 @@ def has_terminal() -> bool:
 
 
 def print_snapshot(snapshot: FleetSnapshot, form: str, title: str = "") -> None:
-    """Print the snapshot as `json` or as a `table`. ConfigError when there is no stdout."""
+    """Print the snapshot as `json`, `table` or `prometheus` page. ConfigError when there is no stdout."""
     if sys.stdout is None:
         raise ConfigError("standard output is closed; there is nowhere to print the snapshot")
+    if form == "prometheus":
+        print(prometheus_text(snapshot), end="")
+        return
     if form == "json":
         indent = 2 if sys.stdout.isatty() else None
         print(json.dumps(snapshot_document(snapshot), allow_nan=False, indent=indent))

@@ -111,7 +111,31 @@ def _snapshot_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples", type=_count, default=2, metavar="N", help="scrapes before the snapshot (default 2)"
     )
-    parser.add_argument("--format", choices=("json", "table"), default="json", help="default json")
+    parser.add_argument(
+        "--format", choices=("json", "table", "prometheus"), default="json", help="default json"
+    )
+
+
+def _watch_arguments(parser: argparse.ArgumentParser) -> None:
+    _reading(parser)
+    parser.add_argument(
+        "--format", choices=("ndjson", "table"), default="ndjson", help="default ndjson; table: sentences"
+    )
+    parser.add_argument(
+        "--heartbeat", type=_positive, metavar="S", help="a line every S seconds that all is well"
+    )
+
+
+def _check_arguments(parser: argparse.ArgumentParser) -> None:
+    _reading(parser)
+    parser.add_argument(
+        "--for",
+        dest="duration",
+        type=_positive,
+        metavar="S",
+        help="watch for S seconds, so that what needs a hold can count (default: two samples)",
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default text")
 
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:
@@ -184,6 +208,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("sim", "serve a simulated fleet on loopback, one base URL a line", "sim", _sim_arguments),
     Command("snapshot", "scrape, print one snapshot, exit", "snapshot", _snapshot_arguments),
     Command("tune", "watch, print advice, write a plan", "tune", _tune_arguments),
+    Command("watch", "alerts as lines, and to the sinks of the config file", "watch", _watch_arguments),
+    Command("check", "one line and an exit code for cron and probes", "check", _check_arguments),
     Command("apply", "carry out a plan: canary, verdict, promotion or rollback", "apply", _apply_arguments),
     Command("rollback", "undo a change", "rollback", _rollback_arguments),
     Command("audit", "print what was changed, when and why", "audit", _audit_arguments),

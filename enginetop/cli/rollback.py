@@ -6,7 +6,7 @@ import argparse
 
 from enginetop.cli import control, exit_codes, wiring
 from enginetop.cli.diagnostics import tell
-from enginetop.cli.settings import resolve
+from enginetop.cli.settings import resolve, state_folder
 from enginetop.cli.until_stopped import stop_event
 from enginetop.fleet.change import FINAL_STATES, ChangeState
 from tuners.control.driver import ControlError
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 def _elsewhere(change: str) -> int:
     """Wait for the process that carries the change out; it looks for our request at every tick."""
     tell(f"change {change} is carried out by another process, which was asked to undo it")
-    store = ChangeStore(control.state_folder())
+    store = ChangeStore(state_folder())
     with stop_event() as stopped:
         while not stopped.wait(_LOOK_SECONDS):
             _, state, _ = stored_plan(store.load(change))

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from collectors.fetch import NO_CREDENTIALS, Credentials
 from collectors.scrape import DEADLINE_SHARE
+from enginetop.alerts.objective_checks import burn_warnings
+from enginetop.cli.alert_settings import AlertSettings, alert_settings
 from enginetop.cli.targets import distinct, parse_target
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
@@ -52,6 +54,8 @@ class Settings:
     """The `[control]` table; None: read-only."""
     knob_paths: Mapping[str, KnobPath] = field(default_factory=dict)
     """Where the knob API of a target (by URL) is, where the config file says so."""
+    alerts: AlertSettings = field(default_factory=AlertSettings)
+    """Rules, silences and sinks of the config file."""
 
     def slo_for(self, model: str | None) -> Slo:
         """The first objective whose pattern matches the model's name, else the default one."""
@@ -68,31 +72,45 @@ def config_path() -> Path:
     return base / "enginetop" / "config.toml"
 
 
+def state_folder() -> Path:
+    """Where changes, the audit and undelivered alerts are kept."""
+    try:
+        base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    except RuntimeError:  # no home
+        base = Path("~") / ".local" / "state"
+    return base / "enginetop"
+
+
 def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
     """Settings from parsed arguments and the config file they lead to.
 
-    `warn` receives one line for every part of the config file that this version does not act on. Raises
+    `warn` receives one line for everything that is valid and cannot do what it is there for. Raises
     ConfigError when the file or an argument cannot be used. The targets may be empty: the caller decides what
     that means.
     """
-    config = _read_config(args.config, warn)
+    config = _read_config(args.config)
     interval = args.interval or (config.interval_seconds if config else DEFAULT_INTERVAL_SECONDS)
     timeout = args.timeout or (config.timeout_seconds if config else None)
     window = args.window or (config.window_seconds if config else DEFAULT_WINDOW_SECONDS)
     targets, credentials = _targets(args.targets, config)
+    slos = _slos(args.slo, config)
+    for _, slo in slos:
+        for warning in burn_warnings(slo):
+            warn(warning)
     return Settings(
         targets=targets,
         credentials=credentials,
         interval_seconds=interval,
         timeout_seconds=timeout or min(interval * DEADLINE_SHARE, _LONGEST_DEFAULT_TIMEOUT_SECONDS),
         window_seconds=window,
-        slos=_slos(args.slo, config),
+        slos=slos,
         control=_control(config),
         knob_paths=_knob_paths(config),
+        alerts=_alerts(args.config, config, window),
     )
 
 
-def _read_config(named: str | None, warn: Callable[[str], None]) -> Config | None:
+def _read_config(named: str | None) -> Config | None:
     path = Path(named) if named else config_path()
     if not named and not path.exists():
         return None
@@ -102,7 +120,7 @@ def _read_config(named: str | None, warn: Callable[[str], None]) -> Config | Non
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"{path}: {reason}; name a readable TOML file with --config") from error
     # pydantic costs more CPU to import than a whole scrape: only who has a config file pays it
-    from enginetop.fleet.config import UNUSED_KEYS, parse_config
+    from enginetop.fleet.config import parse_config
 
     config = parse_config(parse_toml(text, str(path)), str(path))
     for number, table in enumerate(config.targets):
@@ -110,9 +128,6 @@ def _read_config(named: str | None, warn: Callable[[str], None]) -> Config | Non
             parse_target(table.url)
         except ConfigError as error:
             raise ConfigError(f"{path}: targets.{number}.url: {error}") from error
-    for key in UNUSED_KEYS:
-        if getattr(config, key):
-            warn(f"{path}: [{key}] is accepted and not acted on by this version")
     return config
 
 
@@ -149,6 +164,12 @@ def _control(config: Config | None) -> ControlSettings | None:
     if config is None or config.control is None:
         return None
     return ControlSettings(**config.control.model_dump())
+
+
+def _alerts(named: str | None, config: Config | None, window_seconds: float) -> AlertSettings:
+    if config is None:
+        return AlertSettings()
+    return alert_settings(config, str(Path(named) if named else config_path()), window_seconds)
 
 
 def _knob_paths(config: Config | None) -> dict[str, KnobPath]:

@@ -14,8 +14,9 @@ from collectors.layout import LayoutCache
 from collectors.local_engines import local_targets
 from collectors.loop import LiveEngine
 from collectors.record import Recorder
-from collectors.replay import ReplaySource, run_replay
+from collectors.replay import Finish, ReplaySource, run_replay
 from collectors.sample import sample_fleet
+from enginetop.cli.alerting import alert_book
 from enginetop.cli.live_advice import Clients, LiveAdvice
 from enginetop.cli.settings import Settings, config_path
 from enginetop.fleet.errors import ConfigError
@@ -44,6 +45,11 @@ def local_gpus(targets: Sequence[Target]) -> GpuSource | None:
     return NvmlSource() if here else None
 
 
+def finishing(advise: Finish, alert: Finish) -> Finish:
+    """What is done to each snapshot: advice first, then alerts."""
+    return lambda snapshot: alert(advise(snapshot))
+
+
 def sample(
     settings: Settings, targets: Sequence[Target], samples: int, gpu_source: GpuSource | None
 ) -> FleetSnapshot:
@@ -56,7 +62,7 @@ def sample(
         samples=samples,
         interval_seconds=settings.interval_seconds,
         timeout_seconds=settings.timeout_seconds,
-        finish=Advisor(),
+        finish=finishing(Advisor(), alert_book(settings, targets)),
         gpu_source=gpu_source,
     )
 
@@ -66,8 +72,12 @@ def live_engine(
     targets: Sequence[Target],
     gpu_source: GpuSource | None,
     recorder: Recorder | None = None,
+    alert: Finish | None = None,
 ) -> LiveEngine:
-    """An engine that scrapes the targets until it is stopped, with advice that knows their knobs."""
+    """An engine that scrapes the targets until it is stopped, with advice that knows their knobs.
+
+    `alert` adds the alerts; None: a book of its own does.
+    """
 
     def knob_clients() -> Clients:
         from enginetop.cli import control  # its HTTP client costs more than a scrape: who asks pays it
@@ -82,7 +92,7 @@ def live_engine(
         interval_seconds=settings.interval_seconds,
         timeout_seconds=settings.timeout_seconds,
         window_seconds=settings.window_seconds,
-        finish=LiveAdvice(knob_clients),
+        finish=finishing(LiveAdvice(knob_clients), alert or alert_book(settings, targets)),
         gpu_source=gpu_source,
         recorder=recorder,
     )
@@ -99,13 +109,16 @@ def recorder(settings: Settings, targets: Sequence[Target], path: Path, created:
     )
 
 
-def replay_to_end(settings: Settings, path: Path) -> FleetSnapshot:
-    """The fleet at the end of a recording. ConfigError when it cannot be used."""
+def replay_to_end(settings: Settings, path: Path, alert: Finish | None = None) -> FleetSnapshot:
+    """The fleet at the end of a recording. ConfigError when it cannot be used.
+
+    `alert` adds the alerts to every step; None: a book of its own does.
+    """
     return run_replay(
         path,
         new_tracker=lambda targets: _tracker(settings, targets, None),
         new_feed=_feeds(),
-        finish=Advisor(),
+        finish=finishing(Advisor(), alert or alert_book(settings)),
     )
 
 
@@ -115,7 +128,7 @@ def replay_source(settings: Settings, path: Path, speed: float) -> ReplaySource:
         path,
         new_tracker=lambda targets: _tracker(settings, targets, None),
         new_feed=_feeds(),
-        finish=Advisor(),
+        finish=finishing(Advisor(), alert_book(settings)),
         speed=speed,
     )
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import Slo
@@ -70,6 +78,61 @@ class ControlTable(_Table):
     ttl_seconds: Annotated[float, Field(ge=30, le=3600)] = 180.0
 
 
+_Hold = Annotated[float, Field(ge=0, le=7 * 86400, allow_inf_nan=False)]
+_Word = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class AlertTable(_Table):
+    """One `[[alerts]]` entry: a rule of the user's (with `when`), or how a built-in one is to be held."""
+
+    rule: _Word
+    when: str | None = None
+    for_seconds: _Hold | None = None
+    keep_firing_seconds: _Hold | None = None
+    severity: Literal["info", "warning", "critical"] | None = None
+    enabled: bool = True
+    summary: str = ""
+
+
+class SilenceTable(_Table):
+    """One `[[silences]]` entry: alerts that are not told until a time. Patterns are shell patterns."""
+
+    until: AwareDatetime
+    rule: str = "*"
+    target: str = "*"
+    reason: str = ""
+
+
+class SinkTable(_Table):
+    """One `[[sinks]]` entry: where `watch` delivers alerts besides stdout.
+
+    The address of a webhook is a secret by itself: it is named (a variable or a file), never written here.
+    """
+
+    kind: Literal["file", "webhook", "slack", "alertmanager"]
+    name: _Word | None = None
+    severity: Literal["info", "warning", "critical"] = "info"
+    """The least severity that is told."""
+    path: str | None = None
+    url: str | None = None
+    url_env: str | None = None
+    url_file: str | None = None
+    token_env: str | None = None
+    token_file: str | None = None
+    ca_file: str | None = None
+    insecure_skip_verify: bool = False
+
+    @model_validator(mode="after")
+    def _one_address(self) -> SinkTable:
+        wanted = {"file": ("path",), "alertmanager": ("url",)}.get(self.kind, ("url_env", "url_file"))
+        given = [key for key in ("path", "url", "url_env", "url_file") if getattr(self, key) is not None]
+        if len(given) != 1 or given[0] not in wanted:
+            raise ValueError(f"a sink of kind {self.kind} needs {' or '.join(wanted)}, and no other address")
+        if self.token_env is not None and self.token_file is not None:
+            raise ValueError("token_env and token_file exclude each other; keep one")
+        return self
+
+
 class Config(_Table):
     """The whole file. Every key may be missing."""
 
@@ -78,12 +141,10 @@ class Config(_Table):
     window_seconds: _Seconds = 60.0
     targets: tuple[TargetTable, ...] = ()
     slo: tuple[SloTable, ...] = ()
-    alerts: tuple[dict[str, Any], ...] = ()
+    alerts: tuple[AlertTable, ...] = ()
+    silences: tuple[SilenceTable, ...] = ()
+    sinks: tuple[SinkTable, ...] = ()
     control: ControlTable | None = None
-
-
-UNUSED_KEYS: tuple[str, ...] = ("alerts",)
-"""Keys of the config contract that this version accepts and does not act on; the user is told."""
 
 
 def parse_config(data: Mapping[str, Any], origin: str) -> Config:

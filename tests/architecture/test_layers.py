@@ -63,13 +63,17 @@ def test_who_imports_the_simulator() -> None:
 
 
 SHELL = {
+    "enginetop/alerts/sinks/courier.py",
+    "enginetop/alerts/sinks/desk.py",
+    "enginetop/alerts/sinks/file.py",
+    "enginetop/alerts/sinks/outbox.py",
     "tuners/control/audit.py",
     "tuners/control/controller.py",
     "tuners/control/files.py",
     "tuners/control/live_world.py",
     "tuners/control/store.py",
 }
-"""The thin edge of control: its files and its thread. The clock is injected there as well."""
+"""The thin edges of control and of alert delivery: files and threads. The clock is injected there as well."""
 
 
 def test_the_core_has_no_clock_and_no_io() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from enginetop.alerts.sinks.ledger import Accepts, Ledger
 from enginetop.alerts.sinks.notice import Notice, stored
-from enginetop.fleet.errors import EnginetopError
+from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import Alert
 
 _MOST_BYTES = 256 * 1024
@@ -26,7 +26,7 @@ class Outbox:
     """Notices that wait for sinks, on disk and safe between threads.
 
     A disk that cannot be written stops no delivery: `problem` says so, and the file is made whole as soon as
-    it can be. EnginetopError when another process uses the file.
+    it can be. ConfigError when another process uses the file.
     """
 
     def __init__(self, path: Path, sinks: Mapping[str, Accepts]) -> None:
@@ -91,16 +91,22 @@ class Outbox:
 
     def close(self) -> None:
         """Let another process use the file."""
-        os.close(self._lock)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
-    def _locked(self) -> int:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    def _locked(self) -> int | None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            self._note(error)
+            return None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(handle)
-            raise EnginetopError(
+            raise ConfigError(
                 "another `enginetop watch` delivers the alerts of this config file; stop it first"
             ) from None
         return handle
@@ -108,10 +114,10 @@ class Outbox:
     def _stored_lines(self) -> list[bytes]:
         try:
             return self._path.read_bytes().splitlines()
-        except FileNotFoundError:
-            return []
         except OSError as error:
-            raise EnginetopError(f"{self._path}: {error.strerror}; it holds alerts to deliver") from None
+            if not isinstance(error, FileNotFoundError):
+                self._note(error)
+            return []
 
     def _load(self, line: bytes) -> None:
         try:

@@ -80,12 +80,6 @@ def test_a_target_named_on_the_command_line_keeps_its_configured_key(tmp_path: P
     assert settings.credentials["https://10.0.0.1:8000"].api_key_env == "VLLM_API_KEY"
 
 
-def test_parts_of_the_contract_that_are_not_built_are_named(tmp_path: Path) -> None:
-    _, warnings = _settings(tmp_path, "[[alerts]]\nrule = 'MyKv'\n")
-    assert len(warnings) == 1
-    assert "[alerts]" in warnings[0]
-
-
 def test_the_control_table_and_where_the_knobs_are(tmp_path: Path) -> None:
     text = """
 [[targets]]

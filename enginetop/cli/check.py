@@ -1,0 +1,191 @@
+"""`enginetop check [TARGET ...]`: one line and an exit code, for cron and probes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from enginetop.alerts.builtin import AT_ONCE
+from enginetop.alerts.rule import FIRING, Severity
+from enginetop.cli import exit_codes, wiring
+from enginetop.cli.diagnostics import tell
+from enginetop.cli.settings import Settings, resolve
+from enginetop.fleet.document import alert_document
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import ReplicaState, Target
+from enginetop.fleet.snapshot import Alert, FleetSnapshot
+from enginetop.fleet.state import duration_text
+
+SCHEMA = "enginetop.check/1"
+
+_SAMPLES = 2
+_WORDS = {
+    exit_codes.OK: "OK",
+    exit_codes.WARNING: "WARNING",
+    exit_codes.CRITICAL: "CRITICAL",
+    exit_codes.UNKNOWN: "UNKNOWN",
+}
+_GRAVITY = (exit_codes.OK, exit_codes.UNKNOWN, exit_codes.WARNING, exit_codes.CRITICAL)
+"""From the least to the gravest: a replica that could not be looked at does not hide one that is down."""
+_CODE_OF = {
+    Severity.INFO: exit_codes.OK,
+    Severity.WARNING: exit_codes.WARNING,
+    Severity.CRITICAL: exit_codes.CRITICAL,
+}
+_SAID = {
+    "TargetDown": "down",
+    "NoProgress": "no progress",
+    "NoEngineMetrics": "no engine metrics",
+    "Unauthorized": "unauthorized",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something about one target, or about the fleet, and the exit code that it alone would give."""
+
+    code: int
+    target: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check comes to."""
+
+    code: int
+    summary: str
+    problems: tuple[Problem, ...]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    settings = resolve(args, tell)
+    if args.replay:
+        if args.targets:
+            raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
+        snapshot = wiring.replay_to_end(settings, Path(args.replay))
+    else:
+        targets = wiring.live_targets(settings)
+        snapshot = _look(settings, targets, args.duration)
+    if snapshot.collector.problem:
+        tell(snapshot.collector.problem)
+    verdict = judge(snapshot)
+    print(
+        json.dumps(_document(snapshot, verdict), allow_nan=False)
+        if args.format == "json"
+        else verdict.summary
+    )
+    return verdict.code
+
+
+def judge(snapshot: FleetSnapshot) -> Verdict:
+    """The verdict on a snapshot.
+
+    Alerts count when they fire and nothing keeps them quiet; those of states that need no hold count as soon
+    as they are pending. A replica of which nothing is known yet is unknown.
+    """
+    names = {replica.target.url: replica.target.name for replica in snapshot.replicas}
+    problems = [
+        Problem(_CODE_OF[Severity(alert.severity)], alert.target, _text(alert, names, snapshot.at))
+        for alert in snapshot.alerts
+        if _counts(alert)
+    ]
+    problems += [
+        Problem(
+            exit_codes.UNKNOWN,
+            replica.target.url,
+            f"{replica.target.name} unknown: {'; '.join(replica.reasons) or 'no answer yet'}",
+        )
+        for replica in snapshot.replicas
+        if replica.state is ReplicaState.UNKNOWN
+    ]
+    problems = [problem for problem in problems if problem.code != exit_codes.OK]
+    problems.sort(key=lambda problem: -_GRAVITY.index(problem.code))
+    code = problems[0].code if problems else exit_codes.OK
+    return Verdict(code, _summary(code, problems, snapshot), tuple(problems))
+
+
+def _counts(alert: Alert) -> bool:
+    if alert.inhibited_by or alert.silenced_by:
+        return False
+    return alert.state == FIRING or (alert.state == "pending" and alert.rule in AT_ONCE)
+
+
+def _text(alert: Alert, names: dict[str, str], at: float) -> str:
+    name = names.get(alert.target, alert.target)
+    word = _SAID.get(alert.rule)
+    if word is not None:
+        return f"{name} {word} {duration_text(at - alert.since)}"
+    return f"{name} {alert.rule}: {alert.summary}"
+
+
+def _summary(code: int, problems: Sequence[Problem], snapshot: FleetSnapshot) -> str:
+    total = snapshot.fleet.replicas
+    touched = len({problem.target for problem in problems})
+    count = f"{touched} of {total}" if problems else f"{total} of {total}"
+    said = "; ".join(problem.text for problem in problems) or "nothing to report"
+    goodput = _goodput(snapshot)
+    line = f"{_WORDS[code]} {count}: {said}{f' | goodput {goodput}' if goodput else ''}"
+    return " ".join("".join(c if c.isprintable() else " " for c in line).split())
+
+
+def _goodput(snapshot: FleetSnapshot) -> str:
+    goodput = snapshot.fleet.goodput
+    good, offered = goodput.good_per_second, goodput.offered_per_second
+    return f"{good:.1f} of {offered:.1f}" if good is not None and offered is not None else ""
+
+
+def _document(snapshot: FleetSnapshot, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "at": snapshot.at,
+        "status": _WORDS[verdict.code].lower(),
+        "code": verdict.code,
+        "summary": verdict.summary,
+        "replicas": snapshot.fleet.replicas,
+        "states": {state.value: count for state, count in snapshot.fleet.states.items()},
+        "problems": [
+            {"status": _WORDS[problem.code].lower(), "target": problem.target, "text": problem.text}
+            for problem in verdict.problems
+        ],
+        "alerts": [alert_document(alert) for alert in snapshot.alerts],
+    }
+
+
+def _look(settings: Settings, targets: Sequence[Target], duration: float | None) -> FleetSnapshot:
+    """Two samples, or as many as `duration` seconds after the second one hold."""
+    gpus = wiring.local_gpus(targets)
+    if duration is None:
+        return wiring.sample(settings, targets, _SAMPLES, gpus)
+    news = threading.Event()
+    engine = wiring.live_engine(settings, targets, gpus)
+    engine.subscribe(news.set)
+    engine.start()
+    try:
+        begun = time.monotonic()
+        latest_start = begun + settings.timeout_seconds
+        deadline: float | None = None
+        while deadline is None or time.monotonic() < deadline:
+            left = (latest_start if deadline is None else deadline) - time.monotonic()
+            news.wait(max(left, 0.0))
+            news.clear()
+            snapshot = engine.latest()
+            seen = snapshot is not None and all(
+                replica.scraped_at is not None or replica.last_failure is not None
+                for replica in snapshot.replicas
+            )
+            if deadline is None and (seen or time.monotonic() >= latest_start):
+                deadline = time.monotonic() + settings.interval_seconds + duration
+    finally:
+        engine.stop()
+    found = engine.latest()
+    if found is None:
+        raise ConfigError("nothing was seen of the fleet; try again")
+    return found

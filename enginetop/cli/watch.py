@@ -1,0 +1,262 @@
+"""`enginetop watch [TARGET ...]`: the same engine and the same rules as the screen, without one."""
+
+from __future__ import annotations
+
+import argparse
+import queue
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum, auto
+from pathlib import Path
+from types import FrameType
+
+from collectors.loop import LiveEngine
+from enginetop.alerts.book import AlertBook, AlertEvent
+from enginetop.alerts.sinks.desk import Desk
+from enginetop.cli import exit_codes, wiring
+from enginetop.cli.alert_settings import AlertSettings
+from enginetop.cli.alerting import alert_book, alert_rules, open_desk
+from enginetop.cli.diagnostics import tell
+from enginetop.cli.line_writer import LineWriter, stdout_writer
+from enginetop.cli.sd_notify import Supervisor
+from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.watch_lines import Lines, NdjsonLines, PlainLines
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.snapshot import Alert, FleetSnapshot
+
+_SUMMARY_SECONDS = 60.0
+"""How often the plain form sums up when no heartbeat is asked for."""
+_LOOK_SECONDS = 0.5
+_LAST_SECONDS = 5.0
+"""How long a reader may take for the last lines."""
+_FOREVER_SECONDS = 1e6
+_DEAD_TICKS = 5.0
+"""Intervals without a snapshot after which the engine is taken for dead."""
+_MOST_UNPRINTED = 10_000
+"""Snapshots that a blocked stdout may be behind before quiet ones are left out."""
+
+_Look = tuple[FleetSnapshot, tuple[AlertEvent, ...]]
+
+
+class _Wish(Enum):
+    STOP = auto()
+    RELOAD = auto()
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    settings = resolve(args, tell)
+    plain = args.format == "table"
+    heartbeat = args.heartbeat or (_SUMMARY_SECONDS if plain else None)
+    printer = _Printer(stdout_writer(tell), PlainLines() if plain else NdjsonLines(), heartbeat)
+    if args.replay:
+        if args.targets:
+            raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
+        return _replay(settings, Path(args.replay), printer)
+    return _Watch(args, settings, printer).run()
+
+
+def _replay(settings: Settings, path: Path, printer: _Printer) -> int:
+    """The events of a recording, as they would have been live. Nothing is delivered to sinks."""
+    if settings.alerts.sinks:
+        tell("a replay is not delivered to the sinks of the config file")
+    book = alert_book(settings)
+
+    def alert(snapshot: FleetSnapshot) -> FleetSnapshot:
+        snapshot = book(snapshot)
+        printer.take((snapshot, book.take_events()), None)
+        printer.flush(_FOREVER_SECONDS)
+        return snapshot
+
+    last = wiring.replay_to_end(settings, path, alert)
+    if last.collector.problem:
+        tell(last.collector.problem)
+    return printer.end()
+
+
+class _Printer:
+    """Prints what a look brought, and heartbeats by the clock of the snapshots."""
+
+    def __init__(self, writer: LineWriter, lines: Lines, heartbeat_seconds: float | None) -> None:
+        self._writer = writer
+        self._lines = lines
+        self._every = heartbeat_seconds
+        self._beaten_at: float | None = None
+
+    def take(self, look: _Look, desk: Desk | None) -> None:
+        """Print the changes of one snapshot, and a heartbeat when it is time."""
+        snapshot, events = look
+        if events:
+            names = {replica.target.url: replica.target.name for replica in snapshot.replicas}
+            for event in events:
+                self._writer.write(self._lines.alert(event, names))
+        if self._every is None:
+            return
+        last = self._beaten_at
+        if last is None or not 0 <= snapshot.at - last < self._every:
+            self._beaten_at = snapshot.at
+            self._writer.write(self._lines.heartbeat(snapshot, desk.health() if desk is not None else ()))
+
+    def flush(self, patience_seconds: float = 0.0) -> None:
+        """Try to print what waits for the disk or the reader."""
+        self._writer.flush(patience_seconds)
+
+    def end(self) -> int:
+        """The exit code: whether every line was printed."""
+        self._writer.flush(_LAST_SECONDS)
+        return exit_codes.INTERNAL if self._writer.behind else exit_codes.OK
+
+
+class _Watch:
+    """A live watch: engine, book, desk and printer, until somebody says stop."""
+
+    def __init__(self, args: argparse.Namespace, settings: Settings, printer: _Printer) -> None:
+        self._args = args
+        self._settings = settings
+        self._printer = printer
+        self._supervisor = Supervisor()
+        self._looks: queue.SimpleQueue[_Look | _Wish] = queue.SimpleQueue()
+        self._book: AlertBook | None = None
+        self._desk: Desk | None = None
+        self._ready = False
+        self._alive_at = self._looked_at = float("-inf")
+        self._problem = ""
+
+    def run(self) -> int:
+        """Watch; returns the exit code."""
+        targets = wiring.live_targets(self._settings)
+        with _wishes(self._looks.put):
+            told = self._open_desk(self._settings.alerts)
+            engine = self._begin(self._settings, told)
+            try:
+                tell(f"watching {len(targets)} targets; ctrl+c ends it")
+                while (wish := self._turn()) is not _Wish.STOP:
+                    if wish is _Wish.RELOAD:
+                        engine = self._reload(engine)
+            finally:
+                self._supervisor.stopping()
+                engine.stop()
+                self._close_desk()
+            self._print_rest()
+        return self._printer.end()
+
+    def _begin(self, settings: Settings, alerts: Sequence[Alert]) -> LiveEngine:
+        """An engine that works, with a book that goes on with these alerts."""
+        targets = wiring.live_targets(settings)
+        book = self._book = alert_book(settings, targets)
+        book.restore(alerts)
+
+        def alert(snapshot: FleetSnapshot) -> FleetSnapshot:
+            snapshot = book(snapshot)
+            if self._desk is not None:
+                self._desk.take(snapshot)
+            events = book.take_events()
+            if events or self._looks.qsize() < _MOST_UNPRINTED:
+                self._looks.put((snapshot, events))
+            return snapshot
+
+        engine = wiring.live_engine(settings, targets, wiring.local_gpus(targets), alert=alert)
+        engine.start()
+        return engine
+
+    def _turn(self) -> _Wish | None:
+        """Wait for the next thing that happens and deal with it; a wish is the caller's to deal with."""
+        try:
+            found = self._looks.get(timeout=_LOOK_SECONDS)
+        except queue.Empty:
+            self._printer.flush()
+        else:
+            if isinstance(found, _Wish):
+                return found
+            self._looked_at = time.monotonic()
+            self._printer.take(found, self._desk)
+            self._printer.flush()
+            self._report(found[0])
+        self._show_life()
+        return None
+
+    def _show_life(self) -> None:
+        """Tell the watchdog that we live while the engine ticks; one that stands still is to be restarted."""
+        every, now = self._supervisor.watchdog_seconds, time.monotonic()
+        ticks = now - self._looked_at <= _DEAD_TICKS * self._settings.interval_seconds + _LOOK_SECONDS
+        if every is not None and ticks and now - self._alive_at >= every / 3:
+            self._alive_at = now
+            self._supervisor.alive()
+
+    def _report(self, snapshot: FleetSnapshot) -> None:
+        """That we are ready, and trouble on stderr, once each."""
+        if not self._ready:
+            self._ready = True
+            self._supervisor.ready(f"watching {snapshot.fleet.replicas} targets")
+        sinks = self._desk.health() if self._desk is not None else ()
+        troubles = [f"{sink.name}: {sink.problem}" for sink in sinks if sink.problem]
+        problem = "; ".join(filter(None, [snapshot.collector.problem, *troubles]))
+        if problem and problem != self._problem:
+            tell(problem)
+        self._problem = problem
+
+    def _print_rest(self) -> None:
+        """Print what the engine still found before it stopped."""
+        while True:
+            try:
+                found = self._looks.get_nowait()
+            except queue.Empty:
+                return
+            if not isinstance(found, _Wish):
+                self._printer.take(found, self._desk)
+
+    def _reload(self, engine: LiveEngine) -> LiveEngine:
+        """Read the config file again. One that cannot be used changes nothing."""
+        try:
+            settings = resolve(self._args, tell)
+            targets = wiring.live_targets(settings)
+            if self._book is None:
+                return engine
+            former, self._settings = self._settings, settings
+        except ConfigError as error:
+            tell(f"{error}; the former configuration stays in force")
+            return engine
+        self._supervisor.reloading()
+        self._ready = False
+        tell("configuration read again")
+        if settings.alerts.sinks != former.alerts.sinks or settings.alerts.origin != former.alerts.origin:
+            self._close_desk()
+            self._open_desk(settings.alerts)
+        if replace(settings, alerts=former.alerts) == former:
+            self._book.set_rules(alert_rules(settings, targets), settings.alerts.silences)
+            return engine
+        engine.stop()
+        known = {target.url for target in targets}
+        return self._begin(settings, [a for a in self._book.current() if a.target in known | {"fleet"}])
+
+    def _open_desk(self, settings: AlertSettings) -> Sequence[Alert]:
+        opened = open_desk(settings)
+        if opened is None:
+            return ()
+        self._desk, told = opened
+        self._desk.start()
+        return told
+
+    def _close_desk(self) -> None:
+        desk, self._desk = self._desk, None
+        if desk is not None and (behind := desk.stop()):
+            tell(f"not delivered yet, and kept for the next start: alerts for {', '.join(behind)}")
+
+
+@contextmanager
+def _wishes(put: Callable[[_Wish], None]) -> Iterator[None]:
+    """Signals as wishes while the block runs; only for the main thread."""
+
+    def wish(number: int, _frame: FrameType | None) -> None:
+        put(_Wish.RELOAD if number == signal.SIGHUP else _Wish.STOP)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, wish) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

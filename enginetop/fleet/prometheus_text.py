@@ -1,0 +1,171 @@
+"""The snapshot in Prometheus's text format 0.0.4, under the names `enginetop_replica_*` and `enginetop_fleet_*`.
+
+All families are gauges, since every figure is of one window: a percentile is the gauge of its signal with a
+`quantile` label, the mean and the number of observations are families of their own. What is not known has no
+sample; it is never 0. Engines' own names are not used, so that scraping both counts nothing twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from enginetop.fleet.model import STATE_ORDER, UP_STATES
+from enginetop.fleet.signals import DISTRIBUTIONS, PERCENTILES, SCALARS, SIGNALS, Shape
+from enginetop.fleet.snapshot import Distribution, FleetSnapshot, Quantile, ReplicaSnapshot, Scalar, Signals
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = Mapping[str, str]
+Sample = tuple[Labels, float]
+
+_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+_HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
+
+
+def prometheus_text(snapshot: FleetSnapshot) -> str:
+    """The whole page, with a line feed at its end."""
+    return "".join(f"{line}\n" for family in _families(snapshot) for line in family)
+
+
+def _families(snapshot: FleetSnapshot) -> Iterator[list[str]]:
+    replicas = [(_labels(replica), replica) for replica in snapshot.replicas]
+    yield _family("enginetop_snapshot_time_seconds", "Unix time of the snapshot", [({}, snapshot.at)])
+    yield _family(
+        "enginetop_window_seconds", "window of rates and percentiles", [({}, snapshot.window_seconds)]
+    )
+    yield _family(
+        "enginetop_replica_info",
+        "always 1; what is known of a replica",
+        [({**labels, **_info(replica)}, 1) for labels, replica in replicas],
+    )
+    yield _family(
+        "enginetop_replica_up",
+        "1 where a replica's figures are of now",
+        [(labels, float(replica.state in UP_STATES)) for labels, replica in replicas],
+    )
+    yield _family(
+        "enginetop_replica_state",
+        "1 for the state of a replica, 0 for all others",
+        [
+            ({**labels, "state": state.value}, float(replica.state is state))
+            for labels, replica in replicas
+            for state in STATE_ORDER
+        ],
+    )
+    yield _family(
+        "enginetop_replica_page_age_seconds",
+        "time since the last good page",
+        [
+            (labels, snapshot.at - replica.scraped_at)
+            for labels, replica in replicas
+            if replica.scraped_at is not None
+        ],
+    )
+    groups = [(labels, replica.signals) for labels, replica in replicas]
+    yield from _signal_families("enginetop_replica", groups)
+    yield from _signal_families("enginetop_fleet", [({}, snapshot.fleet.signals)])
+    yield _family(
+        "enginetop_alert",
+        "1 for every alert that is pending or firing",
+        [
+            (
+                {
+                    **alert.labels,
+                    "rule": alert.rule,
+                    "severity": alert.severity,
+                    "state": alert.state,
+                    "target": alert.target,
+                },
+                1,
+            )
+            for alert in snapshot.alerts
+            if alert.state != "resolved"
+        ],
+    )
+
+
+def _signal_families(prefix: str, groups: list[tuple[Labels, Signals]]) -> Iterator[list[str]]:
+    for signal in SCALARS:
+        if signal.shape is Shape.SCALAR:
+            samples = [
+                (labels, number)
+                for labels, signals in groups
+                if (number := _number(signals, signal.name)) is not None
+            ]
+            yield _family(f"{prefix}_{signal.name}", f"{signal.meaning} ({signal.unit})", samples)
+    yield _family(
+        f"{prefix}_spec_acceptance_per_position",
+        SIGNALS["spec_acceptance_per_position"].meaning,
+        [sample for labels, signals in groups for sample in _positions(labels, signals)],
+    )
+    for signal in DISTRIBUTIONS:
+        name, said = f"{prefix}_{signal.name}", f"{signal.meaning} ({signal.unit})"
+        known = [(labels, signals[signal.name]) for labels, signals in groups if signal.name in signals]
+        given = [(labels, value) for labels, value in known if isinstance(value, Distribution)]
+        yield _family(
+            name,
+            f"{said}, percentiles of the window",
+            [
+                ({**labels, "quantile": f"{q:g}"}, quantile.value)
+                for labels, value in given
+                for key, q in PERCENTILES
+                if (quantile := value.quantiles.get(key, Quantile())).value is not None
+            ],
+        )
+        yield _family(
+            f"{name}_mean",
+            f"{said}, mean of the window",
+            [(labels, value.mean.value) for labels, value in given if value.mean.value is not None],
+        )
+        yield _family(
+            f"{name}_observations",
+            f"{signal.meaning}, observations in the window",
+            [(labels, value.count) for labels, value in given if value.count is not None],
+        )
+
+
+def _number(signals: Signals, name: str) -> float | None:
+    signal = signals.get(name)
+    return signal.number if isinstance(signal, Scalar) else None
+
+
+def _positions(labels: Labels, signals: Signals) -> Iterator[Sample]:
+    signal = signals.get("spec_acceptance_per_position")
+    if isinstance(signal, Scalar) and isinstance(signal.value, tuple):
+        for position, value in enumerate(signal.value):
+            yield {**labels, "position": str(position)}, value
+
+
+def _labels(replica: ReplicaSnapshot) -> Labels:
+    return {"target": replica.target.url, "name": replica.target.name, "model": replica.model or ""}
+
+
+def _info(replica: ReplicaSnapshot) -> Labels:
+    return {
+        "engine": replica.engine.value,
+        "version": replica.engine_version or "",
+        "role": replica.role.value,
+        "stack": replica.stack or "",
+    }
+
+
+def _family(name: str, said: str, samples: list[Sample]) -> list[str]:
+    """The lines of a family; none at all where nothing is known."""
+    lines = [f"{name}{_label_text(labels)} {_value_text(value)}" for labels, value in samples]
+    if not lines:
+        return []
+    return [f"# HELP {name} {said.translate(_HELP_ESCAPES)}", f"# TYPE {name} gauge", *lines]
+
+
+def _label_text(labels: Labels) -> str:
+    pairs = [f'{key}="{value.translate(_ESCAPES)}"' for key, value in labels.items() if value]
+    return f"{{{','.join(pairs)}}}" if pairs else ""
+
+
+def _value_text(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(float(value))
