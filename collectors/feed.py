@@ -124,7 +124,9 @@ class TargetFeed:
         if table:
             if self._hung and table.liveness_path and table.liveness_path not in asked:
                 return table.liveness_path
-            first = next((s.path for s in table.side_pages if s.before_metrics and s.path not in asked), None)
+            first = next(
+                (s.request for s in table.side_pages if s.before_metrics and s.path not in asked), None
+            )
             if first:
                 return first
             if not table.may_read_metrics(self._bodies(self._with_sides(answers))):
@@ -133,8 +135,8 @@ class TargetFeed:
             return next((path for path in self._candidates() if path not in asked), None)
         if table is None or answers[-1].error is not None:
             return None
-        due = [s.path for s in table.side_pages if s.path not in asked and self._due(s)]
-        return next((path for path in due if self._wanted(path, answers)), None)
+        due = [side for side in table.side_pages if side.path not in asked and self._due(side)]
+        return next((side.request for side in due if self._wanted(side.path, answers)), None)
 
     def _wanted(self, path: str, answers: Sequence[Answer]) -> bool:
         """Whether the reader has use for a side page after the metrics page among these."""

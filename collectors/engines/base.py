@@ -19,7 +19,7 @@ Sides = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True)
 class SidePage:
-    """A JSON page read beside the metrics page.
+    """A JSON page read beside the metrics page, asked with `query`.
 
     `every_scrape` False: asked once, and again after a restart. `before_metrics` True: asked first, because
     it decides whether the metrics page may be asked at all. `keep` is the allow-list of fields that a
@@ -30,6 +30,12 @@ class SidePage:
     keep: tuple[str, ...]
     every_scrape: bool = False
     before_metrics: bool = False
+    query: str = ""
+
+    @property
+    def request(self) -> str:
+        """Path and query."""
+        return f"{self.path}?{self.query}" if self.query else self.path
 
 
 @dataclass(frozen=True, slots=True, eq=False)

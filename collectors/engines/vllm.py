@@ -83,6 +83,14 @@ _CONFIG_LABELS = {
     "gpu_memory_utilization": "gpu_memory_utilization",
     "enable_prefix_caching": "enable_prefix_caching",
 }
+_SERVER_INFO = "/server_info"
+_AS_STARTED = "/server_info, as started"
+_START_VALUES = {
+    "max_num_batched_tokens": ("vllm_config", "scheduler_config", "max_num_batched_tokens"),
+    "max_num_seqs": ("vllm_config", "scheduler_config", "max_num_seqs"),
+    "num_speculative_tokens": ("vllm_config", "speculative_config", "num_speculative_tokens"),
+}
+"""Settings on the development page, which never shows what was changed since the start."""
 _NO_CAPACITY = "no cache_config_info with a number of blocks"
 
 
@@ -171,7 +179,7 @@ class VllmReader:
                 simulated=plan.simulated(page),
             ),
             flags=EngineFlags(sleeping=_sleeping(facts, page)),
-            config=_with_model_length(facts.config, look.sides),
+            config=_config(facts.config, look.sides),
             bad_lines=page.bad_lines,
         )
 
@@ -223,10 +231,19 @@ def _served_model(sides: Sides) -> str | None:
     return model_name(text(sides.get("/v1/models"), "data", 0, "id"))
 
 
-def _with_model_length(config: Mapping[str, ConfigValue], sides: Sides) -> Mapping[str, ConfigValue]:
+def _config(config: Mapping[str, ConfigValue], sides: Sides) -> Mapping[str, ConfigValue]:
+    """What the metrics page tells, and what the side pages add."""
     cards = items(sides.get("/v1/models"), "data")
     length = next((n for card in cards if (n := integer(card, "max_model_len")) is not None), None)
-    return config if length is None else {**config, "max_model_len": ConfigValue(length, "/v1/models")}
+    started = {
+        name: ConfigValue(value, _AS_STARTED)
+        for name, path in _START_VALUES.items()
+        if (value := integer(sides.get(_SERVER_INFO), *path)) is not None
+    }
+    if length is None and not started:
+        return config
+    model = {} if length is None else {"max_model_len": ConfigValue(length, "/v1/models")}
+    return {**started, **config, **model}
 
 
 VLLM = EngineTable(
@@ -237,6 +254,12 @@ VLLM = EngineTable(
     side_pages=(
         SidePage("/version", keep=("version",)),
         SidePage("/v1/models", keep=("data[].id", "data[].max_model_len")),
+        # Only with VLLM_SERVER_DEV_MODE=1; 404 otherwise.
+        SidePage(
+            _SERVER_INFO,
+            keep=tuple(".".join(path) for path in _START_VALUES.values()),
+            query="config_format=json",
+        ),
     ),
     liveness_path="/health",
     enable_hint="vLLM serves it on its API port; --disable-log-stats takes the engine's series away",

@@ -77,14 +77,15 @@ def page(window: int, requests: int = 25) -> str:
     return "\n".join(lines) + "\n"
 
 
+def record(number: int, body: str | None = None) -> dict[str, object]:
+    """One line of a recording, by default the page of that number."""
+    shown = PAGES[number] if body is None else body
+    return {"t": 1000.0 + 2 * number, "target": URL, "path": "/metrics", "body": shown}
+
+
 def replayed(tmp_path: Path, pages: Sequence[str], sheets: Mapping[str, KnobSheet]) -> FleetSnapshot:
     path = tmp_path / "pages.jsonl"
-    path.write_text(
-        "".join(
-            json.dumps({"t": 1000.0 + 2 * i, "target": URL, "path": "/metrics", "body": body}) + "\n"
-            for i, body in enumerate(pages)
-        )
-    )
+    path.write_text("\n".join(json.dumps(record(i, body)) for i, body in enumerate(pages)))
     return run_replay(path, new_tracker=tracker, new_feed=new_feeds(), finish=Advisor(lambda: sheets))
 
 
@@ -137,6 +138,18 @@ def test_goodput_of_the_same_pages_is_exact(tmp_path: Path) -> None:
         assert (goodput.quality, goodput.note) == (Quality.OK, "")
     assert snapshot.replicas[0].totals["requests_judged"] == 1500
     assert snapshot.replicas[0].totals["requests_within_slo"] == pytest.approx(1200)
+
+
+def test_a_recorded_development_page_tells_the_budget_and_then_it_takes_a_restart(tmp_path: Path) -> None:
+    scheduler = {"max_num_batched_tokens": 8192, "max_num_seqs": 256}
+    info = json.dumps({"vllm_config": {"scheduler_config": scheduler, "speculative_config": None}})
+    path = tmp_path / "pages.jsonl"
+    beside = {"t": 1000.0, "target": URL, "path": "/server_info", "body": info}
+    lines = [json.dumps(record(0)), json.dumps(beside), *(json.dumps(record(i)) for i in range(1, 61))]
+    path.write_text("\n".join(lines))
+    found = advice_of(run_replay(path, new_tracker=tracker, new_feed=new_feeds(), finish=Advisor()))
+    assert (found.action, found.current, found.proposed) == ("lower", 8192, 6144)
+    assert (found.apply, found.via) == ("restart", "")
 
 
 @pytest.mark.parametrize(

@@ -46,12 +46,16 @@ class Server:
         self.headers = headers
         self.feed = TargetFeed(Target("http://r1:8000", "r1", path), LayoutCache())
         self.at = 100.0
+        self.asked: list[str] = []
+        """Every request so far, with its query."""
 
     def scrape(self) -> tuple[list[str], Observation]:
         """One scrape as the live loop does it: the paths asked, and what came of it."""
         answers: list[Answer] = []
         while (path := self.feed.next_path(answers)) is not None:
             assert len(answers) < 10, "the feed does not end"
+            self.asked.append(path)
+            path = path.partition("?")[0]
             page = self.pages.get(path)
             answers.append(
                 page if isinstance(page, Answer) else page() if page else missing(path, self.headers)
@@ -87,7 +91,7 @@ def llama_pages(**props: object) -> Pages:
 def test_an_unknown_server_is_asked_the_safe_page_first_and_then_only_its_own() -> None:
     server = Server(vllm_pages())
     paths, first = server.scrape()
-    assert paths == ["/prometheus/metrics", "/metrics", "/version", "/v1/models"]
+    assert paths == ["/prometheus/metrics", "/metrics", "/version", "/v1/models", "/server_info"]
     assert first.reading is not None
     assert first.reading.identity.engine_version == "0.32.0"
     assert first.reading.config["max_model_len"].value == 512
@@ -218,7 +222,7 @@ def test_pages_of_a_start_are_asked_again_after_a_restart() -> None:
     assert server.scrape()[0] == ["/metrics"]
     server.pages["/version"] = answer("/version", {"version": "0.33.0"})
     paths, observation = server.scrape()
-    assert paths == ["/metrics", "/version", "/v1/models"]
+    assert paths == ["/metrics", "/version", "/v1/models", "/server_info"]
     assert observation.reading is not None
     assert observation.reading.identity.engine_version == "0.33.0"
 
@@ -229,7 +233,7 @@ def test_pages_of_a_start_are_asked_again_after_the_server_was_away() -> None:
     server.pages["/metrics"] = fault("/metrics", FailureKind.REFUSED)
     server.scrape()
     server.pages = vllm_pages()
-    assert server.scrape()[0] == ["/metrics", "/version", "/v1/models"]
+    assert server.scrape()[0] == ["/metrics", "/version", "/v1/models", "/server_info"]
 
 
 def test_a_side_page_that_wants_a_key_is_not_asked_again_and_harms_nothing() -> None:
@@ -238,6 +242,13 @@ def test_a_side_page_that_wants_a_key_is_not_asked_again_and_harms_nothing() -> 
     assert observation.reading is not None
     assert observation.failure is None
     assert server.scrape()[0] == ["/metrics"]
+
+
+def test_a_side_page_is_asked_with_its_query_once() -> None:
+    server = Server(vllm_pages())
+    server.scrape()
+    server.scrape()
+    assert [path for path in server.asked if "server_info" in path] == ["/server_info?config_format=json"]
 
 
 def test_a_side_page_that_fails_is_given_up_in_time() -> None:

@@ -397,7 +397,7 @@ def test_slow_scrapes_drop_turns_and_say_so(turns: int) -> None:
             most = max(most, in_flight)
             await asyncio.sleep(0.05 * turns)
             in_flight -= 1
-            return Answer(path, 0.0, 0.0, 200, body=vllm_page())
+            return Answer(path.partition("?")[0], 0.0, 0.0, 200, body=vllm_page())
 
     with running(Slow({}), ["http://a"], interval_seconds=0.02, timeout_seconds=5.0) as engine:
         snapshot = wait_until(engine, lambda seen: seen.collector.late_ticks >= turns)

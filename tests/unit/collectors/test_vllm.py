@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -75,6 +76,22 @@ def test_identity_config_and_flags() -> None:
         "max_model_len": (512, "/v1/models"),
     }
     assert reading.flags.sleeping is False
+
+
+def test_start_values_of_the_development_page() -> None:
+    info = json.loads(fixture("vllm/0.32.0/vllm-0.32.0-server_info.json"))
+    reading = read(LOADED, {"/server_info": info})
+    started = {key: value.value for key, value in reading.config.items() if "as started" in value.source}
+    assert started == {"max_num_batched_tokens": 512, "max_num_seqs": 16}  # no speculation: nothing to tell
+
+
+@pytest.mark.parametrize(
+    "info", [{"vllm_config": "VllmConfig(...)"}, {"vllm_config": {"scheduler_config": None}}, {}, None]
+)
+def test_a_development_page_that_tells_no_settings(info: object) -> None:
+    reading = read(LOADED, {"/server_info": info})
+    assert "max_num_batched_tokens" not in reading.config
+    assert reading.config["block_size"].value == 32
 
 
 def test_several_api_servers_with_speculation() -> None:
