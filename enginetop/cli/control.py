@@ -131,7 +131,7 @@ def follow(control: Controller) -> ChangeView:
 
 
 @contextmanager
-def recovery(control: Controller) -> Iterator[None]:
+def recovery(control: Controller) -> Iterator[threading.Thread]:
     """Undo what an earlier run left unfinished, beside what the caller does; trouble is told at the end.
 
     The controller refuses every new change until that is done, and says so where one is asked for.
@@ -144,9 +144,10 @@ def recovery(control: Controller) -> Iterator[None]:
         except (ControlError, StoredChangeError, OSError) as error:
             troubles.append(" ".join(str(error).split()))
 
-    threading.Thread(target=recover, name="enginetop-recovery", daemon=True).start()
+    thread = threading.Thread(target=recover, name="enginetop-recovery", daemon=True)
+    thread.start()
     try:
-        yield
+        yield thread
     finally:
         for trouble in troubles:
             tell(trouble)
