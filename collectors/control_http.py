@@ -6,6 +6,7 @@ neither a token nor a write ever reaches another host. httpx is imported at the 
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -39,6 +40,8 @@ class HttpKnobTransport:
 
         try:
             headers = self._headers(body)
+            if self._socket:
+                _knock(self._socket, self._timeout_seconds)
             with (
                 self._open() as client,
                 client.stream(method, self._base + path, headers=headers, content=body) as response,
@@ -49,6 +52,8 @@ class HttpKnobTransport:
                     if len(found) > _MOST_BODY_BYTES:
                         return KnobAnswer(None, detail=f"an answer of more than {_MOST_BODY_BYTES} bytes")
                 return KnobAnswer(response.status_code, found)
+        except OSError as error:
+            return KnobAnswer(None, detail=one_line(error.strerror or str(error)).lower())
         except FetchError as fault:
             return KnobAnswer(None, detail=fault.detail)
         except httpx.TimeoutException:
@@ -85,3 +90,10 @@ class HttpKnobTransport:
         return httpx.Client(
             transport=transport, timeout=self._timeout_seconds, trust_env=False, follow_redirects=False
         )
+
+
+def _knock(path: str, timeout_seconds: float) -> None:
+    """Connect and leave. httpcore loses, and leaves open, a unix socket whose connecting fails."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as own:
+        own.settimeout(timeout_seconds)
+        own.connect(path)

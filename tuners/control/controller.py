@@ -93,7 +93,7 @@ class Controller:
         ControlError (with a line in the audit) when a change is under way here or in another process, when
         one was left unfinished, or when this plan was carried out before.
         """
-        holder = self._store.lock.take(f"change {plan.id}")
+        holder = self._take_lock(f"change {plan.id}")
         trouble = f"another controller is at work: {holder}" if holder else self._obstacle(plan)
         if trouble:
             if not holder:
@@ -138,7 +138,7 @@ class Controller:
         """
         if not self._unfinished():
             return ()
-        holder = self._store.lock.take("recovery")
+        holder = self._take_lock("recovery")
         if holder:
             raise ControlError(f"another controller is at work: {holder}")
         views: list[ChangeView] = []
@@ -168,7 +168,7 @@ class Controller:
             raise ControlError(str(error)) from None
         if state in (ChangeState.REFUSED, ChangeState.ROLLED_BACK, ChangeState.HELD):
             raise ControlError(f"the change {change_id} is {state}: nothing of it is in force")
-        holder = self._store.lock.take(f"rollback of {change_id}")
+        holder = self._take_lock(f"rollback of {change_id}")
         if holder:
             try:
                 self._store.request_stop(change_id)
@@ -229,6 +229,13 @@ class Controller:
         if not check.intact:
             raise ControlError(f"the audit is not intact: {check.problem}")
         return rows
+
+    def _take_lock(self, name: str) -> str:
+        try:
+            return self._store.lock.take(name)
+        except OSError as error:
+            what = error.strerror or error
+            raise ControlError(f"the state folder {self._store.folder} cannot be written: {what}") from None
 
     def _unfinished(self) -> tuple[str, ...]:
         try:

@@ -1,4 +1,4 @@
-"""Carrying a change out: each turn of the machine is stored, audited, performed, in that order.
+"""Carrying a change out: each turn of the machine is audited, stored, performed, in that order.
 
 The same loop drives a live fleet and a virtual world; what differs is the `World`.
 """
@@ -84,8 +84,9 @@ def drive(
         wanted = broken or stop() or journal.stop_wanted(progress.plan.id)
         step = machine.step(progress, world.now(), world.snapshot(), answers, wanted)
         try:
-            journal.save(step.progress)
+            # the audit first: a final state that is stored is looked at no more
             journal.append(step.rows)
+            journal.save(step.progress)
         except OSError as error:
             if not broken:
                 # what cannot be audited is not done, except for the way back

@@ -29,8 +29,9 @@ class EffectFinding:
 def find_effect(replica: ReplicaSnapshot, knob: str, value: int) -> EffectFinding:
     """Whether the window (which must lie wholly after the change) shows `value` in force.
 
-    For the token budget: no step above it, as far as buckets tell (the bucket of the 99th percentile begins
-    below the value), and the mean step not above it. Other knobs have no such trace yet.
+    For the token budget the mean step cannot be above it. A single step can seem to be: vLLM counts a prompt
+    that was computed in chunks whole, in the step of its last chunk. So steps that stay below the value show it
+    in force, and larger ones show nothing. Other knobs have no such trace yet.
     """
     if knob != "max_num_batched_tokens":
         return EffectFinding(Effect.UNKNOWN, f"{knob} leaves no trace that is looked for")
@@ -40,7 +41,8 @@ def find_effect(replica: ReplicaSnapshot, knob: str, value: int) -> EffectFindin
     mean, p99 = steps.mean.value, steps.quantiles["p99"]
     high = "above" if p99.high is None else f"at most {p99.high:g}"
     words = f"{steps.count:.0f} steps of {mean or 0:.0f} tokens in the mean, p99 {high}"
-    above = p99.low is not None and p99.low >= value
-    if above or (mean is not None and mean > value):
+    if mean is not None and mean > value:
         return EffectFinding(Effect.CONTRADICTED, f"{words}: more than {value}")
+    if p99.low is None or p99.low >= value:
+        return EffectFinding(Effect.UNKNOWN, f"{words}: prompts in chunks count in their last step")
     return EffectFinding(Effect.SEEN, words)

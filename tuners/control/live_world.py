@@ -25,7 +25,7 @@ class LiveWorld:
         self._clients = clients
         self.now = clock
         self._fresh = threading.Event()
-        self._unsubscribe = source.subscribe(self._fresh.set)
+        self._unsubscribe: Callable[[], None] | None = source.subscribe(self._fresh.set)
 
     def snapshot(self) -> FleetSnapshot:
         """The newest snapshot. ControlError when the source brings none."""
@@ -51,8 +51,10 @@ class LiveWorld:
         return self._clients(target)
 
     def close(self) -> None:
-        """Ask for no more snapshots."""
-        self._unsubscribe()
+        """Ask for no more snapshots; a second call has no effect."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
 
     def read_sheets(self, targets: Iterable[str]) -> dict[str, KnobReply]:
         """The knobs of targets, asked now; blocks for as long as that takes."""

@@ -131,7 +131,7 @@ def test_a_canary_with_other_traffic_is_no_comparison(what: dict[str, float]) ->
     end, _ = run(fleet)
     assert end.state is ChangeState.ROLLED_BACK
     assert "guard traffic mix" in end.detail
-    assert fleet.time - START == 120 + 6 * 60  # told from chance after the sixth block
+    assert fleet.time - START == 120 + 5 * 60  # told from chance after the fifth block
 
 
 def test_a_little_difference_of_traffic_is_chance() -> None:
