@@ -1,4 +1,4 @@
-"""The snapshot in Prometheus's text format 0.0.4, under the names `enginetop_replica_*` and `enginetop_fleet_*`.
+"""The snapshot in Prometheus's text format 0.0.4, as `enginetop_replica_*` and `enginetop_fleet_*` families.
 
 All families are gauges, since every figure is of one window: a percentile is the gauge of its signal with a
 `quantile` label, the mean and the number of observations are families of their own. What is not known has no
