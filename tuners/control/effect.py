@@ -30,8 +30,8 @@ def find_effect(replica: ReplicaSnapshot, knob: str, value: int) -> EffectFindin
     """Whether the window (which must lie wholly after the change) shows `value` in force.
 
     For the token budget the mean step cannot be above it. A single step can seem to be: vLLM counts a prompt
-    that was computed in chunks whole, in the step of its last chunk. So steps that stay below the value show it
-    in force, and larger ones show nothing. Other knobs have no such trace yet.
+    that was computed in chunks whole, in the step of its last chunk. So steps that stay below the value show
+    it in force, and larger ones show nothing. Other knobs have no such trace yet.
     """
     if knob != "max_num_batched_tokens":
         return EffectFinding(Effect.UNKNOWN, f"{knob} leaves no trace that is looked for")

@@ -1,0 +1,38 @@
+"""What step sizes say of a token budget in force."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from enginetop.fleet.model import Quality
+from enginetop.fleet.snapshot import Distribution, Quantile, ReplicaSnapshot
+from tuners.control.effect import Effect, find_effect
+
+
+def _replica(count: float | None, mean: float | None, p99: Quantile) -> ReplicaSnapshot:
+    steps = Distribution(count, None, Quantile(mean), {"p99": p99}, "tokens", Quality.OK)
+    return cast("ReplicaSnapshot", SimpleNamespace(signals={"iteration_tokens": steps}))
+
+
+@pytest.mark.parametrize(
+    ("count", "mean", "p99", "effect"),
+    [
+        (3000.0, 100.0, Quantile(120.0, 64.0, 128.0), Effect.SEEN),
+        # A prompt of 7 600 tokens in ten chunks counts whole in its last step: large steps prove nothing ...
+        (3757.0, 385.0, Quantile(9000.0, 8192.0, 16384.0), Effect.UNKNOWN),
+        (3757.0, 385.0, Quantile(None, 16384.0, None, censored=True), Effect.UNKNOWN),
+        # ... but all tokens of all steps cannot be more than the budget a step.
+        (3757.0, 4000.0, Quantile(9000.0, 8192.0, 16384.0), Effect.CONTRADICTED),
+        (0.0, None, Quantile(), Effect.UNKNOWN),
+        (None, None, Quantile(), Effect.UNKNOWN),
+    ],
+)
+def test_a_token_budget(count: float | None, mean: float | None, p99: Quantile, effect: Effect) -> None:
+    assert find_effect(_replica(count, mean, p99), "max_num_batched_tokens", 768).effect is effect
+
+
+def test_a_knob_without_a_trace() -> None:
+    assert find_effect(_replica(9.0, 1.0, Quantile()), "max_num_seqs", 8).effect is Effect.UNKNOWN
