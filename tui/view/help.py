@@ -35,13 +35,17 @@ def help_lines(width: int, *, read_only: bool = True) -> list[Line]:
     lines: list[Line] = [plain(" Keys", "title")]
     told: set[tuple[str, tuple[Place, ...]]] = set()
     for place in _EXPLAINED:
-        lines.append(plain(f"   {place}", "group"))
-        for action in ACTIONS:
-            known = (action.name, action.places) in told
-            if place not in action.places or known or (action.dangerous and read_only):
-                continue
-            told.add((action.name, action.places))
-            lines.append((Span(f"     {pad(action.key_text, 13)}", "key"), Span(action.meaning)))
+        own = [
+            action
+            for action in ACTIONS
+            if place in action.places
+            and (action.name, action.places) not in told
+            and not (action.dangerous and read_only)
+        ]
+        told |= {(action.name, action.places) for action in own}
+        if own:
+            lines.append(plain(f"   {place}", "group"))
+        lines += ((Span(f"     {pad(action.key_text, 13)}", "key"), Span(action.meaning)) for action in own)
     lines += (EMPTY_LINE, plain(" Filter", "title"), *(plain(f"     {text}") for text in FILTER_HELP))
     lines += (EMPTY_LINE, plain(" States", "title"))
     for severity in reversed(Severity):

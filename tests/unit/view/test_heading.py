@@ -157,7 +157,7 @@ def test_footer_keeps_whole_hints() -> None:
     assert line_text(footer_line(hints, "1 of 9", 20)) == " a first     1 of 9 "
 
 
-@pytest.mark.parametrize("place", [Place.FLEET, Place.REPLICA, Place.HELP])
+@pytest.mark.parametrize("place", [place for place in Place if place is not Place.CONFIRM])
 def test_help_and_quit_are_in_every_footer_of_80_columns(place: Place) -> None:
     line = footer_line(footer_hints(place), "1–17 of 64", 80)
     assert "? help" in line_text(line)
@@ -169,3 +169,14 @@ def test_help_explains_every_action_and_column() -> None:
     text = "\n".join(line_text(line) for line in help_lines(120))
     for expected in ("enter", "Home", "pre/s", "preemptions per second", "state:down", "never 0"):
         assert expected in text
+
+
+def test_help_has_no_dangerous_key_while_all_is_read_only() -> None:
+    closed = [line_text(line).strip() for line in help_lines(120)]
+    opened = [line_text(line).strip() for line in help_lines(120, read_only=False)]
+    assert [line for line in opened if line not in closed] == [
+        "K            undo the change that is under way, now",
+        "suggestion",
+        "A            try the change on the canary, after you have typed its name",
+    ]
+    assert "change" not in opened  # its keys are those of the tuners
