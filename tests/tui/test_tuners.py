@@ -115,6 +115,18 @@ def test_the_wrong_word_starts_nothing() -> None:
     assert play(story).failures == []
 
 
+@pytest.mark.parametrize("size", [(80, 8), (30, 12), (60, 5)])
+def test_prompt_and_entry_stay_in_sight_of_a_long_question(size: tuple[int, int]) -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "enter", "A", "b")
+        lines = screen_lines(app)
+        assert [line[:9].rstrip() for line in lines[-3:-1]] == [" type b1", " b"]
+        await press(app, pilot, "1", "enter")
+        assert ("start", "7f3a", 'ana (typed "b1")') in control.calls
+
+    assert play(story, size=size).failures == []
+
+
 def test_keys_of_other_screens_are_letters_of_the_word() -> None:
     async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
         await press(app, pilot, "8", "enter", "A", "q", "1", "8", "K", "question_mark", "r", "space")

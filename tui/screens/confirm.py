@@ -19,6 +19,9 @@ from tui.view.picture import Picture
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 
+_OTHER_LINES = 4
+"""Title, prompt, entry, footer."""
+
 Question = Callable[[Picture, int], list[Line]]
 
 
@@ -63,6 +66,8 @@ class ConfirmScreen(PictureScreen):
         picture, width = self.picture, self.size.width
         if not self.can_paint:
             return
+        # A long question gives way: prompt and entry are always in sight.
+        self.part("#body").styles.max_height = max(self.size.height - _OTHER_LINES, 1)
         with self.app.batch_update():
             self.part("#title").show_lines(
                 self.build_lines(

@@ -97,9 +97,8 @@ class TunersScreen(ListScreen):
         """A rollback only when there is something to undo; not the way to where one is."""
         if action.name == "tuners" and self.only is None:
             return False
-        undo = (
-            action.name != "roll_back" or change_to_undo(self.picture.changes, self.rows.cursor) is not None
-        )
+        cursor = self.rows.cursor if self.can_paint else None
+        undo = action.name != "roll_back" or change_to_undo(self.picture.changes, cursor) is not None
         return undo and super().offers(action)
 
     def _tell(self, trouble: str) -> None:
