@@ -264,21 +264,28 @@ def test_errors_of_the_openai_kind(working: Client) -> None:
     assert working.ask("GET", "/v1/completions")[0] == 405
 
 
-def test_a_client_that_hangs_up_is_an_aborted_request(working: Client) -> None:
+@pytest.mark.parametrize("drafts", [0, 3])
+def test_a_client_that_hangs_up_is_an_aborted_request(drafts: int) -> None:
+    plan = QUIET.with_engine(num_speculative_tokens=drafts, acceptance=(0.7, 0.5, 0.3)[:drafts])
     body = json.dumps({**CHAT, "max_tokens": 20_000, "stream": True}).encode()
-    with socket.create_connection(working.address, timeout=20) as caller:
-        caller.sendall(
-            b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
-        )
-        received = b""
-        while b'"reasoning":' not in received:
-            received += caller.recv(65536)
-    page = working.page()
-    while not page.value("enginetop_requests_total", outcome="abort"):
-        page = working.page()
+    with fleet_of(plan, Clock(pace=0.05)) as fleet:
+        client = Client(fleet.urls[0])
+        with socket.create_connection(client.address, timeout=20) as caller:
+            caller.sendall(
+                b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+            )
+            received = b""
+            while b'"reasoning":' not in received:
+                received += caller.recv(65536)
+        page = client.page()
+        while not page.value("enginetop_requests_total", outcome="abort"):
+            page = client.page()
+        client.connection.close()
     assert page.value("vllm:num_requests_running") == 0
+    assert page.value("vllm:kv_cache_usage_perc") == 0
     assert page.value("enginetop_requests_total", outcome="abort") == 1
-    assert page.value("vllm:generation_tokens_total") < 20_000
+    assert page.value("vllm:generation_tokens_total") == page.value("vllm:request_generation_tokens_sum")
+    assert page.value("vllm:generation_tokens_total") < 10_000
 
 
 def test_too_many_at_a_time_are_refused(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
