@@ -1,0 +1,422 @@
+"""Every built-in rule: what breaks it, what does not, when it fires, when it is over. Times by hand."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enginetop.alerts.book import AlertBook
+from enginetop.alerts.builtin import BUILTIN_NAMES, builtin_rules
+from enginetop.fleet.change import AuditRow, ChangeState
+from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role
+from enginetop.fleet.reading import ConfigValue
+from enginetop.fleet.snapshot import Event, FleetSnapshot, Quantile, RankSnapshot, Slo
+from tests.tui.snapshots import (
+    AT,
+    censored,
+    distribution,
+    down_replica,
+    exact,
+    fleet,
+    gpu,
+    replica,
+    scalar,
+    signals,
+)
+from tests.unit.alerts.stories import book, same, tell, trend
+
+CONTRACT = """TargetDown NoProgress NoEngineMetrics Unauthorized Preempting KvPressure QueueGrowing TtftSlo
+TpotSlo BudgetBurn SpeculationUseless PrefixCacheDrop ReplicaImbalance RankImbalance
+ThinkingBudgetNotEnforced GpuXid GpuThrottled GpuHot GpuLost ScrapeLate CanaryFailed RollbackFailed"""
+
+
+def test_the_names_are_those_of_the_contract() -> None:
+    assert set(BUILTIN_NAMES) == set(CONTRACT.split())
+
+
+def test_a_healthy_fleet_is_quiet() -> None:
+    assert tell(book(), same(range(0, 1200, 10), gpus=(gpu(),))) == []
+
+
+def test_a_silent_fleet_of_which_nothing_is_known_is_quiet() -> None:
+    unseen = fleet([replica("a", ReplicaState.UNKNOWN, changes=dict(signals()), scraped_at=None)])
+    assert tell(book(), [(seconds, unseen) for seconds in range(0, 1200, 10)]) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "rule", "severity", "hold"),
+    [
+        (ReplicaState.DOWN, "TargetDown", "critical", 30),
+        (ReplicaState.NO_PROGRESS, "NoProgress", "critical", 30),
+        (ReplicaState.NO_ENGINE_METRICS, "NoEngineMetrics", "warning", 60),
+        (ReplicaState.UNAUTHORIZED, "Unauthorized", "warning", 60),
+        (ReplicaState.STALE, "ScrapeLate", "warning", 60),
+    ],
+)
+def test_states(state: ReplicaState, rule: str, severity: str, hold: float) -> None:
+    # the state shows at 5, its cause began at 1; good again at 101
+    bad = fleet([replica("a", state, since=AT + 1, reasons=("why",), changes=dict(signals()))])
+    looks = [(0.0, fleet([replica("a")]))]
+    looks += [(float(seconds), bad) for seconds in range(5, 101, 2)]
+    looks += [(101.0, fleet([replica("a")]))]
+    assert tell(book(), looks) == [
+        (5, rule, severity, "pending"),
+        (1 + hold, rule, severity, "firing"),
+        (101, rule, severity, "resolved"),
+    ]
+
+
+def test_no_progress_without_a_live_series_is_a_warning() -> None:
+    looks = same([0, 30], state=ReplicaState.NO_PROGRESS, since=AT - 60, live_progress=False)
+    assert tell(book(), looks) == [(0, "NoProgress", "warning", "firing")]
+
+
+def silent(rate: float, at: float, **fields: Any) -> FleetSnapshot:
+    """A replica that was fast until 0 and generates `rate` tokens a second since."""
+    one = replica(
+        "a",
+        changes={"requests_waiting": 5, **fields.pop("changes", {})},
+        **trend("generation_tokens_per_second", lambda t: 2000.0 if t < 0 else rate, at),
+        **fields,
+    )
+    return fleet([one])
+
+
+def test_work_without_one_token_while_others_wait() -> None:
+    # counters move, so the state is ok; the last token came just before 0
+    looks = [(float(t), silent(0.0, t)) for t in range(0, 200, 5)]
+    assert tell(book("NoProgress"), looks) == [(120, "NoProgress", "warning", "firing")]
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        {"changes": {"requests_waiting": 0}},
+        {"changes": {"requests_running": 0}},
+        {"role": Role.PREFILL},
+        {"live_progress": False},
+    ],
+    ids=["nobody waits", "nothing runs", "prefill only", "counts at the end only"],
+)
+def test_no_tokens_for_a_good_reason(harmless: dict[str, Any]) -> None:
+    looks = [(float(t), silent(0.0, t, **dict(harmless))) for t in range(0, 300, 5)]
+    assert tell(book("NoProgress"), looks) == []
+    assert tell(book("NoProgress"), [(t, silent(1.0, t)) for t in range(0, 300, 5)]) == []
+
+
+@pytest.mark.parametrize(
+    ("took", "spacing", "fires"), [(2.5, 2.0, True), (1.9, 2.0, False), (2.5, None, False)]
+)
+def test_a_page_that_takes_longer_than_its_interval(took: float, spacing: float | None, fires: bool) -> None:
+    looks = same([0, 59, 60], scrape_seconds=took, spacing_seconds=spacing)
+    expected = [(0, "ScrapeLate", "warning", "pending"), (60, "ScrapeLate", "warning", "firing")]
+    assert tell(book(), looks) == (expected if fires else [])
+
+
+PREEMPTING = {"preemptions_per_second": 0.02, "requests_finished_per_second": 4.0}
+
+
+def test_preempting_in_two_windows_is_a_warning() -> None:
+    # 0.02/s of 4 requests/s are 0.5 %: no more than a warning, after one more window of 60 s
+    looks = [*same(range(0, 400, 5), changes=PREEMPTING), *same([400], changes={"preemptions_per_second": 0})]
+    assert tell(book(), looks) == [
+        (0, "Preempting", "warning", "pending"),
+        (60, "Preempting", "warning", "firing"),
+        (400, "Preempting", "warning", "resolved"),
+    ]
+
+
+def test_one_burst_in_one_window_fires_nothing() -> None:
+    looks = [
+        *same(range(0, 60, 5), changes=PREEMPTING),
+        *same([60, 65], changes={"preemptions_per_second": 0}),
+    ]
+    assert tell(book(), looks) == [
+        (0, "Preempting", "warning", "pending"),
+        (60, "Preempting", "warning", "resolved"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rate", "finished", "critical"),
+    [
+        (0.2, 100.0, True),  # above 0.1/s
+        (0.1, 100.0, False),  # not above 0.1/s, 0.1 %
+        (0.05, 4.0, True),  # 1.25 %
+        (0.04, 4.0, False),  # 1 % is not above 1 %
+        (0.05, 0.0, True),  # nothing finishes at all
+        (0.05, None, False),  # the engine does not count requests
+    ],
+)
+def test_preempting_badly_for_five_minutes(rate: float, finished: float | None, critical: bool) -> None:
+    changes = {"preemptions_per_second": rate, "requests_finished_per_second": finished}
+    told = tell(book(), same(range(0, 400, 5), changes=changes))
+    grave = [(at, state) for at, rule, severity, state in told if severity == "critical"]
+    assert grave == ([(0, "pending"), (300, "firing")] if critical else [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "queue", "fires"),
+    [
+        ({"kv_usage_ratio": 0.96, "preemptions_per_second": 0.01}, None, True),
+        ({"kv_usage_ratio": 0.96, "requests_waiting": 9}, lambda t: 3 + t / 30, True),
+        ({"kv_usage_ratio": 0.96}, None, False),  # a full cache alone is a kept prefix cache
+        ({"kv_usage_ratio": 0.95, "preemptions_per_second": 0.01}, None, False),
+        ({"kv_usage_ratio": 0.96, "requests_waiting": 9}, lambda t: 9.0, False),
+        ({"kv_usage_ratio": 0.96, "requests_waiting": 9}, lambda t: 9.0 - t / 30, False),
+        ({"kv_usage_ratio": None, "preemptions_per_second": 0.5}, None, False),
+        ({"kv_usage_ratio": scalar(0.99, Quality.STALE), "preemptions_per_second": 0.5}, None, False),
+    ],
+)
+def test_kv_pressure(changes: dict[str, Any], queue: Any, fires: bool) -> None:
+    looks = [
+        (
+            float(t),
+            fleet([replica("a", changes=changes, **(trend("requests_waiting", queue, t) if queue else {}))]),
+        )
+        for t in range(0, 70, 5)
+    ]
+    expected = [(0, "KvPressure", "warning", "pending"), (60, "KvPressure", "warning", "firing")]
+    assert tell(book("KvPressure"), looks) == (expected if fires else [])
+
+
+@pytest.mark.parametrize(
+    ("queue", "fires"),
+    [
+        (lambda t: max(0.0, t / 10), True),  # grows by 6 a minute; 5 wait from 50 on
+        (lambda t: 20.0, False),
+        (lambda t: 20.0 + (7 if t % 10 else 0), False),  # jumps about, no line fits
+        (lambda t: max(0.0, t / 100), False),  # grows by 0.6 a minute
+        (lambda t: 4.0, False),
+    ],
+    ids=["growing", "long and even", "jumping", "hardly growing", "short"],
+)
+def test_queue_growing(queue: Any, fires: bool) -> None:
+    looks = [
+        (
+            float(t),
+            fleet(
+                [replica("a", changes={"requests_waiting": queue(t)}, **trend("requests_waiting", queue, t))]
+            ),
+        )
+        for t in range(0, 300, 5)
+    ]
+    expected = [(50, "QueueGrowing", "warning", "pending"), (170, "QueueGrowing", "warning", "firing")]
+    assert tell(book("QueueGrowing"), looks) == (expected if fires else [])
+
+
+def test_half_a_minute_in_the_queue_for_a_quarter_of_an_hour() -> None:
+    slow = {"queue_seconds": replace(distribution(20, 90), mean=exact(31.0))}
+    told = tell(book("QueueGrowing"), same(range(0, 1000, 50), changes=slow))
+    assert told == [(0, "QueueGrowing", "critical", "pending"), (900, "QueueGrowing", "critical", "firing")]
+    normal = {"queue_seconds": replace(distribution(2, 9), mean=exact(2.9))}
+    assert tell(book("QueueGrowing"), same(range(0, 1000, 50), changes=normal)) == []
+
+
+@pytest.mark.parametrize("signal", ["ttft_seconds", "tpot_seconds"])
+@pytest.mark.parametrize(
+    ("p95", "count", "target", "fires"),
+    [
+        (exact(0.61), 100, 0.95, True),
+        (exact(0.6), 100, 0.95, False),
+        (exact(0.61), 19, 0.95, False),  # too few requests
+        (censored(0.6), 100, 0.95, True),  # at least the objective, and above it
+        (censored(0.5), 100, 0.95, False),  # the objective lies past the last bucket: nobody knows
+        (exact(0.61), 100, 0.97, True),  # 95 % are slower: 97 % cannot be fast enough
+        (exact(0.61), 100, 0.92, False),  # p90 decides, which is 0.1 here
+    ],
+)
+def test_objectives(signal: str, p95: Quantile, count: float, target: float, fires: bool) -> None:
+    slo = Slo(0.6, 0.6, target)
+    looks = same([0, 60, 120], changes={signal: distribution(0.1, p95, count=count)}, slo=slo)
+    rule = "TtftSlo" if signal == "ttft_seconds" else "TpotSlo"
+    expected = [(0, rule, "warning", "pending"), (120, rule, "warning", "firing")]
+    assert tell(book("TtftSlo", "TpotSlo"), looks) == (expected if fires else [])
+
+
+@pytest.mark.parametrize(("length", "fires"), [(1.0, True), (1.09, True), (1.1, False), (None, False)])
+def test_speculation_useless(length: float | None, fires: bool) -> None:
+    looks = same([0, 299, 300], changes={"spec_accepted_length": length})
+    rule = "SpeculationUseless"
+    expected = [(0, rule, "warning", "pending"), (300, rule, "warning", "firing")]
+    assert tell(book(), looks) == (expected if fires else [])
+
+
+def hits(at: float, ratio: float | None, **fields: Any) -> tuple[float, FleetSnapshot]:
+    one = replica("a", changes={"prefix_hit_ratio": ratio}, **{"scraped_at": AT + at, **fields})
+    return at, fleet([one])
+
+
+def test_prefix_hits_that_fall_to_less_than_half() -> None:
+    # usual is 40 %; from 600 on 19 %: known, below half, for 300 s. Back at 1000, over 60 s later
+    looks = [hits(t, 0.4) for t in range(0, 600, 10)]
+    looks += [hits(t, 0.19) for t in range(600, 1000, 10)]
+    looks += [hits(t, 0.4) for t in range(1000, 1100, 10)]
+    rule = "PrefixCacheDrop"
+    assert tell(book(), looks) == [
+        (600, rule, "warning", "pending"),
+        (900, rule, "warning", "firing"),
+        (1050, rule, "warning", "resolved"),  # 60 s after the last breach, at 990
+    ]
+
+
+def test_prefix_hits_that_say_nothing() -> None:
+    few = [hits(t, 0.1) for t in range(0, 600, 10)] + [hits(t, 0.0) for t in range(600, 1200, 10)]
+    half = [hits(t, 0.4) for t in range(0, 600, 10)] + [hits(t, 0.2) for t in range(600, 1200, 10)]
+    new = [hits(t, 0.4) for t in range(0, 100, 10)] + [hits(t, 0.0) for t in range(100, 1200, 10)]
+    for looks in (few, half, new):
+        assert tell(book(), looks) == []
+
+
+def test_a_restarted_engine_has_an_empty_cache() -> None:
+    looks = [hits(t, 0.4) for t in range(0, 600, 10)]
+    restarted = {"events": (Event(AT + 600, "restarted"),)}
+    looks += [hits(t, 0.0, **restarted) for t in range(600, 1200, 10)]
+    assert tell(book(), looks) == []
+
+
+def test_a_lower_level_is_usual_after_an_hour() -> None:
+    looks = [hits(t, 0.4) for t in range(0, 600, 60)] + [hits(t, 0.1) for t in range(600, 9000, 60)]
+    # in breach from 600 to 4140; usual from 4200 on, over 60 s after the last breach
+    assert [(at, state) for at, _, _, state in tell(book(), looks)] == [
+        (600, "pending"),
+        (900, "firing"),
+        (4200, "resolved"),
+    ]
+
+
+def uneven(*kv: float | None, models: str = "") -> FleetSnapshot:
+    names = models or "m" * len(kv)
+    return fleet(
+        [
+            replica(f"r{i}", changes={"kv_usage_ratio": value}, model=name)
+            for i, (value, name) in enumerate(zip(kv, names, strict=True))
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "fires"),
+    [
+        (uneven(0.9, 0.5, 0.4), True),  # 0.9 - 0.6
+        (uneven(0.9, 0.6, 0.6), False),  # 0.9 - 0.7
+        (uneven(0.9, 0.5, 0.4, models="abc"), False),
+        (uneven(0.9, 0.5, None), False),  # 0.9 - 0.7: who is not known does not count as empty
+        (uneven(0.9), False),
+    ],
+)
+def test_replica_imbalance(snapshot: FleetSnapshot, fires: bool) -> None:
+    rule = "ReplicaImbalance"
+    expected = [(0, rule, "warning", "pending"), (300, rule, "warning", "firing")]
+    assert tell(book(), [(t, snapshot) for t in (0, 150, 300)]) == (expected if fires else [])
+
+
+def test_rank_imbalance_names_the_rank() -> None:
+    ranks = tuple(RankSnapshot({"engine": str(i)}, {}) for i in range(3))
+    kv = scalar(0.9, mean=0.6, worst={"engine": "2"})
+    watched = book("RankImbalance")
+    looks = same([0, 300], changes={"kv_usage_ratio": kv}, ranks=ranks)
+    assert [state for *_, state in tell(watched, looks)] == ["pending", "firing"]
+    (alert,) = watched.current()
+    assert alert.labels == {"model": "Llama-3.3-70B", "engine": "vllm", "rank": "2"}
+    one = same([0, 300], changes={"kv_usage_ratio": kv}, ranks=ranks[:1])
+    assert tell(book("RankImbalance"), one) == []
+
+
+@pytest.mark.parametrize(
+    ("p99", "count", "budget", "fires"),
+    [
+        (exact(4129), 300, 4096, True),  # 4096 and 32 of slack
+        (exact(4128), 300, 4096, False),
+        (Quantile(5000, 4096, 8192), 300, 4096, False),  # the bucket may hold only what is allowed
+        (censored(8192), 300, 4096, True),
+        (exact(9000), 99, 4096, False),
+        (exact(9000), 300, -1, False),  # no budget
+        (exact(9000), 300, None, False),
+    ],
+)
+def test_thinking_budget(p99: Quantile, count: float, budget: int | None, fires: bool) -> None:
+    thought = replace(distribution(400, 3000, count=count), quantiles={"p99": p99})
+    config = {} if budget is None else {"thinking_token_budget": ConfigValue(budget, "knobs")}
+    looks = same([0, 60], changes={"reasoning_tokens": thought}, config=config)
+    rule = "ThinkingBudgetNotEnforced"
+    expected = [(0, rule, "warning", "pending"), (60, rule, "warning", "firing")]
+    assert tell(book(), looks) == (expected if fires else [])
+
+
+def test_gpus() -> None:
+    hot = {"gpus": (gpu(0, temperature_celsius=86.0), gpu(1))}
+    assert tell(book(), same([0, 119, 120], **hot)) == [
+        (0, "GpuHot", "warning", "pending"),
+        (120, "GpuHot", "warning", "firing"),
+    ]
+    hotter = {"gpus": (gpu(0, temperature_celsius=96.0),)}
+    assert (30, "GpuHot", "critical", "firing") in tell(book(), same([0, 30], **hotter))
+    capped = {"gpus": (gpu(0, throttle_reasons=("sw_power_cap",)),)}  # normal operation
+    assert tell(book(), same([0, 60, 600], **capped)) == []
+    slow = {"gpus": (gpu(0, throttle_reasons=("hw_slowdown",)),)}
+    assert (60, "GpuThrottled", "warning", "firing") in tell(book(), same([0, 60], **slow))
+    gone = {"gpus": (gpu(0, state="lost"),)}
+    assert tell(book(), same([0], **gone)) == [(0, "GpuLost", "critical", "firing")]
+
+
+def test_an_xid_is_news_for_ten_minutes() -> None:
+    watched = book("GpuXid")
+    looks = same(range(0, 700, 100), gpus=(gpu(0, last_xid=31),))
+    looks += same(range(700, 1500, 100), gpus=(gpu(0, last_xid=79),))
+    assert tell(watched, looks) == [
+        (0, "GpuXid", "warning", "firing"),
+        (600, "GpuXid", "warning", "resolved"),
+        (700, "GpuXid", "critical", "firing"),
+        (1300, "GpuXid", "critical", "resolved"),
+    ]
+
+
+def test_a_gpu_of_two_replicas_is_one_alert() -> None:
+    shared = fleet([replica("a", gpus=(gpu(state="lost"),)), replica("b", gpus=(gpu(state="lost"),))])
+    watched = book("GpuLost")
+    assert len(tell(watched, [(0, shared)])) == 1
+    (alert,) = watched.current()
+    assert (alert.target, alert.labels["gpu_uuid"]) == ("http://a.example:8000", "GPU-0")
+
+
+def audit(state: ChangeState, at: float, change: str = "c1") -> AuditRow:
+    return AuditRow(change, AT + at, state, "http://a.example:8000", "max_num_seqs", 64, 32, detail="worse")
+
+
+def test_changes() -> None:
+    rows = [audit(ChangeState.OBSERVE, 0), audit(ChangeState.ROLLED_BACK, 10)]
+    rows += [audit(ChangeState.ROLLBACK_FAILED, 20, "c2")]
+    rows += [audit(ChangeState.ROLLED_BACK, 5000, "c2")]
+    watched = AlertBook(builtin_rules(60.0, lambda: rows))
+    told = tell(watched, same([5, 10, 20, 3609, 3610, 5000]))
+    assert told == [
+        (10, "CanaryFailed", "warning", "firing"),
+        (20, "RollbackFailed", "critical", "firing"),
+        (3610, "CanaryFailed", "warning", "resolved"),
+        (5000, "CanaryFailed", "warning", "firing"),  # undone after all
+        (5000, "RollbackFailed", "critical", "resolved"),
+    ]
+
+
+def test_every_alert_says_what_it_is_about() -> None:
+    watched = book()
+    watched(fleet([down_replica("a", seconds=72)]))
+    (event,) = watched.take_events()
+    alert = event.alert
+    assert (alert.target, alert.since, alert.value) == ("http://a.example:8000", AT - 72, 72.0)
+    assert alert.summary == "connection refused for 72 s"
+    assert alert.labels == {"model": "Llama-3.3-70B", "engine": "vllm"}
+    watched = book()
+    watched(fleet([down_replica("b", model=None, engine=EngineKind.UNKNOWN)]))
+    assert watched.current()[0].labels == {}
+
+
+def test_the_documentation_names_every_rule_and_its_hold() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "alerts.md").read_text()
+    rows = {(m[1], m[2]): float(m[3]) for m in re.finditer(r"^\| `(\w+)` \| (\w+) \| (\d+) s", text, re.M)}
+    assert rows == {rule.id: rule.hold_seconds for rule in builtin_rules(60.0)}
