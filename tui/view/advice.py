@@ -45,13 +45,17 @@ class Quiet:
 
     @property
     def reason(self) -> str:
-        """The reason when all have the same one, else the first one's."""
-        return reason_text(self.members[0].advice)
+        """The first one's reason in few words: rules put what decides last."""
+        return _deciding(self.members[0].advice)
 
     @property
     def alike(self) -> bool:
         """Whether all have the same reason."""
-        return all(reason_text(member.advice) == self.reason for member in self.members)
+        return all(_deciding(member.advice) == self.reason for member in self.members)
+
+
+def _deciding(advice: Advice) -> str:
+    return next(reversed(reasons_of(advice)), "")
 
 
 _WRONG_IF = "wrong if "

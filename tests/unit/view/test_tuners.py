@@ -173,6 +173,17 @@ def test_quiet_advice_is_grouped_hold_first_and_by_knob() -> None:
     assert groups == [("hold", KNOB, 1), ("withheld", KNOB, 1), ("withheld", "max_num_seqs", 2)]
 
 
+def test_a_quiet_row_shows_what_decides_and_its_page_all_reasons() -> None:
+    advice = Advice(KNOB, "withheld", ("TPOT p95 29 ms breaks the 25 ms SLO", "seen for 42 s, needs 60 s"))
+    picture = Picture(fleet([replica("a", advice=(advice,))]))
+    assert texts(TunersTable(picture, 80))[1] == (
+        " a           withheld max_num_batched_tokens seen for 42 s, needs 60 s"
+    )
+    assert [line_text(line).rstrip() for line in quiet_lines(picture, "withheld", KNOB, 80)] == [
+        " a            TPOT p95 29 ms breaks the 25 ms SLO; seen for 42 s, needs 60 s"
+    ]
+
+
 def test_quiet_rows_are_told_replica_by_replica() -> None:
     long = "a reason of many words " * 5
     picture = Picture(fleet([replica("a", advice=(hold("short"),)), replica("b", advice=(hold(long),))]))
