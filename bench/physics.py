@@ -80,8 +80,8 @@ def calibrate(rows: Sequence[Row]) -> StepTime:
     """The constants of one tensor-parallel size.
 
     Reading the KV cache costs what the memory's bandwidth says. Base and cost of a token are the least
-    squares of the relative errors of TPOT = base + tokens of the mean step x cost + KV tokens x cost: the answers of
-    the batch, and the prompts that are computed while one request is answered.
+    squares of the relative errors of TPOT = base + tokens of the mean step x cost + KV tokens x cost. Its
+    tokens are the answers of the batch, and the prompts that are computed while one request is answered.
     """
     per_kv_token_ns = KV_BYTES_PER_TOKEN / rows[0].tp / BANDWIDTH_BYTES_PER_SECOND * 1e9
     ones = tokens = squares = ones_by_rest = tokens_by_rest = 0.0
@@ -171,9 +171,7 @@ def main() -> None:
         )
         for row, tpot_ms in verdict.judged:
             error = tpot_ms / row.tpot_ms - 1
-            print(
-                f"  batch {row.batch:>4}  TPOT {row.tpot_ms:>8.3f} ms, simulated {tpot_ms:>8.3f}: {error:+.1%}"
-            )
+            print(f"  batch {row.batch:>4}  TPOT {row.tpot_ms:>8.3f} ms, here {tpot_ms:>8.3f}: {error:+.1%}")
         figures[f"tp{verdict.tp}_worst_error_ratio"] = round(verdict.worst_error_ratio, 4)
         figures[f"tp{verdict.tp}_judged_rows"] = len(verdict.judged)
     figures["worst_error_ratio"] = max(round(verdict.worst_error_ratio, 4) for verdict in verdicts)

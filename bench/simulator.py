@@ -1,8 +1,8 @@
 """What the simulator costs: `python -m bench.simulator [--scenario NAME|FILE] [--replicas N] [--json]`.
 
-CPU seconds of this process, one thread, no sockets. `..._times_real_time` says how many seconds of the fleet go
-by in one of them: of eight replicas with a look and a page of each every two seconds, and of one canary and two
-baselines with a look every ten seconds and no pages.
+CPU seconds of this process, one thread, no sockets. `..._times_real_time` says how many seconds of the fleet
+go by in one of them: of eight replicas with a look and a page of each every two seconds, and of one canary
+and two baselines with a look every ten seconds and no pages.
 """
 
 from __future__ import annotations

@@ -18,10 +18,17 @@ class FleetModel:
     """
 
     def __init__(
-        self, scenario: Scenario, replicas: int, seed: int, epoch: float, warm_up_seconds: float
+        self,
+        scenario: Scenario,
+        replicas: int,
+        seed: int,
+        epoch: float,
+        warm_up_seconds: float,
+        *,
+        keeps_steps: bool = True,
     ) -> None:
         self.replicas = tuple(
-            SimulatedReplica(name, plan, scenario.slo, seed, epoch, -warm_up_seconds)
+            SimulatedReplica(name, plan, scenario.slo, seed, epoch, -warm_up_seconds, keeps_steps=keeps_steps)
             for name, plan in scenario.plans(replicas)
         )
         self.loads: tuple[Load, ...] = ()

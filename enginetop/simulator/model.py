@@ -11,17 +11,18 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import Slo
+from enginetop.simulator.decoding import DecodeBatch
 from enginetop.simulator.kv import BlockPool
 from enginetop.simulator.live_knobs import KnobState, LiveKnobs
 from enginetop.simulator.metrics import EngineMetrics
 from enginetop.simulator.request import Request
 from enginetop.simulator.scenario import EngineSettings
-from enginetop.simulator.speculation import capped, count_accepted, lengthened
 from enginetop.simulator.traffic import NO_PREFIX, Arrivals, DrawnRequest
 from enginetop.simulator.truth import Truth, is_within
 
@@ -54,7 +55,8 @@ class Conditions:
 class EngineModel:
     """One engine (one data-parallel rank) from its start to its end. Times are seconds since it began.
 
-    `history` bounds how many ended requests `finished` keeps, and `steps` sixteen times as many steps.
+    `history` bounds how many ended requests `finished` keeps; with `keeps_steps`, `steps` holds sixteen times
+    as many steps.
     `truth` and `conditions` may outlive it; `seed` decides whom faults hit. An engine for prefill ends its
     requests at the first token and puts them into `outbox`, to be taken from there.
     """
@@ -64,8 +66,9 @@ class EngineModel:
         settings: EngineSettings,
         source: Arrivals,
         slo: Slo,
-        history: int = 2000,
         *,
+        history: int = 2000,
+        keeps_steps: bool = True,
         truth: Truth | None = None,
         conditions: Conditions | None = None,
         seed: str = "",
@@ -86,14 +89,13 @@ class EngineModel:
         self._hands_over = settings.role is Role.PREFILL
         self._pool = BlockPool(settings.kv_blocks)
         self._running: list[Request] = []
-        self._decoding: list[Request] = []
+        self._batch = DecodeBatch(settings.num_speculative_tokens)
         self._prefilling: list[Request] = []
         self._chunks: list[tuple[Request, int]] = []
         self._chunked_step_seconds: float | None = None
         self._held_up_seconds = 0.0
         self._kv_tokens = 0
-        self._drafts = settings.num_speculative_tokens
-        self._per_step = 1 + self._drafts
+        self._keeps_steps = keeps_steps
         self.metrics = self._fresh_metrics()
 
     @property
@@ -120,10 +122,9 @@ class EngineModel:
         """
         state = self._knobs.set(name, value)
         if name == "num_speculative_tokens":
-            self._drafts = value
-            self._per_step = 1 + value
-            for request in (*self._running, *self.waiting):
-                request.accepted = capped(request.drawn.accepted, value)
+            self._batch.change_drafts(value)
+            for request in (*self._prefilling, *self.waiting):
+                self._batch.prepare(request)
         return state
 
     def set_slo(self, slo: Slo) -> None:
@@ -145,7 +146,7 @@ class EngineModel:
         """The engine makes no progress from `begin`, the second last advanced to, until `end`."""
         if self._chunked_step_seconds is not None:
             self._chunked_step_seconds += end - begin
-        elif self._decoding:
+        elif self._batch.requests:
             self._held_up_seconds += end - begin
         else:
             self.now = max(self.now, end)
@@ -156,7 +157,7 @@ class EngineModel:
 
     def unfinished(self) -> list[Request]:
         """The requests in the batch and in the queue, with the times known so far."""
-        for request in self._decoding:
+        for request in self._batch.requests:
             request.last_token_at = self.now
         return [*self._running, *self.waiting]
 
@@ -170,7 +171,7 @@ class EngineModel:
                 self._finish_chunked_step(self._chunked_step_seconds)
             elif self._prefilling or (self.waiting and self._admissible(self.waiting[0])):
                 self._begin_chunked_step()
-            elif self._decoding:
+            elif self._batch.requests:
                 if not self._decode(to):
                     return
             elif self._source.next_arrival_at <= to:
@@ -195,14 +196,13 @@ class EngineModel:
             fails=error_ratio > 0 and self._chance.random() < error_ratio,
             only_first_token=self._hands_over,
         )
-        if self._drafts < self.settings.num_speculative_tokens:
-            request.accepted = capped(drawn.accepted, self._drafts)
+        self._batch.prepare(request)
         return request
 
     # Steps with prompt tokens
 
     def _begin_chunked_step(self) -> None:
-        scheduled = len(self._decoding) * self._per_step
+        scheduled = len(self._batch) * self._batch.per_step
         budget = self._knobs.max_num_batched_tokens - scheduled
         chunks: list[tuple[Request, int]] = []
         for request in self._prefilling:
@@ -213,7 +213,8 @@ class EngineModel:
             budget -= self._add_chunk(chunks, request, budget)
         scheduled += sum(tokens for _, tokens in chunks)
         self._chunks = chunks
-        self._chunked_step_seconds = self._step_seconds(scheduled)
+        self._chunked_step_seconds = self._step_seconds(scheduled) + self._held_up_seconds
+        self._held_up_seconds = 0.0
 
     @staticmethod
     def _add_chunk(chunks: list[tuple[Request, int]], request: Request, budget: int) -> int:
@@ -227,7 +228,7 @@ class EngineModel:
         if len(self._running) >= self._knobs.max_num_seqs:
             return False
         pool, drawn = self._pool, request.drawn
-        wanted = drawn.prompt_tokens + request.generated_tokens + self._per_step
+        wanted = drawn.prompt_tokens + request.generated_tokens + self._batch.per_step
         if drawn.prefix != NO_PREFIX:
             cached = pool.cached_blocks(drawn.prefix, drawn.prefix_tokens // self.settings.block_size)
             blocks = self._blocks(wanted - cached * self.settings.block_size)
@@ -250,17 +251,18 @@ class EngineModel:
             request.computed_tokens = drawn.transferred_tokens
             self.metrics.admitted(request)
         request.prefill_target = request.own_tokens
-        request.blocks = self._blocks(request.own_tokens + self._per_step)
+        request.blocks = self._blocks(request.own_tokens + self._batch.per_step)
         self._pool.take(request.blocks)
         self._kv_tokens += request.cached_tokens + request.computed_tokens
         self._running.append(request)
         self._prefilling.append(request)
 
     def _finish_chunked_step(self, seconds: float) -> None:
-        decoding = len(self._decoding)
+        decoding = len(self._batch)
         self.now += seconds
         self._chunked_step_seconds = None
-        tokens, ended = self._emit(1)
+        tokens, ended = self._batch.emit(1, self.metrics.speculation)
+        self.metrics.generation_tokens += tokens
         self._kv_tokens += tokens
         for request, chunk in self._chunks:
             request.computed_tokens += chunk
@@ -272,7 +274,7 @@ class EngineModel:
         self._prefilling = [
             request for request in self._prefilling if request.computed_tokens < request.prefill_target
         ]
-        self._record(seconds, decoding, tokens)
+        self._record([seconds], decoding, [tokens])
         self._settle(ended)
 
     def _complete_prefill(self, request: Request) -> int:
@@ -293,7 +295,7 @@ class EngineModel:
         request.generated_tokens += 1
         self.metrics.generation_tokens += 1
         self._kv_tokens += 1
-        self._decoding.append(request)
+        self._batch.add(request)
         return counted
 
     def _share_prefix(self, request: Request, blocks: int) -> int:
@@ -309,104 +311,54 @@ class EngineModel:
 
     def _decode(self, to: float) -> bool:
         """Decode until something changes or `to` is reached; False when not one more step ends by `to`."""
-        decoding = len(self._decoding)
-        scheduled = decoding * self._per_step
-        steps = 1 if self._held_up_seconds else self._steps_without_change()
-        if steps == 1:
-            seconds = self._step_seconds(scheduled) + self._held_up_seconds
-            if self.now + seconds > to:
-                return False
-            self._held_up_seconds = 0.0
-            self.now += seconds
-            tokens, ended = self._emit(1)
-            self._kv_tokens += tokens
-            self._record(seconds, decoding, tokens)
-            self._settle(ended)
-            return True
-        done = 0
+        step, batch = self.settings.step, self._batch
+        decoding, slowness = len(batch), self._conditions.slowness
+        fixed_ms = step.fixed_ms(decoding * batch.per_step, batch.drafts)
         next_arrival_at = self._source.next_arrival_at
-        for tokens in self._coming_tokens(steps):
-            seconds = self._step_seconds(scheduled)
-            if self.now + seconds > to:
+        now, kv_tokens, held_up = self.now, self._kv_tokens, self._held_up_seconds
+        coming = batch.coming_tokens(self._steps_without_change())
+        durations: list[float] = []
+        for tokens in coming:
+            seconds = (fixed_ms + step.per_kv_token_ns * kv_tokens / 1e6) / 1e3 * slowness + held_up
+            if now + seconds > to:
                 break
-            done += 1
-            self.now += seconds
-            self._kv_tokens += tokens
-            self._record(seconds, decoding, tokens)
-            if self.now >= next_arrival_at:
+            now += seconds
+            kv_tokens += tokens
+            held_up = 0.0
+            durations.append(seconds)
+            if now >= next_arrival_at:
                 break
-        if not done:
+        if not durations:
             return False
-        _, ended = self._emit(done)
+        self.now, self._kv_tokens, self._held_up_seconds = now, kv_tokens, held_up
+        self._record(durations, decoding, coming)
+        tokens, ended = batch.emit(len(durations), self.metrics.speculation)
+        self.metrics.generation_tokens += tokens
         self._settle(ended)
         return True
 
     def _steps_without_change(self) -> int:
-        """How many steps surely pass before a request can end or the KV blocks can run out; at least 1.
-
-        With speculation a last step may be cut short, and is therefore always taken alone.
-        """
-        missing = min([request.output_tokens - request.generated_tokens for request in self._decoding])
-        steps = -(-missing // self._per_step)
-        if self._per_step > 1:
-            steps -= 1
-        blocks_each = self._pool.free // len(self._decoding)
-        return max(1, min(steps, blocks_each * self.settings.block_size // self._per_step))
-
-    def _coming_tokens(self, steps: int) -> list[int]:
-        """Tokens generated by all in each of the next steps, none of which ends a request."""
-        decoding = len(self._decoding)
-        if self._per_step == 1:
-            return [decoding] * steps
-        coming = [self._accepted(request, steps) for request in self._decoding]
-        return [decoding + sum(column) for column in zip(*coming, strict=True)]
+        """Steps until the first request ends, or as many as the free KV blocks surely suffice for."""
+        batch = self._batch
+        blocks_each = self._pool.free // len(batch)
+        room = blocks_each * self.settings.block_size // batch.per_step
+        return max(1, min(batch.steps_to_first_end(), room))
 
     # What both kinds of steps share
 
     def _step_seconds(self, scheduled: int) -> float:
-        drafts = self._drafts if self._decoding else 0
+        drafts = self._batch.drafts if self._batch.requests else 0
         return self.settings.step.seconds(scheduled, self._kv_tokens, drafts) * self._conditions.slowness
 
-    def _record(self, seconds: float, decoding: int, tokens: int) -> None:
-        self.busy_seconds += seconds
-        self.metrics.inter_token_latency.observe(seconds, decoding)
-        self.metrics.iteration_tokens.observe(tokens)
-        self.steps.append(Step(seconds, decoding, tokens))
-
-    def _emit(self, steps: int) -> tuple[int, list[Request]]:
-        """Let every decoding request take `steps` steps; returns the tokens, and who has all of its own."""
-        speculating = self._per_step > 1
-        total = 0
-        ended = []
-        for request in self._decoding:
-            gained = steps
-            if speculating:
-                gained += self._accept(request, steps)
-                request.decode_steps += steps
-            missing = request.output_tokens - request.generated_tokens
-            if gained >= missing:
-                gained = missing
-                ended.append(request)
-            request.generated_tokens += gained
-            total += gained
-        self.metrics.generation_tokens += total
-        return total, ended
-
-    def _accept(self, request: Request, steps: int) -> int:
-        """Accepted draft tokens of the next `steps` draft steps of `request`, also counted by position."""
-        accepted = self._accepted(request, steps)
-        counts = self.metrics.speculation
-        counts.drafts += steps
-        counts.draft_tokens += steps * self._drafts
-        return count_accepted(accepted, counts.accepted_at, self._drafts)
-
-    @staticmethod
-    def _accepted(request: Request, steps: int) -> bytes:
-        """What the drafts of the next `steps` draft steps of `request` get right."""
-        end = request.decode_steps + steps
-        if end > len(request.accepted):
-            request.accepted = lengthened(request.accepted, end)
-        return request.accepted[request.decode_steps : end]
+    def _record(self, durations: Sequence[float], decoding: int, tokens: Sequence[int]) -> None:
+        """Count some steps; `tokens` goes on beyond them where fewer were taken than planned."""
+        for seconds in durations:
+            self.busy_seconds += seconds
+        if decoding:
+            self.metrics.inter_token_latency.observe_each(durations, decoding)
+        self.metrics.iteration_tokens.observe_each(tokens[: len(durations)])
+        if self._keeps_steps:
+            self.steps.extend([Step(s, decoding, t) for s, t in zip(durations, tokens, strict=False)])
 
     def _settle(self, ended: list[Request]) -> None:
         """After a step: take the ended requests out, then give the others room for their next step."""
@@ -414,14 +366,7 @@ class EngineModel:
             request.last_token_at = self.now
             self._leave_batch(request)
             self._end(request)
-        size, per_step = self.settings.block_size, self._per_step
-        needed = 0
-        for request in self._decoding:
-            own = request.drawn.prompt_tokens - request.cached_tokens + request.generated_tokens
-            missing = -(-(own + per_step) // size) - request.blocks
-            if missing > 0:
-                request.blocks += missing
-                needed += missing
+        needed = self._batch.claim_blocks(self.settings.block_size)
         if needed:
             self._pool.take(needed)
             while self._pool.free < 0:
@@ -459,8 +404,8 @@ class EngineModel:
             request.holds_prefix = False
         request.blocks = 0
         self._running.remove(request)
-        if request in self._decoding:
-            self._decoding.remove(request)
+        if request in self._batch.requests:
+            self._batch.requests.remove(request)
 
     def _blocks(self, tokens: int) -> int:
         return math.ceil(tokens / self.settings.block_size)

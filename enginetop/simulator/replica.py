@@ -56,7 +56,15 @@ class SimulatedReplica:
     """
 
     def __init__(
-        self, name: str, plan: ReplicaPlan, slo: Slo, seed: int, epoch: float, begun_at: float = 0.0
+        self,
+        name: str,
+        plan: ReplicaPlan,
+        slo: Slo,
+        seed: int,
+        epoch: float,
+        begun_at: float = 0.0,
+        *,
+        keeps_steps: bool = True,
     ) -> None:
         self.name = name
         self.plan = plan
@@ -67,6 +75,7 @@ class SimulatedReplica:
         self.slo = slo
         self._start_slo = slo
         self._seed = seed
+        self._keeps_steps = keeps_steps
         self._epoch = epoch
         self._now = begun_at
         self._conditions = Conditions()
@@ -270,6 +279,7 @@ class SimulatedReplica:
                 truth=self.truth,
                 conditions=self._conditions,
                 seed=seed,
+                keeps_steps=self._keeps_steps,
             )
             for rank, seed in enumerate(self._seeds(settings.ranks))
         )

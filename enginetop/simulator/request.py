@@ -15,10 +15,11 @@ class Request:
 
     `output_tokens`, of which `reasoning_tokens` are thinking, is what the engine generates before the request
     ends by `finish_reason` (`stop`, `length`, `abort`, `error`); `truncated` says that a thinking budget cut
-    the thinking short. `accepted` are the drafts' hits at the engine's present draft length.
+    the thinking short. `accepted` are the drafts' hits at the engine's present draft length. After
+    `steps_left` more steps the request ends, and with `grows_at` generated tokens it needs another block.
     `cached_tokens` of the prompt were in the cache when it was last admitted, `first_cached_tokens` at first.
-    `computed_tokens` is how far the prompt (after a preemption: the whole context) is computed,
-    cached tokens left out; the request decodes once that is `prefill_target`. `gaps_seconds` holds the times
+    `computed_tokens` is how far the prompt (after a preemption: the whole context) is computed, cached tokens
+    left out; the request decodes once that is `prefill_target`. `gaps_seconds` holds the times
     between two tokens with a preemption in between; all other gaps are steps of the engine.
     """
 
@@ -35,12 +36,14 @@ class Request:
         "first_token_at",
         "gaps_seconds",
         "generated_tokens",
+        "grows_at",
         "holds_prefix",
         "last_token_at",
         "output_tokens",
         "preemptions",
         "prefill_target",
         "reasoning_tokens",
+        "steps_left",
         "truncated",
     )
 
@@ -75,6 +78,8 @@ class Request:
         self.prefill_target = 0
         self.generated_tokens = 0
         self.decode_steps = 0
+        self.steps_left = 0
+        self.grows_at = 0
         self.blocks = 0
         self.holds_prefix = False
         self.preemptions = 0
@@ -93,6 +98,7 @@ class Request:
         if not self.has_ended:
             self.output_tokens, self.finish_reason = self.generated_tokens + 1, "abort"
             self.reasoning_tokens = min(self.reasoning_tokens, self.output_tokens)
+            self.steps_left = min(self.steps_left, 1)
 
     @property
     def own_tokens(self) -> int:

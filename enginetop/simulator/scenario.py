@@ -29,12 +29,11 @@ class StepTime:
         """Step time in seconds: `scheduled_tokens` in the step (k+1 for a decoding request), `kv_tokens` of
         all running requests, `draft_tokens` k drafted for each decoding request.
         """
-        return (
-            self.base_ms
-            + self.per_token_us * scheduled_tokens / 1e3
-            + self.per_kv_token_ns * kv_tokens / 1e6
-            + self.per_draft_ms * draft_tokens
-        ) / 1e3
+        return (self.fixed_ms(scheduled_tokens, draft_tokens) + self.per_kv_token_ns * kv_tokens / 1e6) / 1e3
+
+    def fixed_ms(self, scheduled_tokens: int, draft_tokens: int) -> float:
+        """The part that does not depend on the KV cache, in milliseconds."""
+        return self.base_ms + self.per_token_us * scheduled_tokens / 1e3 + self.per_draft_ms * draft_tokens
 
     def slowed(self, factor: float) -> StepTime:
         """The same step on hardware that is `factor` times slower."""

@@ -53,7 +53,9 @@ class SteppedWorld:
         self._tick_seconds = tick_seconds
         self._second = 0.0
         self._ticks = 0
-        self._fleet = FleetModel(scenario, replicas or scenario.replicas, seed, epoch, warm_up_seconds)
+        self._fleet = FleetModel(
+            scenario, replicas or scenario.replicas, seed, epoch, warm_up_seconds, keeps_steps=False
+        )
         self._targets = tuple(
             Target(f"http://{_HOST}:{9000 + place}", replica.name)
             for place, replica in enumerate(self._fleet.replicas)

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from enginetop.simulator.arrivals import ArrivalClock
 from enginetop.simulator.scenario import EngineSettings, Lengths, Traffic
+from enginetop.simulator.speculation import Luck
 
 NO_PREFIX = -1
 _FEWEST_ANSWER_TOKENS = 2
@@ -69,12 +70,11 @@ class RequestSource:
         self.clock = ArrivalClock(traffic, share, offset, f"{seed}/arrivals")
         self._traffic = traffic
         self._random = random.Random(seed)
-        self._luck = random.Random(f"{seed}/drafts")
+        self._luck: Luck | None = None
+        if engine.num_speculative_tokens:
+            self._luck = Luck(engine.acceptance[: engine.num_speculative_tokens], f"{seed}/drafts")
         self._block_size = engine.block_size
         self._longest = engine.max_model_len - traffic.max_tokens - traffic.shared_prefix_tokens
-        self._outcomes = range(engine.num_speculative_tokens + 1)
-        chances = (*engine.acceptance[: engine.num_speculative_tokens], 0.0)
-        self._outcome_ends = [1.0 - chance for chance in chances]
         self._next_arrival_at = self.clock.after(0.0)
 
     @property
@@ -108,7 +108,8 @@ class RequestSource:
             prefix=prefix,
             prefix_tokens=prefix_tokens,
             abort_point=point if aborts else None,
-            accepted=self._draw_acceptance(min(reasoning + answer, traffic.max_tokens)),
+            # A draft step yields a token at least, however short the drafts become.
+            accepted=self._luck.draw(min(reasoning + answer, traffic.max_tokens) - 1) if self._luck else b"",
         )
         self._next_arrival_at = self.clock.after(self._next_arrival_at)
         return request
@@ -118,17 +119,3 @@ class RequestSource:
             return least
         drawn = round(self._random.lognormvariate(math.log(lengths.median), lengths.sigma))
         return max(least, min(drawn, self._longest))
-
-    def _draw_acceptance(self, output_tokens: int) -> bytes:
-        """Draft steps that suffice for all tokens after the first."""
-        if len(self._outcomes) == 1:
-            return b""
-        accepted = bytearray()
-        missing = output_tokens - 1
-        while missing > 0:
-            drawn = self._luck.choices(
-                self._outcomes, cum_weights=self._outcome_ends, k=missing // len(self._outcomes) + 1
-            )
-            accepted.extend(drawn)
-            missing -= len(drawn) + sum(drawn)
-        return bytes(accepted)
