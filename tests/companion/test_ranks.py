@@ -182,7 +182,7 @@ def test_a_renewal_reaches_every_rank() -> None:
         assert left == pytest.approx(90.0, abs=1.0)
 
 
-def test_an_engine_that_does_not_answer() -> None:
+def test_an_engine_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
     async def dead(verb: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
         raise RuntimeError("EngineDeadError")
 
@@ -195,6 +195,7 @@ def test_an_engine_that_does_not_answer() -> None:
 
     assert asyncio.run(scene()) == [503] * 4
     assert asyncio.run(them.view()) is None
+    assert caplog.text.count("was not answered") == 1
 
 
 def test_the_instance_of_several_ranks_changes_with_any_of_them() -> None:

@@ -15,6 +15,7 @@ SPECULATION = (
     '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2}'
 )
 SPECULATING = ("--speculative-config", SPECULATION, "--reasoning-parser", "qwen3")
+REASONING = ("--reasoning-parser", "qwen3", "--api-server-count", "2")
 
 
 @pytest.fixture(scope="session")
@@ -30,24 +31,33 @@ def package() -> Path:
 
 
 @pytest.fixture(scope="session")
-def speculating(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(installation, tmp_path_factory.mktemp("s"), *SPECULATING)
+def servers(
+    installation: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Server, Server]]:
+    """Both, started at the same time: most of a start is imports and waiting."""
+    both = (
+        Server(installation, tmp_path_factory.mktemp("s"), *SPECULATING),
+        Server(installation, tmp_path_factory.mktemp("r"), *REASONING, tcp=True),
+    )
     try:
-        server.wait_until_ready()
-        yield server
+        for server in both:
+            server.wait_until_ready()
+        yield both
     finally:
-        server.stop()
+        for server in both:
+            server.stop()
 
 
 @pytest.fixture(scope="session")
-def reasoning(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    flags = ("--reasoning-parser", "qwen3", "--api-server-count", "2")
-    server = Server(installation, tmp_path_factory.mktemp("r"), *flags, tcp=True)
-    try:
-        server.wait_until_ready()
-        yield server
-    finally:
-        server.stop()
+def speculating(servers: tuple[Server, Server]) -> Server:
+    """Drafts 4 tokens with ngram; one API server; its knobs at the companion's own choice of a socket."""
+    return servers[0]
+
+
+@pytest.fixture(scope="session")
+def reasoning(servers: tuple[Server, Server]) -> Server:
+    """Two API server processes; its knobs at a port of loopback."""
+    return servers[1]
 
 
 @pytest.fixture(scope="session")

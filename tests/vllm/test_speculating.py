@@ -14,6 +14,13 @@ from tests.vllm.server import Server, wait_for
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 BUDGET = "max_num_batched_tokens"
+KNOBS = (
+    BUDGET,
+    "max_num_seqs",
+    "num_speculative_tokens",
+    "long_prefill_token_threshold",
+    "thinking_token_budget",
+)
 STEPS = "vllm:iteration_tokens_total"
 DRAFTS = "vllm:spec_decode_num_drafts_total"
 DRAFT_TOKENS = "vllm:spec_decode_num_draft_tokens_total"
@@ -21,7 +28,7 @@ DRAFT_TOKENS = "vllm:spec_decode_num_draft_tokens_total"
 
 @pytest.fixture(autouse=True)
 def as_started(speculating: Server) -> None:
-    for name in (BUDGET, "max_num_seqs", "num_speculative_tokens", "long_prefill_token_threshold"):
+    for name in KNOBS:
         assert speculating.reset(name).status_code == 200
 
 
@@ -222,3 +229,17 @@ def test_a_new_objective(speculating: Server) -> None:
     assert speculating.page().value("enginetop_requests_within_slo_total", **labels) == 0
     restored = {"ttft_seconds": 5.0, "tpot_seconds": 0.5}
     assert speculating.knobs("PUT", "slo", restored).json() == restored
+
+
+def test_a_thinking_budget_while_drafting(speculating: Server, record: dict[str, object]) -> None:
+    """Some releases ignore the budget when they speculate; this one does not."""
+    name = "enginetop_reasoning_tokens"
+    assert speculating.change("thinking_token_budget", 10).status_code == 200
+    before = speculating.page()
+    with Load(speculating.url, max_tokens=60) as load:
+        wait_for(lambda: len(load.usages) >= 24)
+    page = speculating.page()
+    told = [usage["completion_tokens_details"]["reasoning_tokens"] for usage in load.usages]
+    record["default thinking budget 10 while drafting: largest reasoning tokens"] = max(told)
+    assert page.value(f"{name}_sum") - before.value(f"{name}_sum") == sum(told)
+    assert max(told) <= 12

@@ -38,7 +38,7 @@ class Desk:
         return self.folder / "config.toml"
 
     def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "enginetop.cli.main", *words]
+        return [str(Path(sys.executable).with_name("enginetop")), *words]
 
     @property
     def environment(self) -> dict[str, str]:

@@ -31,6 +31,7 @@ class Ranks:
         self._call_all = call_all
         self.total = total
         self._timeout = timeout
+        self._unanswered = False
         self._undoing: set[asyncio.Future[Any]] = set()
 
     async def sheet(self) -> Answer:
@@ -94,7 +95,7 @@ class Ranks:
         return answers[0] if answers else _nobody(self.total)
 
     async def _ask(self, verb: str, asked: dict[str, Any]) -> list[Answer]:
-        """Every rank's answer; none at all when one of them failed or did not answer in time."""
+        """Every rank's answer; none at all when one of them failed or did not answer in time (said once)."""
         call = asyncio.ensure_future(self._call_all(verb, asked))
         # Not cancelled when it is late: vLLM's client still expects to deliver the answer.
         await asyncio.wait({call}, timeout=self._timeout)
@@ -104,8 +105,11 @@ class Ranks:
         else:
             call.add_done_callback(lambda done: done.cancelled() or done.exception())
         if problem is not None:
-            log.warning("enginetop companion: %s was not answered: %r", verb, problem)
+            if not self._unanswered:
+                log.warning("enginetop companion: %s was not answered: %r", verb, problem)
+            self._unanswered = True
             return []
+        self._unanswered = False
         raw = call.result()
         return [Answer(int(one["status"]), {k: v for k, v in one.items() if k != "status"}) for one in raw]
 
