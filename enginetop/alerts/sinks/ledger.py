@@ -29,6 +29,7 @@ class Ledger:
         self._told: dict[AlertKey, Notice] = {}
         self._done: dict[int, set[str]] = {}
         self._last = 0
+        self._new = set(sinks)
         self.dropped: dict[str, int] = dict.fromkeys(sinks, 0)
 
     def due(self, at: float, alerts: Iterable[Alert]) -> list[Notice]:
@@ -86,12 +87,19 @@ class Ledger:
             if notice.number not in waiting and self._accepts[sink](notice.alert)
         )
 
+    def loaded(self) -> None:
+        """All stored lines were taken. A sink that is new hears of what fires, not of what is long over."""
+        live = {notice.number for notice in self._told.values()}
+        for name in self._new:
+            self._waiting[name] = {n: notice for n, notice in self._waiting[name].items() if n in live}
+
     def told(self) -> Sequence[Alert]:
         """The alerts that fire as far as anybody was told."""
         return tuple(notice.alert for notice in self._told.values())
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """All that a later run has to know, and nothing else."""
+        yield {"sinks": sorted(self._waiting)}
         live = {notice.number: notice for notice in self._told.values()}
         for waiting in self._waiting.values():
             live.update(waiting)
@@ -101,7 +109,9 @@ class Ledger:
 
     def load(self, document: Mapping[str, Any]) -> None:
         """Take one stored line. ValueError, KeyError, TypeError or AttributeError when it is none."""
-        if "alert" in document:
+        if "sinks" in document:
+            self._new -= {str(name) for name in document["sinks"]}
+        elif "alert" in document:
             notice = notice_of(document)
             self._done[notice.number] = {str(name) for name in document.get("done", ())}
             self.add(notice)

@@ -38,6 +38,7 @@ class Outbox:
         self._lock = self._locked()
         for line in self._stored_lines():
             self._load(line)
+        self._ledger.loaded()
         with self._changed:
             self._rewrite()
 

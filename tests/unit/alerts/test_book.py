@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -215,7 +216,7 @@ def test_an_own_rule_fires_after_its_hold_and_shows_its_first_comparison() -> No
         "MyKv", "kv_usage_ratio > 0.95 and requests_waiting > 3", 60.0, 30.0, "info", True, "full"
     )
     watched = AlertBook([rules(table)["MyKv", "info"]])
-    full = {"changes": {"kv_usage_ratio": 0.97, "requests_waiting": 9}}
+    full: dict[str, Any] = {"changes": {"kv_usage_ratio": 0.97, "requests_waiting": 9}}
     looks = [*same([0, 30, 60], **full), *same([70, 89, 90])]
     assert tell(watched, looks) == [
         (0, "MyKv", "info", "pending"),

@@ -1,0 +1,158 @@
+"""Against a real Alertmanager (Debian's package): fire, repeat, resolve, silence, as its own API tells it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.fetch import NO_CREDENTIALS
+from enginetop.alerts.sinks.notice import Notice
+from enginetop.alerts.sinks.wire import AlertmanagerSink
+from enginetop.cli.alerting import _post
+from tests.support.watch_process import WAIT_SECONDS, Receiver, WatchProcess, free_port
+from tests.tui.snapshots import alert
+
+BINARY = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
+
+pytestmark = pytest.mark.skipif(
+    BINARY is None, reason="no Alertmanager here: apt-get install prometheus-alertmanager"
+)
+
+
+class Alertmanager:
+    """A running Alertmanager that tells a webhook receiver what it would tell people."""
+
+    def __init__(self, folder: Path, told: Receiver) -> None:
+        self.url = f"http://127.0.0.1:{free_port()}"
+        config = folder / "alertmanager.yml"
+        config.write_text(
+            "route: {receiver: hook, group_by: [alertname], group_wait: 100ms, group_interval: 1s, "
+            "repeat_interval: 1h}\n"
+            f"receivers: [{{name: hook, webhook_configs: [{{url: 'http://127.0.0.1:{told.port}/', "
+            "send_resolved: true}]}]\n"
+        )
+        self.process = subprocess.Popen(
+            [
+                str(BINARY),
+                f"--config.file={config}",
+                f"--storage.path={folder / 'data'}",
+                f"--web.listen-address={self.url.removeprefix('http://')}",
+                "--cluster.listen-address=",
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stderr is not None
+        for line in self.process.stderr:  # until it says that it listens
+            if "Listening on" in line or "msg=Listening" in line:
+                break
+        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """One call of its API v2."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"{self.url}/api/v2{path}", data, {"Content-Type": "application/json"}, method=method
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read() or "null")
+
+    def alerts(self, rule: str = "TargetDown") -> list[dict[str, Any]]:
+        """What it holds of a rule now."""
+        filters = urllib.parse.quote(f'alertname="{rule}"')
+        found: list[dict[str, Any]] = self.ask("GET", f"/alerts?filter={filters}")
+        return found
+
+    def until(self, true: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
+        """Ask again and again until what it holds is as wanted."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not true(found := self.alerts()):
+            assert time.monotonic() < deadline, found
+        return found
+
+
+@pytest.fixture(scope="module")
+def told() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory: pytest.TempPathFactory, told: Receiver) -> Iterator[Alertmanager]:
+    running = Alertmanager(tmp_path_factory.mktemp("am"), told)
+    yield running
+    running.process.terminate()
+    running.process.wait(timeout=WAIT_SECONDS)
+    assert running.process.stderr is not None
+    running.process.stderr.close()
+
+
+def test_a_watch_fires_repeats_and_resolves(tmp_path: Path, manager: Alertmanager, told: Receiver) -> None:
+    port = free_port()
+    config = tmp_path / "fleet.toml"
+    config.write_text(
+        '[[alerts]]\nrule = "TargetDown"\nfor_seconds = 0\n'
+        f'[[sinks]]\nkind = "alertmanager"\nurl = "{manager.url}"\n'
+    )
+    given = (f"127.0.0.1:{port}", "--interval", "0.1", "--config", str(config))
+    with WatchProcess(tmp_path, *given) as watch:
+        event = watch.event(lambda e: e["state"] == "firing")
+        (held,) = manager.until(bool)
+        assert held["labels"] == {
+            "alertname": "TargetDown",
+            "severity": "critical",
+            "target": f"http://127.0.0.1:{port}",
+        }
+        assert held["status"]["state"] in ("active", "unprocessed")
+        assert held["annotations"]["summary"] == event["summary"]
+        first = told.post()
+        assert (first["status"], len(first["alerts"])) == ("firing", 1)
+        assert watch.stop(signal.SIGKILL) != 0
+    # a new run repeats it at once: the same alert with the same start, a later end, and nobody is told twice
+    with WatchProcess(tmp_path, *given) as watch:
+        (again,) = manager.until(lambda found: bool(found) and found[0]["updatedAt"] > held["updatedAt"])
+        assert (again["fingerprint"], again["startsAt"]) == (held["fingerprint"], held["startsAt"])
+        assert again["endsAt"] > held["endsAt"]
+        assert told.posts.empty()
+        # its target comes back, as a page without an engine: no longer down
+        with Receiver(port):
+            assert watch.event(lambda e: e["rule"] == "TargetDown")["state"] == "resolved"
+            manager.until(lambda found: not found)
+            assert told.post()["status"] == "resolved"
+        assert watch.stop() == 0
+
+
+def test_a_silence_made_there_suppresses_the_alert(manager: Alertmanager) -> None:
+    sink = AlertmanagerSink("am", _post(lambda: f"{manager.url}/api/v2/alerts", NO_CREDENTIALS), time.time)
+    now = time.time()
+    fires = Notice(1, now, alert("KvPressure", "http://b1:8000", since=now - 60))
+    matcher = {"name": "target", "value": "http://b1:8000", "isRegex": False, "isEqual": True}
+    times = {"startsAt": "2020-01-01T00:00:00Z", "endsAt": "2099-01-01T00:00:00Z"}
+    made = manager.ask(
+        "POST", "/silences", {"matchers": [matcher], **times, "createdBy": "test", "comment": "canary"}
+    )
+    assert sink.deliver([fires]).problem == ""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while (found := manager.alerts("KvPressure")[0]["status"])["state"] != "suppressed":
+        assert time.monotonic() < deadline, found
+    assert found["silencedBy"] == [made["silenceID"]]
+    manager.ask("DELETE", f"/silence/{made['silenceID']}")
+
+
+def test_names_that_people_give_their_rules_are_taken(manager: Alertmanager) -> None:
+    sink = AlertmanagerSink("am", _post(lambda: f"{manager.url}/api/v2/alerts", NO_CREDENTIALS), time.time)
+    odd = alert('KV > 95 % "öfter"\n{x}', "http://b1:8000", summary="", since=time.time())
+    assert sink.deliver([Notice(1, time.time(), odd)]).problem == ""
+    names = {one["labels"]["alertname"] for one in manager.ask("GET", "/alerts")}
+    assert 'KV > 95 % "öfter"\n{x}' in names

@@ -1,0 +1,130 @@
+"""`enginetop check`: the line, the exit code, the JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from enginetop.cli.check import judge
+from enginetop.cli.main import main
+from enginetop.fleet.model import ReplicaState
+from enginetop.fleet.snapshot import Alert, FleetSnapshot
+from tests.support.watch_process import free_port
+from tests.tui.snapshots import AT, alert, down_replica, fleet, replica
+from tests.unit.alerts.stories import book
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def verdict(snapshot: FleetSnapshot) -> tuple[int, str]:
+    found = judge(snapshot)
+    return found.code, found.summary
+
+
+def with_alerts(*alerts: Alert) -> FleetSnapshot:
+    return fleet([replica("a"), replica("b")], alerts=alerts)
+
+
+A, B = "http://a.example:8000", "http://b.example:8000"
+SLOW = alert("TtftSlo", B, "warning", "TTFT p95 1.4 s, the SLO allows 1 s")
+
+
+def test_a_good_fleet() -> None:
+    assert verdict(with_alerts()) == (0, "OK 2 of 2: nothing to report")
+
+
+def test_the_line_of_the_specification() -> None:
+    snapshot = fleet(
+        [
+            down_replica("c0", seconds=72),
+            replica("a7", ReplicaState.NO_PROGRESS, since=AT - 45),
+            *(replica(f"a{i}") for i in range(6)),
+        ]
+    )
+    good = replace(snapshot.fleet.goodput, offered_per_second=47.1, good_per_second=41.2)
+    shown = book()(replace(snapshot, fleet=replace(snapshot.fleet, goodput=good)))
+    assert verdict(shown) == (
+        2,
+        "CRITICAL 2 of 8: c0 down 72 s; a7 no progress 45 s | goodput 41.2 of 47.1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("alerts", "code"),
+    [
+        ((SLOW,), 1),
+        ((SLOW, alert("TargetDown", A, "critical")), 2),
+        ((alert("Mine", A, "info"),), 0),
+        ((replace(SLOW, state="pending"),), 0),  # its hold is not over
+        ((replace(SLOW, state="resolved"),), 0),
+        ((replace(SLOW, inhibited_by="TargetDown"),), 0),
+        ((replace(SLOW, silenced_by="x"),), 0),
+        ((replace(SLOW, acknowledged_by="kim"),), 1),
+        # these states count at once
+        ((replace(alert("TargetDown", A, "critical"), state="pending"),), 2),
+        ((replace(alert("Unauthorized", A, "warning"), state="pending"),), 1),
+        ((replace(alert("NoEngineMetrics", A, "warning"), state="pending"),), 1),
+        ((replace(alert("NoProgress", A, "critical"), state="pending"),), 0),
+    ],
+)
+def test_what_counts(alerts: tuple[Alert, ...], code: int) -> None:
+    assert verdict(with_alerts(*alerts))[0] == code
+
+
+def test_what_is_not_known_is_unknown_and_hides_nothing() -> None:
+    unseen = replica("c", ReplicaState.UNKNOWN, reasons=("connection refused once, no good page yet",))
+    assert verdict(fleet([replica("a"), unseen])) == (
+        3,
+        "UNKNOWN 1 of 2: c unknown: connection refused once, no good page yet",
+    )
+    slow = alert("TtftSlo", A, "warning", "slow")
+    assert verdict(fleet([replica("a"), unseen], alerts=[slow])) == (
+        1,
+        "WARNING 2 of 2: a TtftSlo: slow; c unknown: connection refused once, no good page yet",
+    )
+
+
+def test_hostile_words_stay_on_one_line() -> None:
+    assert "\x1b" not in verdict(with_alerts(replace(SLOW, summary="a\x1b[2J\nb")))[1]
+    assert verdict(with_alerts(replace(SLOW, summary="a\nb")))[1] == "WARNING 1 of 2: b TtftSlo: a b"
+
+
+def test_a_target_that_refuses_is_down_after_two_samples(capsys: pytest.CaptureFixture[str]) -> None:
+    port = free_port()
+    assert main(["check", f"127.0.0.1:{port}", "--interval", "0.1"]) == 2
+    assert capsys.readouterr().out == f"CRITICAL 1 of 1: 127.0.0.1:{port} down 0 s\n"
+    assert main(["check", f"127.0.0.1:{port}", "--interval", "0.1", "--format", "json"]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["status"], document["code"]) == ("enginetop.check/1", "critical", 2)
+    assert [alert["state"] for alert in document["alerts"]] == ["pending"]
+
+
+def test_what_needs_a_hold_is_judged_over_the_time_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text('[[alerts]]\nrule = "TargetDown"\nfor_seconds = 1\n')
+    given = ["check", f"127.0.0.1:{free_port()}", "--interval", "0.1", "--config", str(config)]
+    assert main([*given, "--for", "1", "--format", "json"]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert [alert["state"] for alert in document["alerts"]] == ["firing"]
+
+
+def test_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "r.jsonl"
+    page = {"target": "http://r1:8000", "path": "/metrics"}
+    records = [{**page, "t": t, "body": "vllm:num_requests_running 0\n"} for t in (0, 5)]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert main(["check", "--replay", str(path)]) == 0
+    assert capsys.readouterr().out == "OK 1 of 1: nothing to report\n"
+    records += [{**page, "t": t, "status": 401} for t in (10, 15)]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert main(["check", "--replay", str(path)]) == 1
+    assert capsys.readouterr().out == "WARNING 1 of 1: r1:8000 unauthorized 5 s\n"
