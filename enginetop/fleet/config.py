@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AwareDatetime,
@@ -19,6 +18,7 @@ from pydantic import (
 
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import Slo
+from enginetop.fleet.strict_tables import first_problem
 
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Ratio = Annotated[float, Field(gt=0, lt=1)]
@@ -155,33 +155,9 @@ def parse_config(data: Mapping[str, Any], origin: str) -> Config:
     try:
         return Config.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(f"{origin}: {_first_problem(error)}") from error
+        raise ConfigError(f"{origin}: {first_problem(error, Config)}") from error
 
 
 def slo_of(table: SloTable) -> Slo:
     """The objective of one `[[slo]]` entry."""
     return Slo(table.ttft_seconds, table.tpot_seconds, table.target, source="config")
-
-
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors(include_url=False, include_input=False)[0]
-    location = tuple(problem["loc"])
-    key = ".".join(str(part) for part in location)
-    if problem["type"] == "extra_forbidden":
-        known = _keys_at(location[:-1])
-        near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
-        return f"{key}: unknown key; {hint}"
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"{key}: {message[:1].lower()}{message[1:]}"
-
-
-def _keys_at(location: tuple[Any, ...]) -> list[str]:
-    table: type[BaseModel] = Config
-    for part in location:
-        if isinstance(part, str):
-            inner = table.model_fields[part].annotation
-            table = next(
-                arg for arg in get_args(inner) if isinstance(arg, type) and issubclass(arg, BaseModel)
-            )
-    return list(table.model_fields)

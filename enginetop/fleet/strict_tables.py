@@ -9,8 +9,12 @@ from pydantic import BaseModel, ValidationError
 
 
 def first_problem(error: ValidationError, root: type[BaseModel]) -> str:
-    """The first problem that `root` has with a document: `KEY: what is wrong`, with the nearest known key."""
-    problem = error.errors(include_url=False, include_input=False)[0]
+    """The first problem that `root` has with a document: `KEY: what is wrong`, with the nearest known key.
+
+    An unknown key comes before all else: it explains why a known one is missing.
+    """
+    problems = error.errors(include_url=False, include_input=False)
+    problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
     location = tuple(problem["loc"])
     key = ".".join(str(part) for part in location)
     if problem["type"] == "extra_forbidden":
@@ -18,7 +22,8 @@ def first_problem(error: ValidationError, root: type[BaseModel]) -> str:
         near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
         return f"{key}: unknown key; {hint}"
-    return f"{key}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{key}: {message[:1].lower()}{message[1:]}"
 
 
 def _table_at(root: type[BaseModel], location: tuple[Any, ...]) -> type[BaseModel]:

@@ -119,10 +119,11 @@ def _traffic(table: TrafficTable, engine: EngineTable) -> Traffic:
     fields = table.model_dump()
     longest = _model_len(engine)
     output = table.max_tokens or min(8192, longest // 2)
-    if output + table.shared_prefix_tokens >= longest:
+    prompt = max(1.0, table.prompt_tokens.median, table.long_prompt_tokens.median)
+    if prompt + table.shared_prefix_tokens + output > longest:
         raise ConfigError(
-            f"traffic: max_tokens = {output} and shared_prefix_tokens = {table.shared_prefix_tokens} leave "
-            f"no room for a prompt in max_model_len = {longest}; lower them, or raise kv_blocks"
+            f"traffic: a prompt of {prompt:g} tokens (the median), shared_prefix_tokens and max_tokens = "
+            f"{output} do not fit in max_model_len = {longest}; lower them, or raise max_model_len, kv_blocks"
         )
     lengths = ("prompt_tokens", "answer_tokens", "reasoning_tokens", "long_prompt_tokens")
     fields |= {name: Lengths(**fields[name]) for name in lengths}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def plan_of(name: str) -> ReplicaPlan:
     return scenario_named(name).pools[0].members[0]
 
 
-def lived(name: str, plan: ReplicaPlan | None = None, seconds: float = SECONDS, **engine: object) -> Lived:
+def lived(name: str, plan: ReplicaPlan | None = None, seconds: float = SECONDS, **engine: Any) -> Lived:
     """The case's replica after `seconds`, with other start values of the engine."""
     slo = scenario_named(name).slo
     replica = SimulatedReplica("a1", (plan or plan_of(name)).with_engine(**engine), slo, seed=1, epoch=0.0)
@@ -164,7 +165,7 @@ def test_hot_rank() -> None:
     [{}, {"max_num_batched_tokens": 512}, {"max_num_batched_tokens": 8192}, {"max_num_seqs": 48}],
     ids=["as-it-is", "small-budget", "large-budget", "few-sequences"],
 )
-def test_out_of_capacity(engine: dict[str, object]) -> None:
+def test_out_of_capacity(engine: dict[str, Any]) -> None:
     start = lived("out-of-capacity", **engine)
     assert start.attainment < 0.05
     assert start.engine.busy_seconds > 0.99 * start.seconds
