@@ -229,7 +229,7 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     """The command and its arguments. Exits with 0 after --help and --version, with 2 on a usage error."""
     command = next((known for known in COMMANDS if argv and argv[0] == known.name), UI)
     parser = _parser(command)
-    return command, parser.parse_args(argv[1:] if command is not UI else argv)
+    return command, parser.parse_intermixed_args(argv[1:] if command is not UI else argv)
 
 
 def _parser(command: Command) -> _Parser:

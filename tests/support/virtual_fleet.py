@@ -64,6 +64,7 @@ class Engine:
         self.instance = self.instance or f"i-{self.url[-6:]}"
         self._random = random.Random(self.seed)
         self._load = 0.0
+        self.seen_at: float | None = None
         names = "requests_finished requests_errored requests_aborted preemptions generation_tokens "
         names += "prompt_tokens_processed"
         self.totals = dict.fromkeys(names.split(), 0.0)
@@ -72,6 +73,8 @@ class Engine:
 
     def pass_time(self, now: float, seconds: float) -> None:
         """Count what happened in the seconds up to `now`."""
+        if self.state is not ReplicaState.STALE:
+            self.seen_at = now
         if self.expires_at is not None and now >= self.expires_at:
             self.value, self.expires_at = self.former, None
             self.version += 1
@@ -241,7 +244,7 @@ def _replica(engine: Engine, now: float) -> ReplicaSnapshot:
         state=engine.state,
         since=START,
         reasons=(),
-        scraped_at=now,
+        scraped_at=engine.seen_at,
         scrape_seconds=0.01,
         bad_lines=0,
         signals={

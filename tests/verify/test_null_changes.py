@@ -51,7 +51,7 @@ def test_null_changes_are_called_better_or_worse_as_often_as_alpha_allows() -> N
     verdicts = Counter(trial.verdict for trial in trials)
     print(verdicts)
     tripped = [trial for trial in trials if trial.verdict is None]
-    assert not tripped, tripped[:3]
+    assert len(tripped) <= 0.01 * CHANGES, tripped[:3]
     assert compatible(verdicts[Verdict.IMPROVED], CHANGES, ALPHA), verdicts
     assert compatible(verdicts[Verdict.WORSE], CHANGES, ALPHA), verdicts
 

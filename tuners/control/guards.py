@@ -26,17 +26,21 @@ from tuners.control.observe import (
     mark_before,
     replica_of,
 )
+from tuners.control.probability import binomial_tail
 
 FRESH_STATES: frozenset[ReplicaState] = frozenset({ReplicaState.OK, ReplicaState.IDLE})
 """States in which a replica can be compared."""
 
+_STALE_SECONDS = 15.0
 _OLDEST_INTERVALS = 5
 _OLDEST_SECONDS = 30.0
 ERROR_RATIO = 0.01
-_ERROR_Z = 3.5
 PREEMPTIONS_PER_SECOND = 0.1
 PREEMPTION_RATIO = 0.01
-_FEWEST_PREEMPTIONS = 5
+_PREEMPTED_TOGETHER = 2
+"""Preemptions come in clusters; so many are counted as one when they are held against chance."""
+CHANCE = 1e-5
+"""A guard looks some hundred times during a change: what chance brings more often must not trip it."""
 THROUGHPUT_LOSS = 0.30
 _THROUGHPUT_NOISE = 4.5
 """Three standard deviations of the tokens of one window, times the root of its requests: output lengths
@@ -91,7 +95,12 @@ def _state(watched: Watched, name: str, targets: Sequence[str]) -> Guard:
         replica = replica_of(watched.snapshot, target)
         if replica is None:
             return Guard(name, False, f"{target} is gone")
-        if replica.state not in FRESH_STATES:
+        if replica.state is ReplicaState.STALE and replica.scraped_at is not None:
+            # a page or two that come late are a hiccup of the one who looks, as a rule
+            if watched.now - replica.scraped_at > _STALE_SECONDS:
+                age = watched.now - replica.scraped_at
+                return Guard(name, False, f"{replica.target.name} is stale (no good page for {age:.0f} s)")
+        elif replica.state not in FRESH_STATES:
             why = f" ({replica.reasons[0]})" if replica.reasons else ""
             return Guard(name, False, f"{replica.target.name} is {replica.state}{why}")
         if any(event.kind == "restarted" and event.at > watched.began for event in replica.events):
@@ -110,13 +119,11 @@ def _errors(watched: Watched) -> Guard:
     if finished <= 0:
         return Guard(name, True, "none finished")
     other_ratio = other_bad / other if other > 0 else 0.0
-    difference = bad / finished - other_ratio
-    pooled = (bad + other_bad) / (finished + other)
-    error = math.sqrt(pooled * (1 - pooled) * (1 / finished + (1 / other if other > 0 else 0.0)))
-    # everything failing on both sides has no spread, and no difference either
-    sure = difference > _ERROR_Z * error if error > 0 else difference > 0
     words = f"{100 * bad / finished:.2f} % against {100 * other_ratio:.2f} %"
-    return Guard(name, not (difference > ERROR_RATIO and sure), words)
+    # given all that went wrong, how likely is it that so much of it fell on the changed ones by chance?
+    by_chance = binomial_tail(bad, bad + other_bad, finished / (finished + max(other, 1.0)))
+    trips = bad / finished - other_ratio > ERROR_RATIO and by_chance < CHANCE
+    return Guard(name, not trips, words)
 
 
 def _preemptions(watched: Watched) -> Guard:
@@ -124,17 +131,21 @@ def _preemptions(watched: Watched) -> Guard:
     span = _last_window(watched)
     if span is None:
         return Guard(name, True, "first window")
-    seconds = span[1].at - span[0].at
     own = increase(*span, watched.changed, PREEMPTIONS)
     finished = increase(*span, watched.changed, FINISHED)
-    rate = own / seconds / max(1, len(watched.changed))
+    exposure = (span[1].at - span[0].at) * len(watched.changed)
     compared, targets = _untouched(watched, span)
-    other = increase(*compared, targets, PREEMPTIONS) / max(1, len(targets))
-    other /= max(1.0, compared[1].at - compared[0].at)
-    share = own / finished if finished > 0 else 0.0
-    critical = rate > PREEMPTIONS_PER_SECOND or (finished > 0 and share > PREEMPTION_RATIO)
-    trips = critical and own >= _FEWEST_PREEMPTIONS and rate > 2 * other
-    return Guard(name, not trips, f"{rate:.2f}/s against {other:.2f}/s")
+    other = increase(*compared, targets, PREEMPTIONS)
+    other_exposure = (compared[1].at - compared[0].at) * max(1, len(targets))
+    rate, other_rate = own / exposure, other / other_exposure
+    critical = rate > PREEMPTIONS_PER_SECOND or own > PREEMPTION_RATIO * finished
+    by_chance = binomial_tail(
+        own / _PREEMPTED_TOGETHER,
+        (own + other) / _PREEMPTED_TOGETHER,
+        exposure / (exposure + other_exposure),
+    )
+    trips = critical and rate > 2 * other_rate and by_chance < CHANCE
+    return Guard(name, not trips, f"{rate:.2f}/s against {other_rate:.2f}/s")
 
 
 def _throughput(watched: Watched) -> Guard:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from enginetop.fleet.change import Verdict
-from tuners.control.student import normal_cdf, normal_quantile, t_quantile
+from tuners.control.probability import normal_cdf, normal_quantile, t_quantile
 
 FEWEST_BLOCKS = 8
 """Blocks with requests on both sides, below which nothing is concluded."""

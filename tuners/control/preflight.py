@@ -12,26 +12,28 @@ from tuners.control.guards import FRESH_STATES
 from tuners.control.judge import POWER, required_requests
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.observe import JUDGED, WITHIN, replica_of
+from tuners.control.probability import normal_quantile
 from tuners.control.settings import ControlSettings
-from tuners.control.student import normal_quantile
 
 ASSUMED_DESIGN_EFFECT = 2.0
 """Before any block is seen; requests that share a batch are not independent (2 to 10 in the field)."""
 PREFERRED_BASELINES = 2
+_ENOUGH_JUDGED = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
     """What an observation can show, from the present rate and attainment.
 
-    Rates are judged requests per second (canary alone, baselines together); `visible` is the difference (a
+    Rates are finished requests per second (canary alone, baselines together). `attainment` is that of all
+    of them so far, else the objective's target. `visible` is the difference (a
     ratio) that the configured blocks show with power 0.8, `needed_seconds` the time to show `not_worse`
     within the margin; None: not known, or no traffic.
     """
 
     canary_per_second: float
     baseline_per_second: float
-    attainment: float | None
+    attainment: float
     design_effect: float
     visible: float | None
     needed_requests: int | None
@@ -46,7 +48,8 @@ class Sizing:
             return f"{shown}; no traffic, no verdict"
         line = (
             f"{shown} at {self.canary_per_second:.1f} req/s and shows differences from "
-            f"{100 * self.visible:.1f} points (design effect {self.design_effect:g} assumed)"
+            f"{100 * self.visible:.1f} points (attainment {100 * self.attainment:.1f} %, design effect "
+            f"{self.design_effect:g} assumed)"
         )
         if self.needed_seconds is None or self.needed_seconds <= self.observation_seconds:
             return line
@@ -119,12 +122,13 @@ def size(
     rate = sum(map(_rate, others))
     judged = sum(replica.totals.get(JUDGED, 0.0) for replica in (canary, *others))
     within = sum(replica.totals.get(WITHIN, 0.0) for replica in (canary, *others))
-    attainment = within / judged if judged > 0 else None
+    # what is judged counts since we look; a handful of requests tells less than the objective does
+    attainment = within / judged if judged >= _ENOUGH_JUDGED else canary.slo.target
     seconds = settings.blocks * settings.block_seconds
     visible = needed = needed_seconds = None
-    if attainment is not None and own_rate > 0 and rate > 0:
+    if own_rate > 0 and rate > 0:
         # an attainment of exactly 1 so far is no proof that none will miss
-        spread = max(attainment * (1 - attainment), 1 / (judged + 2))
+        spread = max(attainment * (1 - attainment), 1 / (max(judged, _ENOUGH_JUDGED) + 2))
         z = normal_quantile(1 - settings.alpha) + normal_quantile(POWER)
         per_request = design_effect * spread * (1 / own_rate + 1 / rate)
         visible = z * math.sqrt(per_request / seconds)

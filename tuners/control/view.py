@@ -63,5 +63,13 @@ def _eta(progress: Progress, now: float) -> float | None:
     if progress.state is ChangeState.WARMUP:
         return max(0.0, progress.since + settings.observation_seconds - now)
     if progress.state is ChangeState.OBSERVE:
-        return max(0.0, progress.since + settings.blocks * settings.block_seconds - now)
+        return max(0.0, _left(progress, now))
     return None
+
+
+def _left(progress: Progress, now: float) -> float:
+    """Seconds for the blocks that are left, at the pace so far: blocks end with a picture and run over."""
+    marks, settings = progress.marks, progress.settings
+    done = len(marks) - 1
+    pace = (marks[-1].at - marks[0].at) / done if done > 0 else settings.block_seconds
+    return (settings.blocks - done) * pace - (now - marks[-1].at)

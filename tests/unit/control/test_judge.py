@@ -11,7 +11,7 @@ import pytest
 
 from enginetop.fleet.change import Verdict
 from tuners.control.judge import Block, judge, required_requests, two_proportions
-from tuners.control.student import normal_quantile, t_cdf, t_quantile
+from tuners.control.probability import binomial_tail, normal_quantile, t_cdf, t_quantile
 
 
 def blocks(*rows: tuple[float, float, float, float]) -> tuple[Block, ...]:
@@ -190,3 +190,18 @@ def test_blocks_that_remember_do_not_make_the_judge_rash(memory: float) -> None:
     # 300 at .05: 99.5 % one-sided upper limit of the count is 26
     assert null[Verdict.WORSE] <= 26
     assert null[Verdict.IMPROVED] <= 26
+
+
+# (1/3)^10; 3 of 4 at one half is 5/16; 1 - (5/6)^4, de Mere's wager; the whole range.
+@pytest.mark.parametrize(
+    ("count", "trials", "probability", "tail"),
+    [
+        (10, 10, 1 / 3, 3**-10),
+        (3, 4, 0.5, 5 / 16),
+        (1, 4, 1 / 6, 0.5177469),
+        (0, 9, 0.2, 1.0),
+        (5, 4, 0.5, 0.0),
+    ],
+)
+def test_tails_of_a_binomial(count: int, trials: int, probability: float, tail: float) -> None:
+    assert binomial_tail(count, trials, probability) == pytest.approx(tail, rel=1e-6)

@@ -140,6 +140,14 @@ def test_a_little_difference_of_traffic_is_chance() -> None:
     assert run(fleet)[0].state is ChangeState.DONE
 
 
+def test_a_page_that_comes_late_is_no_reason_to_go_back() -> None:
+    fleet = three(attainment=gain)
+    canary = next(iter(fleet.engines.values()))
+    fleet.at(300.0, _set(canary, state=ReplicaState.STALE))
+    fleet.at(310.0, _set(canary, state=ReplicaState.OK))
+    assert run(fleet)[0].state is ChangeState.DONE
+
+
 def test_what_happens_to_the_whole_fleet_is_not_blamed_on_the_change() -> None:
     fleet = three(attainment=gain)
     for engine in fleet.engines.values():

@@ -1,4 +1,4 @@
-"""Quantiles that the standard library lacks: Student's t, and the normal one under its short name."""
+"""Probabilities that the standard library lacks: Student's t and the tail of a binomial count."""
 
 from __future__ import annotations
 
@@ -20,6 +20,30 @@ def normal_quantile(probability: float) -> float:
 def normal_cdf(z: float) -> float:
     """P(Z <= z) of the standard normal."""
     return _NORMAL.cdf(z)
+
+
+def binomial_tail(count: float, trials: float, probability: float) -> float:
+    """P(X >= count) of a binomial X, exactly; `count` and `trials` are rounded to whole numbers."""
+    least, total = round(count), round(trials)
+    if least <= 0 or probability >= 1.0:
+        return 1.0
+    if least > total or probability <= 0.0:
+        return 0.0
+    log_term = (
+        math.lgamma(total + 1)
+        - math.lgamma(least + 1)
+        - math.lgamma(total - least + 1)
+        + least * math.log(probability)
+        + (total - least) * math.log1p(-probability)
+    )
+    term, found = math.exp(log_term), 0.0
+    odds = probability / (1.0 - probability)
+    for reached in range(least, total + 1):
+        found += term
+        term *= odds * (total - reached) / (reached + 1)
+        if reached > total * probability and term < found * _CLOSE:
+            break
+    return min(1.0, found)
 
 
 @lru_cache(maxsize=256)

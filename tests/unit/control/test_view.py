@@ -1,0 +1,48 @@
+"""How long an observation still takes, as screens are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from enginetop.fleet.change import ChangeState
+from enginetop.fleet.plan import Plan, PlannedChange, Scope
+from tuners.control.machine import begin
+from tuners.control.observe import Mark
+from tuners.control.settings import ControlSettings
+from tuners.control.view import view_of
+
+URL = "http://b1:8000"
+PLAN = Plan(
+    id="7f3a",
+    created=0.0,
+    expires=3600.0,
+    tool_version="1",
+    evidence_hash="0a1b",
+    scope=Scope("Qwen3-32B", "aggregated", URL),
+    changes=(PlannedChange(URL, "i1", "max_num_batched_tokens", 8192, 6144),),
+)
+
+
+@pytest.mark.parametrize(
+    ("marks", "now", "left"),
+    [
+        ([100.0], 100.0, 300.0),  # 30 blocks of 10 s
+        ([100.0], 104.0, 296.0),
+        ([100.0, 112.0, 124.0], 124.0, 336.0),  # they take 12 s each: 28 blocks are left
+        ([100.0, 112.0, 124.0], 130.0, 330.0),
+        ([100.0 + 12 * block for block in range(30)], 470.0, 0.0),  # the last one is late
+    ],
+)
+def test_the_time_left_goes_by_the_pace_of_the_blocks(marks: list[float], now: float, left: float) -> None:
+    started = begin(
+        PLAN, now=90.0, approved_by="ana", settings=ControlSettings(block_seconds=10.0), tool_version="1"
+    )
+    observing = replace(
+        started.progress,
+        state=ChangeState.OBSERVE,
+        since=100.0,
+        marks=tuple(Mark(at, {}) for at in marks),
+    )
+    assert view_of(observing, now, ()).eta_seconds == pytest.approx(left)
