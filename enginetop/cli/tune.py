@@ -67,12 +67,17 @@ def _replay(args: argparse.Namespace, settings: Settings) -> int:
     return exit_codes.OK
 
 
-def _observe(source: FleetSource, seconds: float, window_seconds: float) -> tuple[FleetSnapshot, bool]:
-    """Watch until the evidence suffices, or `seconds` are over; whether a person ended it.
-
-    It suffices when nothing is undecided after a whole window and the time that a suggestion has to hold.
+def suffices(snapshot: FleetSnapshot, watched_seconds: float, window_seconds: float) -> bool:
+    """Whether the evidence is worth ending the watch for: a whole window and the time that a suggestion has
+    to hold were seen, there is a suggestion, and nothing is undecided. That nothing has to be changed is
+    never sure before the time is over.
     """
-    least = window_seconds + SUSTAINED_SECONDS
+    seen = watched_seconds >= window_seconds + SUSTAINED_SECONDS
+    return seen and bool(suggestions_of(snapshot)) and not any(map(is_undecided, snapshot.replicas))
+
+
+def _observe(source: FleetSource, seconds: float, window_seconds: float) -> tuple[FleetSnapshot, bool]:
+    """Watch until the evidence suffices, or `seconds` are over; whether a person ended it."""
     news = threading.Event()
     leave = source.subscribe(news.set)
     begun = time.monotonic()
@@ -82,9 +87,7 @@ def _observe(source: FleetSource, seconds: float, window_seconds: float) -> tupl
                 snapshot = source.latest()
                 watched = time.monotonic() - begun
                 if snapshot is not None and (
-                    stopped.is_set()
-                    or watched >= seconds
-                    or (watched >= least and not any(map(is_undecided, snapshot.replicas)))
+                    stopped.is_set() or watched >= seconds or suffices(snapshot, watched, window_seconds)
                 ):
                     return snapshot, stopped.is_set()
                 news.clear()

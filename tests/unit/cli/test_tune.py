@@ -12,6 +12,7 @@ import pytest
 
 from enginetop.cli import control, wiring
 from enginetop.cli.main import main
+from enginetop.cli.tune import suffices
 from enginetop.cli.tune_report import report_lines
 from enginetop.fleet.knobs import KnobRow, KnobSheet
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState
@@ -210,6 +211,21 @@ def test_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[st
 def test_when_more_watching_may_help(one: ReplicaSnapshot, undecided: bool) -> None:
     full = replace(one, signals={"iteration_tokens": no_distribution(), **one.signals})
     assert is_undecided(full) is undecided
+
+
+@pytest.mark.parametrize(
+    ("advice", "watched", "enough"),
+    [
+        ((LOWER, HOLD), 119.0, False),  # a window of 60 s, and 60 s in which a suggestion has to hold
+        ((LOWER, HOLD), 120.0, True),
+        ((LOWER, WITHHELD), 120.0, False),
+        ((HOLD, HOLD), 120.0, False),  # what is calm now may not stay so
+    ],
+)
+def test_when_the_evidence_suffices(advice: tuple[Advice, ...], watched: float, enough: bool) -> None:
+    full = {**replica("x").signals, "iteration_tokens": no_distribution()}
+    found = fleet([shown(f"b{i}", row, signals=full) for i, row in enumerate(advice)])
+    assert suffices(found, watched, 60.0) is enough
 
 
 def test_a_fleet_without_engines_is_said_to_be_none() -> None:

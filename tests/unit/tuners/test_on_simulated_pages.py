@@ -82,7 +82,7 @@ def test_a_budget_that_is_too_large_is_lowered_and_the_truth_agrees() -> None:
     fleet = Fleet("budget-too-large", replicas=3)
     seen = list(fleet.run(200.0))
     suggestions = [row for snapshot in seen for row in budgets(snapshot) if row.action == "lower"]
-    # a step takes 18 ms + 32 us a token, and some for the KV that is read: (50 - 18) / 0.032 = 1000 at most
+    # a step takes 9 ms + 16 us a token, and some for the KV that is read: (25 - 9) / 0.016 = 1000 at most
     assert {row.proposed for row in suggestions} == {768}
     assert {(row.current, row.bound_by, row.apply) for row in suggestions} == {(8192, "token_budget", "live")}
 
