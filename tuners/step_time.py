@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tuners.control.student import t_quantile
+from tuners.control.probability import t_quantile
 
 FEWEST_WINDOWS = 8
 LEAST_SPREAD = 2.0
