@@ -123,6 +123,8 @@ class AlertBook:
         unknown: set[Key] = set()
         unknown_targets: set[str] = set()
         for finding in rule.check(snapshot):
+            if not mine and not finding.breached:
+                continue
             if finding.breached:
                 breaches.setdefault(key_of(rule, finding), finding)
             elif finding.breached is None:

@@ -39,7 +39,9 @@ def each(check: OneCheck) -> Check:
 
     def whole(snapshot: FleetSnapshot) -> Iterator[Finding]:
         for replica in snapshot.replicas:
-            yield check(replica, snapshot)
+            finding = check(replica, snapshot)
+            if finding.breached is not False:
+                yield finding
 
     return whole
 
@@ -181,8 +183,9 @@ def replica_imbalance(snapshot: FleetSnapshot) -> Iterable[Finding]:
     for group in groups.values():
         mean = sum(group.values()) / len(group)
         for url, kv in group.items():
-            said = f"KV {100 * kv:.0f} %, the mean of its {len(group)} is {100 * mean:.0f} %"
-            yield Finding(url, kv - mean > UNEVEN_KV_RATIO, kv - mean, UNEVEN_KV_RATIO, said)
+            if kv - mean > UNEVEN_KV_RATIO:
+                said = f"KV {100 * kv:.0f} %, the mean of its {len(group)} is {100 * mean:.0f} %"
+                yield Finding(url, True, kv - mean, UNEVEN_KV_RATIO, said)
 
 
 def budget_not_enforced(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:

@@ -16,17 +16,16 @@ SILENT_SECONDS = 120.0
 
 def in_state(state: ReplicaState, words: str) -> Check:
     """In breach while a replica is in `state`; value: seconds since its cause began."""
-    return _check(lambda replica, _: replica.state is state, words)
+    return _check(lambda replica: replica.state is state, words)
 
 
 def stalled(live_progress: bool) -> Check:
     """No progress, of engines with (or without) a series that moves during a request."""
-    return _check(
-        lambda replica, _: (
-            replica.state is ReplicaState.NO_PROGRESS and replica.live_progress is live_progress
-        ),
-        "no progress",
-    )
+
+    def applies(replica: ReplicaSnapshot) -> bool:
+        return replica.state is ReplicaState.NO_PROGRESS and replica.live_progress is live_progress
+
+    return _check(applies, "no progress")
 
 
 def slow_or_silent(snapshot: FleetSnapshot) -> Iterator[Finding]:
@@ -34,10 +33,11 @@ def slow_or_silent(snapshot: FleetSnapshot) -> Iterator[Finding]:
 
     The latter moves counters (an engine that computes a prompt again and again), so that it is no state.
     """
-    silent = {replica.target.url: _silent(replica, snapshot.at) for replica in snapshot.replicas}
-    for finding in stalled(live_progress=False)(snapshot):
-        found = silent[finding.target]
-        yield finding if finding.breached or found is None else found
+    yield from stalled(live_progress=False)(snapshot)
+    for replica in snapshot.replicas:
+        found = _silent(replica, snapshot.at)
+        if found is not None:
+            yield found
 
 
 def _silent(replica: ReplicaSnapshot, at: float) -> Finding | None:
@@ -65,29 +65,28 @@ def late(snapshot: FleetSnapshot) -> Iterator[Finding]:
     """The metrics page is old, fails, or takes longer than the time between two pages."""
     for replica in snapshot.replicas:
         if replica.state is ReplicaState.STALE:
-            yield _state_finding(replica, snapshot.at, True, "stale")
+            yield _state_finding(replica, snapshot.at, "stale")
+            continue
+        if replica.state is ReplicaState.UNKNOWN:
+            yield Finding(replica.target.url, None)
             continue
         took, spacing = replica.scrape_seconds, replica.spacing_seconds
-        slow = took is not None and spacing is not None and took > spacing
-        summary = f"a page takes {took:.1f} s, one is due every {spacing:g} s" if slow else ""
-        yield Finding(replica.target.url, _known(replica, slow), took, spacing, summary)
+        if took is not None and spacing is not None and took > spacing:
+            summary = f"a page takes {took:.1f} s, one is due every {spacing:g} s"
+            yield Finding(replica.target.url, True, took, spacing, summary)
 
 
-def _check(applies: Callable[[ReplicaSnapshot, float], bool], words: str) -> Check:
+def _check(applies: Callable[[ReplicaSnapshot], bool], words: str) -> Check:
     def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
         for replica in snapshot.replicas:
-            yield _state_finding(replica, snapshot.at, applies(replica, snapshot.at), words)
+            if applies(replica):
+                yield _state_finding(replica, snapshot.at, words)
+            elif replica.state is ReplicaState.UNKNOWN:
+                yield Finding(replica.target.url, None)
 
     return check
 
 
-def _state_finding(replica: ReplicaSnapshot, at: float, applies: bool, words: str) -> Finding:
-    if not applies:
-        return Finding(replica.target.url, _known(replica, False))
+def _state_finding(replica: ReplicaSnapshot, at: float, words: str) -> Finding:
     summary = "; ".join(replica.reasons) or f"{words} for {duration_text(at - replica.since)}"
     return Finding(replica.target.url, True, max(at - replica.since, 0.0), None, summary, replica.since)
-
-
-def _known(replica: ReplicaSnapshot, breached: bool) -> bool | None:
-    """Before the first answer nothing can be told."""
-    return None if replica.state is ReplicaState.UNKNOWN and not breached else breached
