@@ -86,12 +86,13 @@ def _word(target: str) -> str:
 
 
 def _wait_for_rates(source: FleetSource, plan: Plan, interval_seconds: float) -> None:
-    """Wait for two pages of each of the plan's targets, so that states and rates are known; not for ever."""
+    """Wait for two pages of each watched target of the plan: then states and rates are known. Not for ever."""
     fresh = threading.Event()
     leave = source.subscribe(fresh.set)
-    wanted = set(plan.targets)
     until = time.monotonic() + max(_SHORTEST_PATIENCE_SECONDS, _PATIENCE_INTERVALS * interval_seconds)
-    seen: dict[str, set[float]] = {target: set() for target in wanted}
+    latest = source.latest()
+    watched = {replica.target.url for replica in latest.replicas} if latest else set()
+    seen: dict[str, set[float]] = {target: set() for target in plan.targets if target in watched}
     try:
         while time.monotonic() < until:
             fresh.clear()

@@ -1,0 +1,204 @@
+"""`apply`, `rollback` and `audit` on a simulated fleet that listens: what they refuse, print, return."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.control_http import HttpKnobTransport
+from collectors.fetch import NO_CREDENTIALS
+from enginetop import __version__
+from enginetop.cli.main import main
+from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
+from enginetop.simulator.builtin import scenario_named
+from enginetop.simulator.simulated_fleet import SimulatedFleet
+from tuners.control.audit import Audit
+from tuners.control.knob_api import HttpKnobClient
+
+KNOB = "max_num_batched_tokens"
+CREATED = 1_600_000_000.0
+FAR = 4_000_000_000.0
+QUICK = "[control]\nwarmup_seconds = 0\nblocks = 2\nblock_seconds = 1\nttl_seconds = 30\n"
+
+
+@pytest.fixture(scope="module")
+def urls() -> Iterator[list[str]]:
+    """Three replicas with knobs and exact counters."""
+    with SimulatedFleet(scenario_named("budget-too-large"), 3) as fleet:
+        yield fleet.urls
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path
+
+
+def knob(url: str) -> Any:
+    sheet = HttpKnobClient(HttpKnobTransport(url, NO_CREDENTIALS)).read().sheet
+    assert sheet is not None
+    return sheet, sheet.knob(KNOB)
+
+
+def plan_on(urls: list[str], to: int = 4096) -> Plan:
+    changes = []
+    for url in urls:
+        sheet, row = knob(url)
+        changes.append(PlannedChange(url, sheet.instance, KNOB, row.value, to))
+    scope = Scope("Qwen3-32B", "aggregated", urls[0])
+    return Plan("c0ffee", CREATED, FAR, __version__, "e" * 64, scope, tuple(changes))
+
+
+@pytest.fixture
+def run(
+    home: Path, urls: list[str], capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs one command line: exit code, stdout, stderr."""
+    (home / "control.toml").write_text(QUICK)
+
+    def call(*argv: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([*argv, "--interval", "0.3"] if argv[0] != "audit" else list(argv))
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+def _file(home: Path, plan: Plan) -> str:
+    (home / "plan.json").write_text(plan_text(plan))
+    return str(home / "plan.json")
+
+
+def _config(home: Path) -> list[str]:
+    return ["--config", str(home / "control.toml")]
+
+
+def test_a_dry_run_changes_nothing_and_leaves_no_trace(
+    run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str]
+) -> None:
+    code, out, err = run("apply", _file(home, plan_on(urls)), *urls, "--dry-run")
+    assert code == 0
+    assert "c0ffee fits" in out
+    assert f"{KNOB} 8192 -> 4096 on {urls[0]}" in err
+    assert knob(urls[0])[1].version == 0
+    assert not (home / "state").exists()
+
+
+def test_without_a_control_table_it_is_read_only(
+    run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str]
+) -> None:
+    code, out, err = run("apply", _file(home, plan_on(urls)), *urls)
+    assert (code, out) == (2, "")
+    assert "read-only" in err
+    assert "[control]" in err
+
+
+def test_without_a_terminal_nobody_can_confirm(
+    run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str]
+) -> None:
+    code, out, err = run("apply", _file(home, plan_on(urls)), *_config(home), *urls)
+    assert (code, out) == (2, "")
+    assert "typed confirmation" in err
+    code, out, err = run("rollback", "c0ffee", *_config(home), *urls)
+    assert code == 2
+    assert "typed confirmation" in err
+
+
+MISFITS: dict[str, tuple[Callable[[Plan], Plan], str]] = {
+    "unknown target": (
+        lambda plan: replace(
+            plan,
+            changes=(*plan.changes, PlannedChange("http://elsewhere:1", "i", KNOB, 8192, 4096)),
+        ),
+        "http://elsewhere:1 is not among the watched targets",
+    ),
+    "other version": (lambda plan: replace(plan, tool_version="0.0.1"), "made by enginetop 0.0.1"),
+    "expired": (lambda plan: replace(plan, expires=CREATED + 1), "expired"),
+    "restarted": (
+        lambda plan: replace(plan, changes=tuple(replace(c, instance="old") for c in plan.changes)),
+        "was restarted",
+    ),
+    "moved": (
+        lambda plan: replace(plan, changes=tuple(replace(c, before=9000) for c in plan.changes)),
+        "is 8192 now, the plan changes it from 9000",
+    ),
+    "out of bounds": (
+        lambda plan: replace(plan, changes=tuple(replace(c, after=1) for c in plan.changes)),
+        "out of bounds",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_a_misfit_is_refused_with_the_difference_and_a_line_in_the_audit(
+    run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str], name: str
+) -> None:
+    spoil, words = MISFITS[name]
+    code, out, err = run("apply", _file(home, spoil(plan_on(urls))), *_config(home), "--yes", *urls)
+    assert (code, out) == (2, "")
+    assert words in err
+    (row,) = Audit(home / "state" / "enginetop").rows()
+    assert (row.change, row.state.value) == ("c0ffee", "REFUSED")
+    assert words in row.detail
+    assert knob(urls[0])[1].version == 0
+
+
+def test_a_file_that_is_no_plan(
+    run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str]
+) -> None:
+    (home / "plan.json").write_text('{"schema": "enginetop.plan/1", "exec": "reboot"}')
+    code, out, err = run("apply", str(home / "plan.json"), "--yes", *urls)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "unknown key 'exec'" in err
+
+
+def test_apply_then_the_audit_then_a_change_that_is_over(
+    run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str]
+) -> None:
+    """Two blocks of a second are too few for any verdict: the value goes back, and a person decides."""
+    code, out, err = run(
+        "apply", _file(home, plan_on(urls)), "--yes", *_config(home), "--format", "json", *urls
+    )
+    assert code == 3
+    result = json.loads(out)
+    assert (result["id"], result["state"], result["verdict"]) == ("c0ffee", "HELD", "inconclusive")
+    assert "OBSERVE" in err
+    _, row = knob(urls[0])
+    assert (row.value, row.expires_in_seconds) == (8192, None)
+    assert [knob(url)[1].version for url in urls[1:]] == [0, 0]
+
+    code, out, _ = run("audit", "--format", "json")
+    assert code == 0
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert {"id", "at", "state", "target", "knob", "before", "after", "verdict"} <= set(rows[0])
+    assert [rows[0]["state"], rows[-1]["state"]] == ["PLANNED", "HELD"]
+    assert rows[-1]["verdict"] == "inconclusive"
+
+    code, out, _ = run("audit", "nothing")
+    assert (code, out) == (0, "")
+    code, out, err = run("rollback", "c0ffee", "--yes", *urls)
+    assert (code, out) == (2, "")
+    assert "nothing of it is in force" in err
+
+    lines = home / "state" / "enginetop" / "audit.jsonl"
+    lines.write_bytes(lines.read_bytes().replace(b"8192", b"8193", 1))
+    code, out, err = run("audit")
+    assert code == 2
+    assert "not intact" in err
+
+
+def test_a_change_that_nobody_knows(
+    run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str]
+) -> None:
+    for change in ("nope", "../../etc/passwd", "a/b"):
+        code, out, err = run("rollback", change, "--yes", *urls)
+        assert (code, out) == (2, "")
+        assert err.strip().count("\n") == 0
