@@ -124,7 +124,7 @@ def conditions_of(snapshot: FleetSnapshot) -> dict[str, Condition]:
     """The leading condition of every replica, by target URL."""
     alerts: defaultdict[str, list[Alert]] = defaultdict(list)
     for alert in snapshot.alerts:
-        if alert.state == "firing":
+        if alert.state == "firing" and not alert.inhibited_by and not alert.silenced_by:
             alerts[alert.target].append(alert)
     return {
         replica.target.url: condition_of(replica, snapshot.at, alerts.get(replica.target.url, ()))

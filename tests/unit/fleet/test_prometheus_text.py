@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from enginetop.fleet.model import Quality, ReplicaState
 from enginetop.fleet.prometheus_text import prometheus_text
-from enginetop.fleet.snapshot import Quantile, ReplicaSnapshot
+from enginetop.fleet.snapshot import Quantile, ReplicaSnapshot, SignalValue
 from tests.tui.snapshots import (
     AT,
     alert,
@@ -43,7 +43,7 @@ def read(replicas: list[ReplicaSnapshot], **fields: object) -> Read:
 
 
 def test_signals_percentiles_and_states() -> None:
-    changes = {
+    changes: dict[str, float | SignalValue | None] = {
         "kv_usage_ratio": 0.64,
         "spec_acceptance_per_position": scalar((0.8, 0.6)),
         "ttft_seconds": distribution(0.12, 0.31, count=40),
@@ -69,7 +69,7 @@ def test_signals_percentiles_and_states() -> None:
 
 
 def test_what_is_not_known_has_no_sample() -> None:
-    changes = {
+    changes: dict[str, float | SignalValue | None] = {
         "kv_usage_ratio": None,
         "prefix_hit_ratio": scalar(None, Quality.UNSUPPORTED),
         "itl_seconds": no_distribution(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from enginetop.fleet.model import ReplicaState
@@ -84,3 +86,10 @@ def test_alerts_of_other_replicas_or_not_firing_do_not_count() -> None:
     one = replica("a")
     other = alert("GpuHot", "http://elsewhere:1", "critical")
     assert conditions_of(fleet([one], alerts=[other]))[one.target.url].word == "ok"
+
+
+@pytest.mark.parametrize("quiet", [{"inhibited_by": "GpuLost"}, {"silenced_by": "canary"}])
+def test_an_alert_that_is_kept_quiet_does_not_lead(quiet: dict[str, str]) -> None:
+    one = replica("a3")
+    firing = replace(alert("SpeculationUseless", one.target.url), **quiet)  # type: ignore[arg-type]
+    assert conditions_of(fleet([one], alerts=[firing]))[one.target.url].word == "ok"
