@@ -86,7 +86,7 @@ def _word(target: str) -> str:
 
 
 def _wait_for_rates(source: FleetSource, plan: Plan, interval_seconds: float) -> None:
-    """Wait for two pages of each watched target of the plan: then states and rates are known. Not for ever."""
+    """Wait, not for ever, for two pages of each watched target of the plan: then rates are known."""
     fresh = threading.Event()
     leave = source.subscribe(fresh.set)
     until = time.monotonic() + max(_SHORTEST_PATIENCE_SECONDS, _PATIENCE_INTERVALS * interval_seconds)
