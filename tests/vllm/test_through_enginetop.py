@@ -96,8 +96,8 @@ def desk(speculating: Server, reasoning: Server, tmp_path: Path) -> Desk:
     for server in (speculating, reasoning):
         assert server.reset(BUDGET).status_code == 200
     (tmp_path / "config.toml").write_text(f"""
-interval_seconds = 0.5
-window_seconds = 6.0
+interval_seconds = 2.0
+window_seconds = 12.0
 [[targets]]
 url = "{speculating.url}"
 [[targets]]
@@ -109,9 +109,9 @@ model = "*"
 ttft_seconds = 5.0
 tpot_seconds = 0.5
 [control]
-warmup_seconds = 3.0
+warmup_seconds = 4.0
 blocks = 12
-block_seconds = 2.0
+block_seconds = 3.0
 margin = 0.2
 ttl_seconds = 30.0
 """)
@@ -121,7 +121,7 @@ ttl_seconds = 30.0
 @contextmanager
 def traffic(desk: Desk) -> Iterator[list[Load]]:
     """The same pace on both, as behind a load balancer; short prompts, so that none is cut in pieces."""
-    loads = [Load(server.url, per_second=5.0, max_tokens=24, prompt_bytes=10) for server in desk.servers]
+    loads = [Load(server.url, per_second=4.0, max_tokens=24, prompt_bytes=10) for server in desk.servers]
     with loads[0], loads[1]:
         wait_for(lambda: all(len(load.usages) >= 20 for load in loads), 60.0)
         yield loads
