@@ -59,7 +59,7 @@ class ChangeControl(Protocol):
         """The changes in flight and those that ended since the start, newest first."""
 
     def subscribe(self, on_change: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_change` from the controller's thread at news in `latest`; returns the call that ends it."""
+        """Call `on_change` from the controller's thread at news in `latest`; the call returned ends it."""
 
     def stop(self) -> None:
         """Undo what is under way and end; returns when that is over."""
