@@ -8,6 +8,8 @@ from enum import StrEnum
 from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot
 
 _ITERATION_TOKENS = "iteration_tokens"
+_SMALLER = 0.85
+"""Steps at or below this share of their former mean size are clearly smaller."""
 
 
 class Effect(StrEnum):
@@ -26,12 +28,19 @@ class EffectFinding:
     words: str
 
 
-def find_effect(replica: ReplicaSnapshot, knob: str, value: int) -> EffectFinding:
+def mean_step_tokens(replica: ReplicaSnapshot | None) -> float | None:
+    """The mean number of tokens in a step over the snapshot's window; None when it is not known."""
+    steps = replica.signals.get(_ITERATION_TOKENS) if replica is not None else None
+    return steps.mean.value if isinstance(steps, Distribution) else None
+
+
+def find_effect(replica: ReplicaSnapshot, knob: str, value: int, mean_before: float | None) -> EffectFinding:
     """Whether the window (which must lie wholly after the change) shows `value` in force.
 
     For the token budget the mean step cannot be above it. A single step can seem to be: vLLM counts a prompt
-    that was computed in chunks whole, in the step of its last chunk. So steps that stay below the value show
-    it in force, and larger ones show nothing. Other knobs have no such trace yet.
+    that was computed in chunks whole, in the step of its last chunk. So the value is seen in force when steps
+    stay below it, or when they carry clearly fewer tokens in the mean than `mean_before`, as the same prompts
+    do when they are cut into more chunks. Other knobs have no such trace yet.
     """
     if knob != "max_num_batched_tokens":
         return EffectFinding(Effect.UNKNOWN, f"{knob} leaves no trace that is looked for")
@@ -40,9 +49,12 @@ def find_effect(replica: ReplicaSnapshot, knob: str, value: int) -> EffectFindin
         return EffectFinding(Effect.UNKNOWN, "no steps in the window, or none counted")
     mean, p99 = steps.mean.value, steps.quantiles["p99"]
     high = "above" if p99.high is None else f"at most {p99.high:g}"
-    words = f"{steps.count:.0f} steps of {mean or 0:.0f} tokens in the mean, p99 {high}"
+    before = "" if mean_before is None else f", {mean_before:.0f} before"
+    words = f"{steps.count:.0f} steps of {mean or 0:.0f} tokens in the mean{before}, p99 {high}"
     if mean is not None and mean > value:
         return EffectFinding(Effect.CONTRADICTED, f"{words}: more than {value}")
-    if p99.low is None or p99.low >= value:
-        return EffectFinding(Effect.UNKNOWN, f"{words}: prompts in chunks count in their last step")
-    return EffectFinding(Effect.SEEN, words)
+    below = p99.low is not None and p99.low < value
+    smaller = mean is not None and mean_before is not None and mean <= _SMALLER * mean_before
+    if below or smaller:
+        return EffectFinding(Effect.SEEN, words)
+    return EffectFinding(Effect.UNKNOWN, f"{words}: prompts in chunks count in their last step")

@@ -65,7 +65,8 @@ class Written:
     `version` is the knob's version as we know it; None: not known. `renewed_at` is the last write that was
     confirmed, `asked_at` the last request of any kind, `undo_asked_at` the last write of the former value.
     `sent`: the write was or may have been done, so that only reads can tell more. `confirmed`: the new value
-    was read back. `kept`: it stands without a ttl.
+    was read back. `kept`: it stands without a ttl. `mean_step_before` is the mean number of tokens in a step,
+    in the window before the write.
     """
 
     change: PlannedChange
@@ -78,6 +79,7 @@ class Written:
     sent: bool = False
     confirmed: bool = False
     kept: bool = False
+    mean_step_before: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,8 @@ def warm_up(turn: Turn) -> None:
     words = "observing"
     # a window that began before the write tells of both values
     if replica is not None and waited >= turn.snapshot.window_seconds + 2 * turn.snapshot.interval_seconds:
-        finding = find_effect(replica, change.knob, change.after)
+        before = turn.progress.written[change.target].mean_step_before
+        finding = find_effect(replica, change.knob, change.after, before)
         if finding.effect is Effect.CONTRADICTED:
             turn.undo(f"the value does not work on {change.target}: {finding.words}")
             return

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from tuners.control.effect import mean_step_tokens
 from tuners.control.holding import not_ours
 from tuners.control.knob_api import REFUSALS, ReplyKind
+from tuners.control.observe import replica_of
 from tuners.control.progress import Purpose, Turn, Written
 
 _RETRY_SECONDS = 2.0
@@ -19,7 +21,8 @@ def write(turn: Turn, targets: tuple[str, ...]) -> None:
     for target in targets:
         change = turn.progress.change_of(target)
         version = _version(turn, target)
-        written[target] = Written(change, version, turn.now, turn.now, turn.now)
+        mean = mean_step_tokens(replica_of(turn.snapshot, target))
+        written[target] = Written(change, version, turn.now, turn.now, turn.now, mean_step_before=mean)
     turn.update(written=MappingProxyType(written))
     for target in targets:
         _ask(turn, target)

@@ -31,8 +31,20 @@ def _replica(count: float | None, mean: float | None, p99: Quantile) -> ReplicaS
     ],
 )
 def test_a_token_budget(count: float | None, mean: float | None, p99: Quantile, effect: Effect) -> None:
-    assert find_effect(_replica(count, mean, p99), "max_num_batched_tokens", 768).effect is effect
+    assert find_effect(_replica(count, mean, p99), "max_num_batched_tokens", 768, None).effect is effect
+
+
+@pytest.mark.parametrize(
+    ("before", "effect"),
+    [(480.0, Effect.SEEN), (453.0, Effect.SEEN), (452.0, Effect.UNKNOWN), (385.0, Effect.UNKNOWN)],
+)
+def test_prompts_cut_into_more_chunks_make_steps_smaller(before: float, effect: Effect) -> None:
+    """385 tokens a step are 85 % of 452.9."""
+    replica = _replica(3757.0, 385.0, Quantile(9000.0, 8192.0, 16384.0))
+    finding = find_effect(replica, "max_num_batched_tokens", 768, before)
+    assert finding.effect is effect
+    assert f"{before:.0f} before" in finding.words
 
 
 def test_a_knob_without_a_trace() -> None:
-    assert find_effect(_replica(9.0, 1.0, Quantile()), "max_num_seqs", 8).effect is Effect.UNKNOWN
+    assert find_effect(_replica(9.0, 1.0, Quantile()), "max_num_seqs", 8, None).effect is Effect.UNKNOWN
