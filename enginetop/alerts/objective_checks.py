@@ -32,7 +32,7 @@ def budget_burn(page: bool) -> Check:
     """The error budget of the fleet burns faster than a threshold over a long and a short window."""
 
     def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
-        for row in getattr(snapshot.fleet.goodput, "burn", ()):
+        for row in snapshot.fleet.goodput.burn:
             if (row.threshold >= PAGE_THRESHOLD) is not page:
                 continue
             window = span_text(row.long_seconds)

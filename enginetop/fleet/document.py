@@ -14,6 +14,7 @@ from enginetop.fleet.model import STATE_ORDER, Quality, ReplicaState
 from enginetop.fleet.snapshot import (
     Advice,
     Alert,
+    BurnRow,
     CollectorHealth,
     Distribution,
     Event,
@@ -184,9 +185,21 @@ def _goodput(goodput: Goodput, slo: Slo) -> Json:
             "target": _finite(slo.target),
             "source": slo.source,
         },
-        "burn": [],
+        "burn": [_burn(row) for row in goodput.burn],
         "quality": goodput.quality.value,
         "note": goodput.note,
+    }
+
+
+def _burn(row: BurnRow) -> Json:
+    return {
+        "long_seconds": _finite(row.long_seconds),
+        "short_seconds": _finite(row.short_seconds),
+        "long": _finite(row.long),
+        "short": _finite(row.short),
+        "threshold": _finite(row.threshold),
+        "firing": row.firing,
+        "reachable": row.reachable,
     }
 
 

@@ -172,6 +172,23 @@ class Slo:
 
 
 @dataclass(frozen=True, slots=True)
+class BurnRow:
+    """How fast the error budget burns over a long and a short window; 1 uses it up exactly in its period.
+
+    A burn is None where the history does not reach so far back. It fires when both are above `threshold`,
+    which is `reachable` when all requests bad would be.
+    """
+
+    long_seconds: float
+    short_seconds: float
+    long: float | None
+    short: float | None
+    threshold: float
+    firing: bool = False
+    reachable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Goodput:
     """Requests within the objective, over the window.
 
@@ -187,6 +204,7 @@ class Goodput:
     counted_for: tuple[float, float] | None = None
     quality: Quality = Quality.UNKNOWN
     note: str = ""
+    burn: tuple[BurnRow, ...] = ()
 
 
 NO_GOODPUT = Goodput()

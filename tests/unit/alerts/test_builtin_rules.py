@@ -11,10 +11,11 @@ import pytest
 
 from enginetop.alerts.book import AlertBook
 from enginetop.alerts.builtin import BUILTIN_NAMES, builtin_rules
+from enginetop.alerts.objective_checks import span_text
 from enginetop.fleet.change import AuditRow, ChangeState
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role
 from enginetop.fleet.reading import ConfigValue
-from enginetop.fleet.snapshot import Event, FleetSnapshot, Quantile, RankSnapshot, Slo
+from enginetop.fleet.snapshot import BurnRow, Event, FleetSnapshot, Goodput, Quantile, RankSnapshot, Slo
 from tests.tui.snapshots import (
     AT,
     censored,
@@ -386,6 +387,39 @@ def test_a_gpu_of_two_replicas_is_one_alert() -> None:
 
 def audit(state: ChangeState, at: float, change: str = "c1") -> AuditRow:
     return AuditRow(change, AT + at, state, "http://a.example:8000", "max_num_seqs", 64, 32, detail="worse")
+
+
+def burning(long: float | None, short: float | None, threshold: float = 14.4) -> FleetSnapshot:
+    firing = long is not None and short is not None and min(long, short) > threshold
+    row = BurnRow(3600, 300, long, short, threshold, firing)
+    quiet = BurnRow(259200, 21600, 0.2, 0.1, 1.0)
+    made = fleet([replica("a")])
+    return replace(made, fleet=replace(made.fleet, goodput=Goodput(burn=(row, quiet))))
+
+
+def test_the_error_budget() -> None:
+    # objective 99 %: 15 % and 16 % bad burn 15x and 16x; the short window back at 0.5 % clears it
+    watched = book()
+    looks = [
+        (0.0, burning(3, 2)),
+        (60.0, burning(15, 16)),
+        (360.0, burning(14.5, 0.5)),
+        (400.0, burning(None, 20)),
+    ]
+    assert tell(watched, looks[:2]) == [(60, "BudgetBurn", "critical", "firing")]
+    (alert,) = watched.current()
+    assert (alert.target, alert.labels, alert.value, alert.threshold) == ("fleet", {"window": "1h"}, 15, 14.4)
+    assert "burns 15.0x over 1h and 16.0x over 5m" in alert.summary
+    assert tell(watched, looks[2:]) == [(360, "BudgetBurn", "critical", "resolved")]
+    assert tell(book(), [(0, burning(4, 4, 3.0))]) == [(0, "BudgetBurn", "warning", "firing")]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(300, "5m"), (1800, "30m"), (3600, "1h"), (86400, "24h"), (259200, "3d"), (90, "90s")],
+)
+def test_windows_as_people_call_them(seconds: float, text: str) -> None:
+    assert span_text(seconds) == text
 
 
 def test_changes() -> None:
