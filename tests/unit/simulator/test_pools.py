@@ -26,7 +26,7 @@ SPLIT = Scenario(
     "split",
     "",
     (Pool("p", (PREFILL,), 2), Pool("d", (DECODE,), 3)),
-    Slo(2.0, 0.05),
+    Slo(0.25, 0.05),
     replicas=5,
     transfer_seconds=0.03,
 )
@@ -109,12 +109,14 @@ def test_the_client_is_judged_once_from_its_asking_to_the_end(split: FleetModel)
         assert None not in asked
         good = sum(
             r.finish_reason != "abort"
-            and (r.first_token_at or 0.0) - (r.drawn.asked_at or 0.0) <= 2.0
+            and (r.first_token_at or 0.0) - (r.drawn.asked_at or 0.0) <= 0.25
             and r.tpot_seconds <= 0.05
             for r in engine.finished
         )
         assert replica.truth.within_slo == good
-        assert 0.8 * len(engine.finished) < good < len(engine.finished)
+        assert 0.2 * len(engine.finished) < good < 0.8 * len(engine.finished)
+        # Seen from the decode engine alone everybody would have been in time.
+        assert max(r.ttft_seconds for r in engine.finished) < 0.25
 
 
 def test_decode_replicas_never_pay_for_prompts(split: FleetModel) -> None:

@@ -71,7 +71,7 @@ def test_a_snapshot_holds_the_exact_counts() -> None:
         assert replica.goodput.quality is Quality.OK
 
 
-@pytest.mark.parametrize("name", ["speculation-pays", "reasoning-overrun", "hot-rank"])
+@pytest.mark.parametrize("name", ["speculation-pays", "steady", "hot-rank"])
 def test_readings_are_what_the_page_says(name: str) -> None:
     world = world_of(name, replicas=1)
     world.advance(100.0)
