@@ -13,7 +13,7 @@ from enginetop.fleet.change import ChangeState, ChangeView, Verdict
 from enginetop.fleet.ports import ChangeControl
 from enginetop.fleet.snapshot import Advice, FleetSnapshot
 from tests.support.control_runs import SHORT, gain, loss, values
-from tests.support.virtual_fleet import KNOB, VERSION, VirtualFleet, plan_for, three
+from tests.support.virtual_fleet import KNOB, START, VERSION, VirtualFleet, plan_for, three
 from tuners.control.controller import Controller
 from tuners.control.driver import ControlError
 from tuners.control.store import ChangeStore
@@ -42,6 +42,15 @@ class Source:
         self._ended = True
         self._seen.set()
         self._thread.join()
+
+    def hold_at(self, seconds: float) -> None:
+        """Let time stand still from so many seconds after the start on, so that a test can act there."""
+        self.until = START + seconds
+
+    def release(self) -> None:
+        """Let time go on."""
+        self.until = float("inf")
+        self._seen.set()
 
     def _run(self) -> None:
         while not self._ended:
@@ -90,7 +99,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., tuple[VirtualFleet, Source, C
 
     yield build
     for source, controller in made:
-        source.until = float("inf")
+        source.release()
         controller.stop()
         source.stop()
 
@@ -176,7 +185,8 @@ def test_propose_then_start_then_roll_back_what_is_done(
 def test_ways_to_stop(
     make: Callable[..., tuple[VirtualFleet, Source, Controller]], tmp_path: Path, how: str
 ) -> None:
-    fleet, _, controller = make(three(attainment=gain))
+    fleet, source, controller = make(three(attainment=gain))
+    source.hold_at(60.0)
     plan = plan_for(fleet)
     controller.begin(plan, "me")
     _until(controller, ChangeState.WARMUP)
@@ -188,6 +198,7 @@ def test_ways_to_stop(
         (tmp_path / "state" / "kill-switch").touch()
     else:
         ChangeStore(tmp_path / "state").request_stop(plan.id)
+    source.release()
     view = _end(controller)
     assert view.state is ChangeState.ROLLED_BACK
     assert values(fleet) == BACK
@@ -210,8 +221,9 @@ def test_a_kill_switch_that_is_on_refuses_new_changes(
 def test_a_second_controller_is_refused_with_a_line_in_the_audit(
     make: Callable[..., tuple[VirtualFleet, Source, Controller]],
 ) -> None:
-    fleet, _, first = make(three(attainment=gain))
+    fleet, source, first = make(three(attainment=gain))
     _, _, second = make(three(attainment=gain))
+    source.hold_at(60.0)
     first.begin(plan_for(fleet), "me")
     _until(first, ChangeState.WARMUP)
     with pytest.raises(ControlError, match=r"another controller is at work: change 7f3a \(process \d+\)"):
@@ -223,6 +235,7 @@ def test_a_second_controller_is_refused_with_a_line_in_the_audit(
     assert "another controller" in row.detail
     second.roll_back("7f3a")  # asks the first one
     assert not second.busy
+    source.release()
     assert _end(first).state is ChangeState.ROLLED_BACK
     assert values(fleet) == BACK
 
@@ -230,11 +243,13 @@ def test_a_second_controller_is_refused_with_a_line_in_the_audit(
 def test_what_was_left_unfinished_is_undone_first(
     make: Callable[..., tuple[VirtualFleet, Source, Controller]], tmp_path: Path
 ) -> None:
-    fleet, _, controller = make(three(attainment=loss))
+    fleet, source, controller = make(three(attainment=loss))
+    source.hold_at(200.0)
     plan = plan_for(fleet)
     controller.begin(plan, "me")
     _until(controller, ChangeState.OBSERVE)
     stored = (tmp_path / "state" / "changes" / "7f3a.json").read_bytes()
+    source.release()
     _end(controller)
     # as if the process had died there: the store says so, and the value is still in force
     (tmp_path / "state" / "changes" / "7f3a.json").write_bytes(stored)

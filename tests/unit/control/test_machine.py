@@ -169,6 +169,21 @@ def test_a_canary_that_restarts_needs_no_write_to_be_back() -> None:
     assert canary.value == OLD
 
 
+def test_a_restart_is_noticed_by_the_instance_even_where_value_and_pages_look_the_same() -> None:
+    fleet = three(attainment=gain)
+    canary = next(iter(fleet.engines.values()))
+
+    def restart() -> None:
+        canary.start = NEW
+        canary.restart(fleet.time)
+        canary.events.clear()
+
+    fleet.at(300.0, restart)
+    end, _ = run(fleet)
+    assert end.state is ChangeState.ROLLED_BACK
+    assert "was restarted and runs with 512" in end.detail
+
+
 def test_an_engine_that_cannot_be_reached_goes_back_by_itself_and_that_is_found_out() -> None:
     fleet = three(attainment=gain)
     canary = next(iter(fleet.engines.values()))
@@ -202,8 +217,9 @@ def test_an_engine_that_says_yes_and_does_nothing_is_found_out() -> None:
 def test_a_value_that_the_engine_does_not_obey_is_found_out_by_its_steps() -> None:
     fleet = three(attainment=gain, frozen_steps=1500.0)
     end, _ = run(fleet)
-    assert end.state is ChangeState.ROLLED_BACK
+    assert (end.state, end.verdict) == (ChangeState.ROLLED_BACK, None)
     assert "more than 512" in end.detail
+    assert fleet.time - START == 120  # after the warm-up: nothing is judged that is not in force
 
 
 def test_a_rollback_that_does_not_stick_is_not_called_one() -> None:
