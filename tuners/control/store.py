@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from enginetop.fleet.change import FINAL_STATES, AuditRow
-from enginetop.fleet.plan import MAX_PLAN_BYTES, Plan, PlanError, parse_plan_text, plan_text
+from enginetop.fleet.plan import MAX_PLAN_BYTES, Plan, PlanError, parse_plan_text
 from tuners.control.audit import Audit
 from tuners.control.files import OwnerLock, write_synced
 from tuners.control.progress import Progress
@@ -128,11 +128,6 @@ class ChangeStore:
 
     def _stop_file(self, change: str) -> Path:
         return self._changes / f"{change}.stop"
-
-
-def write_plan(path: Path, plan: Plan) -> None:
-    """Write a plan file, whole, readable by its owner only. OSError when that fails."""
-    write_synced(path, plan_text(plan).encode())
 
 
 def read_plan(path: Path) -> Plan:
