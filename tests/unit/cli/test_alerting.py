@@ -1,0 +1,84 @@
+"""Wiring of alerts: the audit as a source of alerts, addresses that are secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collectors.fetch import NO_CREDENTIALS, Credentials
+from enginetop.alerts.sinks.notice import Notice
+from enginetop.cli.alert_settings import SinkSettings
+from enginetop.cli.alerting import AuditNews, _sink
+from enginetop.fleet.change import AuditRow, ChangeState
+from tests.support.watch_process import Receiver
+from tests.tui.snapshots import AT, alert
+from tuners.control.audit import Audit
+
+URL = "http://r1:8000"
+
+
+def row(change: str, target: str = URL) -> AuditRow:
+    return AuditRow(change, AT, ChangeState.ROLLED_BACK, target, "max_num_seqs", 64, 32)
+
+
+def test_the_audit_is_read_again_when_it_grew(tmp_path: Path) -> None:
+    news = AuditNews(tmp_path, {URL})
+    assert news() == ()
+    audit = Audit(tmp_path)
+    audit.append([row("c1"), row("c2", "http://elsewhere:8000")])
+    assert [found.change for found in news()] == ["c1"]
+    assert news() is news()  # nothing new, nothing read
+    audit.append([row("c3")])
+    assert [found.change for found in news()] == ["c1", "c3"]
+    (tmp_path / "audit.jsonl").unlink()
+    assert [found.change for found in news()] == ["c1", "c3"]
+
+
+def webhook(**address: str) -> SinkSettings:
+    known = {"path": None, "url": None, "url_env": None, "url_file": None, **address}
+    return SinkSettings(kind="webhook", name="hook", severity="info", credentials=NO_CREDENTIALS, **known)
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        (None, "cannot be read"),
+        ("", "holds none"),
+        ("ftp://S3CRET", "holds none"),
+        ("http://[S3CRET", "Invalid IPv6 URL"),
+        ("http://127.0.0.1:1/S3CRET", "connection refused"),
+        ("http://S3CRET.invalid/S3CRET?S3CRET", ""),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_told_without_it(
+    tmp_path: Path, written: str | None, problem: str
+) -> None:
+    file = tmp_path / "address"
+    if written is not None:
+        file.write_text(written + "\n")
+    delivery = _sink(webhook(url_file=str(file))).deliver([Notice(1, AT, alert("R", URL))])
+    assert delivery.taken == 0
+    assert problem in delivery.problem
+    assert "S3CRET" not in delivery.problem
+    assert delivery.problem
+
+
+def test_an_address_and_a_token_are_read_anew_for_every_post(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Receiver() as receiver:
+        monkeypatch.setenv("HOOK", f"http://127.0.0.1:{receiver.port}/a?x=1")
+        monkeypatch.setenv("TOKEN", "one-long-token")
+        settings = SinkSettings(
+            "slack", "s", "info", None, None, "HOOK", None, Credentials(api_key_env="TOKEN")
+        )
+        sink = _sink(settings)
+        assert sink.deliver([Notice(1, AT, alert("R", URL, summary="why"))]).problem == ""
+        assert receiver.post() == {"text": f"[warning] R {URL}: why"}
+        monkeypatch.setenv("TOKEN", "another-token")
+        monkeypatch.setenv("HOOK", f"http://127.0.0.1:{receiver.port}/b/")
+        receiver.status = 503
+        assert sink.deliver([Notice(2, AT, alert("R", URL))]).problem == "the receiver answers 503"
+        assert receiver.paths == ["/a?x=1", "/b/"]
+        assert receiver.tokens == ["Bearer one-long-token", "Bearer another-token"]
