@@ -16,7 +16,7 @@ from enginetop.alerts.rule import Rule, Severity
 from enginetop.alerts.state_checks import in_state, late, slow_or_silent, stalled
 from enginetop.fleet.model import ReplicaState
 
-_INFO, _WARNING, _CRITICAL = Severity.INFO, Severity.WARNING, Severity.CRITICAL
+_WARNING, _CRITICAL = Severity.WARNING, Severity.CRITICAL
 
 FLAPPING_SECONDS = 60.0
 """How long rules on windowed figures stay after the last breach: about one window."""

@@ -14,8 +14,6 @@ from enginetop.fleet.model import STATE_ORDER, UP_STATES
 from enginetop.fleet.signals import DISTRIBUTIONS, PERCENTILES, SCALARS, SIGNALS, Shape
 from enginetop.fleet.snapshot import Distribution, FleetSnapshot, Quantile, ReplicaSnapshot, Scalar, Signals
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
 
