@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,6 +13,7 @@ from enginetop.fleet.model import ReplicaState
 from tests.support.control_runs import SHORT, gain, loss, run, values
 from tests.support.virtual_fleet import KNOB, START, Engine, VirtualFleet, plan_for, three
 from tuners.control.progress import Progress
+from tuners.control.store import MemoryJournal
 from tuners.control.view import view_of
 
 OLD, NEW = 2048, 512
@@ -324,6 +325,35 @@ class FullDisk:
 
     def stop_wanted(self, change: str) -> str:
         return ""
+
+
+class RefusesWritesOn(MemoryJournal):
+    """A journal whose disk is full from the first row about a write on `target`."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__()
+        self.target = target
+        self.full = False
+
+    def append(self, rows: Sequence[AuditRow]) -> None:
+        self.full = self.full or any(
+            row.target == self.target and row.detail.startswith("write") for row in rows
+        )
+        if self.full:
+            raise OSError(28, "disk full")
+        super().append(rows)
+
+
+def test_a_write_that_could_not_be_audited_is_not_made() -> None:
+    fleet = three(attainment=gain)
+    end, _ = run(fleet, journal=RefusesWritesOn("http://r2:8000"))
+    assert end.state is ChangeState.ROLLED_BACK
+    assert values(fleet) == BACK
+    assert fleet.engines["http://r2:8000"].writes == []
+    first = three(attainment=gain)
+    end, _ = run(first, journal=RefusesWritesOn("http://r1:8000"))
+    assert end.state is ChangeState.REFUSED
+    assert all(not engine.writes for engine in first.engines.values())
 
 
 def test_each_write_stands_in_the_audit() -> None:
