@@ -391,8 +391,10 @@ def audit(state: ChangeState, at: float, change: str = "c1") -> AuditRow:
 
 def burning(long: float | None, short: float | None, threshold: float = 14.4) -> FleetSnapshot:
     firing = long is not None and short is not None and min(long, short) > threshold
-    row = BurnRow(3600, 300, long, short, threshold, firing)
-    quiet = BurnRow(259200, 21600, 0.2, 0.1, 1.0)
+    row = BurnRow(
+        long_seconds=3600, short_seconds=300, long=long, short=short, threshold=threshold, firing=firing
+    )
+    quiet = BurnRow(long_seconds=259200, short_seconds=21600, long=0.2, short=0.1, threshold=1.0)
     made = fleet([replica("a")])
     return replace(made, fleet=replace(made.fleet, goodput=Goodput(burn=(row, quiet))))
 
