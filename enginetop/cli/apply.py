@@ -57,8 +57,10 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
                 controller.refuse(plan, f"the change {left.id} could not be rolled back")
                 return exit_codes.ROLLBACK_FAILED
     change = plan.canary
-    tell(f"plan {plan.id}: {change.knob} {change.before} -> {change.after} on {change.target}, then on")
-    for target in plan.targets[1:]:
+    others = plan.targets[1:]
+    what = f"plan {plan.id}: {change.knob} {change.before} -> {change.after} on {change.target}"
+    tell(f"{what}, then on" if others else what)
+    for target in others:
         tell(f"  {target}")
     outcome = controller.preflight(plan)
     for note in (*outcome.notes, *((outcome.sizing.words,) if outcome.sizing else ())):

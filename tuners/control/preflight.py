@@ -26,14 +26,16 @@ class Sizing:
     """What an observation can show, from the present rate and attainment.
 
     Rates are finished requests per second (canary alone, baselines together). `attainment` is that of all
-    of them so far, else the objective's target. `visible` is the difference (a
-    ratio) that the configured blocks show with power 0.8, `needed_seconds` the time to show `not_worse`
-    within the margin; None: not known, or no traffic.
+    of them so far, or the objective's target while too few are `attainment_seen`. `visible` is the difference
+    (a ratio) that the configured blocks show with power 0.8, `needed_seconds` the time to show `not_worse`
+    within the margin, `needed_requests` those of each arm if both had the same traffic; None: not known, or
+    no traffic.
     """
 
     canary_per_second: float
     baseline_per_second: float
     attainment: float
+    attainment_seen: bool
     design_effect: float
     visible: float | None
     needed_requests: int | None
@@ -46,16 +48,18 @@ class Sizing:
         shown = f"observation takes {self.observation_seconds / 60:.0f} min"
         if self.visible is None or self.needed_requests is None:
             return f"{shown}; no traffic, no verdict"
+        so_far = " so far," if self.attainment_seen else " and"
         line = (
             f"{shown} at {self.canary_per_second:.1f} req/s and shows differences from "
-            f"{100 * self.visible:.1f} points (attainment {100 * self.attainment:.1f} %, design effect "
-            f"{self.design_effect:g} assumed)"
+            f"{100 * self.visible:.1f} points (attainment {100 * self.attainment:.1f} %{so_far} "
+            f"design effect {self.design_effect:g} assumed)"
         )
         if self.needed_seconds is None or self.needed_seconds <= self.observation_seconds:
             return line
         return (
-            f"{line}; not_worse within the margin needs {self.needed_requests} requests an arm, about "
-            f"{self.needed_seconds / 60:.0f} min: expect `inconclusive` unless the difference is plain"
+            f"{line}; not_worse within the margin needs about {self.needed_seconds / 60:.0f} min "
+            f"({self.needed_requests} requests an arm if both had as many): expect `inconclusive` unless the "
+            f"difference is plain"
         )
 
 
@@ -123,7 +127,8 @@ def size(
     judged = sum(replica.totals.get(JUDGED, 0.0) for replica in (canary, *others))
     within = sum(replica.totals.get(WITHIN, 0.0) for replica in (canary, *others))
     # what is judged counts since we look; a handful of requests tells less than the objective does
-    attainment = within / judged if judged >= _ENOUGH_JUDGED else canary.slo.target
+    seen = judged >= _ENOUGH_JUDGED
+    attainment = within / judged if seen else canary.slo.target
     seconds = settings.blocks * settings.block_seconds
     visible = needed = needed_seconds = None
     if own_rate > 0 and rate > 0:
@@ -139,6 +144,7 @@ def size(
         canary_per_second=own_rate,
         baseline_per_second=rate,
         attainment=attainment,
+        attainment_seen=seen,
         design_effect=design_effect,
         visible=visible,
         needed_requests=needed,

@@ -141,10 +141,19 @@ def test_the_time_that_a_trial_needs_is_told_before_it_begins() -> None:
     assert found.needed_requests == pytest.approx(2 * 5873, rel=0.001)
     assert found.needed_seconds == pytest.approx(120 + 2202, rel=0.002)
     assert found.visible == pytest.approx(0.0192, rel=0.005)
-    assert "1.9 points" in found.words
+    assert "1.9 points (attainment 95.0 % so far, design effect 2 assumed)" in found.words
+    assert "needs about 39 min (117" in found.words
     assert "expect `inconclusive`" in found.words
     long = size(canary, others, ControlSettings(blocks=60))
     assert "inconclusive" not in long.words
+
+
+def test_an_attainment_that_nobody_measured_yet_is_said_to_be_assumed() -> None:
+    fleet = three()
+    for engine in fleet.engines.values():
+        engine.totals = {"requests_judged": 60.0, "requests_within_slo": 6.0}  # 180 in all: too few to tell
+    canary, *others = fleet.snapshot().replicas
+    assert "(attainment 95.0 % and design effect 2 assumed)" in size(canary, others, SHORT).words
 
 
 def test_sizing_without_traffic() -> None:
