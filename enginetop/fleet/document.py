@@ -29,6 +29,7 @@ from enginetop.fleet.snapshot import (
     Signals,
     SignalValue,
     Slo,
+    Span,
 )
 
 SCHEMA = "enginetop.snapshot/1"
@@ -166,18 +167,17 @@ def _quantile(quantile: Quantile) -> Json:
 
 
 def _goodput(goodput: Goodput, slo: Slo) -> Json:
-    """The documented structure. A good rate that was counted is its own lower and upper bound; whatever would
-    be estimated from histograms is null.
-    """
-    unknown_range: Json = {"low": None, "high": None, "independent": None}
-    good = _finite(goodput.good_per_second)
+    """The documented structure. Without histograms a rate that was counted is its own bound."""
+    within = _span(goodput.within_per_second)
+    if within["low"] is None:
+        within["low"] = within["high"] = _finite(goodput.good_per_second)
     return {
         "offered_per_second": _finite(goodput.offered_per_second),
-        "requests_per_second": {**unknown_range, "low": good, "high": good},
+        "requests_per_second": within,
         "attainment": {
-            "ttft": _quantile(Quantile()),
-            "tpot": _quantile(Quantile()),
-            "joint": {**unknown_range, "exact": _finite(goodput.exact)},
+            "ttft": _quantile(goodput.ttft),
+            "tpot": _quantile(goodput.tpot),
+            "joint": {**_span(goodput.joint), "exact": _finite(goodput.exact)},
         },
         "slo": {
             "ttft_seconds": _finite(slo.ttft_seconds),
@@ -189,6 +189,10 @@ def _goodput(goodput: Goodput, slo: Slo) -> Json:
         "quality": goodput.quality.value,
         "note": goodput.note,
     }
+
+
+def _span(span: Span) -> Json:
+    return {"low": _finite(span.low), "high": _finite(span.high), "independent": _finite(span.independent)}
 
 
 def _burn(row: BurnRow) -> Json:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from enginetop.fleet.derive import no_signals, signals
 from enginetop.fleet.facts import Facts, WindowFacts
-from enginetop.fleet.goodput import fleet_goodput
+from enginetop.fleet.goodput import Part, fleet_goodput, fleet_objective
 from enginetop.fleet.gpus import NO_GPUS, GpuBoard, GpuShare, total_power
 from enginetop.fleet.merge_tree import MergeTree
 from enginetop.fleet.model import UP_STATES, Quality, Target
@@ -113,13 +113,13 @@ class FleetTracker:
     ) -> FleetSummary:
         engines_told = any(tracker.facts is not None and not tracker.is_router for tracker in trackers)
         counted = [
-            (tracker.target, tracker.facts, replica.goodput)
+            (tracker.target, tracker.facts, replica)
             for tracker, replica in zip(trackers, replicas, strict=True)
             if tracker.facts is not None
             and replica.state in UP_STATES
             and not (engines_told and tracker.is_router)
         ]
-        slo = self._slo_for(None)
+        slo = fleet_objective([replica.slo for _, _, replica in counted], self._slo_for(None))
         self._merge([(target, facts) for target, facts, _ in counted])
         power = total_power(shares[target.url] for target, _, _ in counted if target.url in shares)
         return FleetSummary(
@@ -127,7 +127,12 @@ class FleetTracker:
             states=MappingProxyType(Counter(replica.state for replica in replicas)),
             signals={**self._merged_signals, "power_watts": power},
             slo=slo,
-            goodput=fleet_goodput(self._merged_signals, self._merged, slo, (part for _, _, part in counted)),
+            goodput=fleet_goodput(
+                self._merged_signals,
+                self._merged,
+                slo,
+                [Part(replica.goodput, facts.total, replica.slo) for _, facts, replica in counted],
+            ),
         )
 
     def _merge(self, counted: Sequence[tuple[Target, WindowFacts]]) -> None:

@@ -1,18 +1,21 @@
-"""Attainment and goodput from exact counts: every request judged one by one, by the engine's companion.
+"""Goodput: requests within the objective, counted one by one or estimated from histograms.
 
-Formulas: share within the SLO = requests within it / completed requests; goodput = (finished - aborted -
-errored) per second x that share. Nothing here is estimated from histograms.
+Formulas: exact share = requests within the objective / completed requests, where the engine's companion
+judges single requests; else bounds from histograms (`attainment`). Goodput = (finished - aborted - errored)
+per second x that share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from enginetop.fleet.attainment import Attainment, attainment, own_attainment, times
 from enginetop.fleet.facts import Facts, WindowFacts
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Goodput, Scalar, Signals, Slo
 
-NO_ESTIMATES = "estimates not built yet"
+NOTHING_NOW = "nothing known of now"
 
 _FINISHED = "requests_finished"
 _INCOMPLETE = ("requests_aborted", "requests_errored")
@@ -23,65 +26,118 @@ _SEVERAL = "requests were counted for several objectives in the window: the obje
 _Objective = tuple[float, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One replica of a fleet: its goodput, what its window told, and its objective."""
+
+    goodput: Goodput
+    facts: Facts
+    slo: Slo
+
+
+@dataclass(frozen=True, slots=True)
+class _Exact:
+    """What was counted. `covered`: all engines count."""
+
+    share: float | None = None
+    counted_for: _Objective | None = None
+    quality: Quality = Quality.UNKNOWN
+    note: str = ""
+
+
 def goodput(signals: Signals, window: WindowFacts | None, slo: Slo) -> Goodput:
     """Goodput of one replica.
 
     `signals` are those shown, `window` what it told (None: nothing that holds now). The quality is `ok` where
-    every engine counts exactly, `estimated` where a part of them does, else `unknown` or `suspect`; the note
-    says why, or which objective the engine side counts for where that is not `slo`.
+    every engine counts exactly, `estimated` where a part of them does or histograms tell bounds, else
+    `unknown` or `suspect`; the note says why, or which objective the engine side counts for where that is not
+    `slo`.
     """
     if window is None:
-        return _counted(signals, None, slo)
-    several = sum(increase > 0 for increase in window.total.within_slo.values()) > 1
-    return _counted(signals, window.total, slo, doubt=_SEVERAL if several else "")
+        return Goodput(_offered(signals), note=NOTHING_NOW)
+    facts = window.total
+    several = sum(increase > 0 for increase in facts.within_slo.values()) > 1
+    exact = _counted(facts, slo, doubt=_SEVERAL if several else "")
+    return _goodput(signals, facts, exact, attainment(signals, facts, slo))
 
 
-def fleet_goodput(signals: Signals, facts: Facts | None, slo: Slo, parts: Iterable[Goodput]) -> Goodput:
-    """Goodput of the replicas that `parts` belong to, as one: sums of their counts.
+def fleet_goodput(signals: Signals, facts: Facts | None, slo: Slo, parts: Sequence[Part]) -> Goodput:
+    """Goodput of the replicas `parts` as one: sums of their counts, buckets merged at common bounds.
 
-    Replicas may count for different objectives, each for its own model's. As for the rest see `goodput`.
+    Replicas may count for different objectives, each for its own model's; then each is held against its own,
+    and `slo` is only what is shown. As for the rest see `goodput`.
     """
-    doubt = next((part.note for part in parts if part.quality is Quality.SUSPECT), "")
-    return _counted(signals, facts, slo, doubt=doubt)
-
-
-def _counted(signals: Signals, facts: Facts | None, slo: Slo, doubt: str = "") -> Goodput:
-    shown = signals["requests_finished_per_second"]
-    offered = shown.number if isinstance(shown, Scalar) else None
     if facts is None:
-        return Goodput(offered, note=NO_ESTIMATES)
+        return Goodput(_offered(signals), note=NOTHING_NOW)
+    doubt = next((part.goodput.note for part in parts if part.goodput.quality is Quality.SUSPECT), "")
+    exact = _counted(facts, slo, doubt=doubt)
+    if all(_limits(part.slo) == _limits(slo) for part in parts):
+        return _goodput(signals, facts, exact, attainment(signals, facts, slo))
+    shares = own_attainment(signals, facts, [(part.facts, part.slo) for part in parts])
+    return _goodput(signals, facts, exact, shares)
+
+
+def fleet_objective(objectives: Sequence[Slo], default: Slo) -> Slo:
+    """The objective of a fleet: the one that all its replicas have, else `default`."""
+    first = objectives[0] if objectives else default
+    return first if all(slo == first for slo in objectives) else default
+
+
+def _goodput(signals: Signals, facts: Facts, exact: _Exact, shares: Attainment) -> Goodput:
+    rate = _completed_per_second(facts)
+    quality, notes = exact.quality, [exact.note]
+    if exact.share is None and shares.joint.low is not None and quality is Quality.UNKNOWN:
+        quality = Quality.ESTIMATED
+    if exact.share is None or exact.quality is not Quality.OK:
+        notes.append(shares.note)
+    return Goodput(
+        offered_per_second=_offered(signals),
+        good_per_second=None if rate is None or exact.share is None else rate * exact.share,
+        exact=exact.share,
+        counted_for=exact.counted_for,
+        quality=quality,
+        note="; ".join(note for note in notes if note),
+        ttft=shares.ttft,
+        tpot=shares.tpot,
+        joint=shares.joint,
+        within_per_second=times(shares.joint, rate),
+    )
+
+
+def _offered(signals: Signals) -> float | None:
+    shown = signals["requests_finished_per_second"]
+    return shown.number if isinstance(shown, Scalar) else None
+
+
+def _limits(slo: Slo) -> _Objective:
+    return slo.ttft_seconds, slo.tpot_seconds
+
+
+def _counted(facts: Facts, slo: Slo, doubt: str = "") -> _Exact:
     judged, within = facts.increase(_JUDGED), facts.increase(_WITHIN)
     failed = _or_nothing(facts, _FAILED)
     if judged is None or within is None or failed is None:
-        return Goodput(offered, note=_why(facts))
+        return _Exact(note=_why(facts))
     counted_for = _objective(facts)
     completed = judged - failed
     if completed <= 0:
-        return Goodput(offered, counted_for=counted_for, note="no request was completed in the window")
+        return _Exact(None, counted_for, note="no request was completed in the window")
     if doubt or within > completed:
-        return Goodput(
-            offered,
-            counted_for=counted_for,
-            quality=Quality.SUSPECT,
-            note=doubt or "more requests within the SLO than completed",
+        return _Exact(
+            None,
+            counted_for,
+            Quality.SUSPECT,
+            doubt or "more requests within the SLO than completed",
         )
-    exact = within / completed
-    rate = _completed_per_second(facts)
     notes = []
     covered = facts.parts - max(_uncounted(facts, measure) for measure in (_JUDGED, _WITHIN))
     if covered < facts.parts:
         notes.append(f"exact counts from {covered} of {facts.parts} engines")
-    if counted_for is not None and counted_for != (slo.ttft_seconds, slo.tpot_seconds):
+    if counted_for is not None and counted_for != _limits(slo):
         ttft, tpot = counted_for
         notes.append(f"counted for TTFT {ttft:g} s and TPOT {tpot:g} s, not for the configured SLO")
-    return Goodput(
-        offered_per_second=offered,
-        good_per_second=None if rate is None else rate * exact,
-        exact=exact,
-        counted_for=counted_for,
-        quality=Quality.OK if covered == facts.parts else Quality.ESTIMATED,
-        note="; ".join(notes),
-    )
+    quality = Quality.OK if covered == facts.parts else Quality.ESTIMATED
+    return _Exact(within / completed, counted_for, quality, "; ".join(notes))
 
 
 def _objective(facts: Facts) -> _Objective | None:
@@ -120,4 +176,4 @@ def _uncounted(facts: Facts, measure: str) -> int:
 
 def _why(facts: Facts) -> str:
     gap = next((facts.gaps[name] for name in (_JUDGED, _WITHIN, _FAILED) if name in facts.gaps), None)
-    return NO_ESTIMATES if gap is None or not gap.note else f"{NO_ESTIMATES}; exact counts: {gap.note}"
+    return f"no exact counts: {gap.note}" if gap is not None and gap.note else ""

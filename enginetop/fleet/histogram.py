@@ -59,6 +59,26 @@ class HistogramIncrease:
             return Quantile(low, low, high)
         return Quantile(min(high, low + (high - low) * ((rank - below) / inside)), low, high)
 
+    def share_within(self, limit: float) -> Quantile:
+        """The share of observations at or below `limit` > 0, linear inside its bucket, `low` and `high` the
+        shares at the bucket's edges.
+
+        A limit on a finite bound is known exactly. Past the last one: value null, `high` 1, censored.
+        """
+        bounds, cumulative, count = self.bounds, self.cumulative, self.count
+        if count <= 0:
+            return NO_QUANTILE
+        index = bisect_left(bounds, canonical_bound(limit))
+        below = cumulative[index - 1] / count if index else 0.0
+        if index == len(bounds):
+            return Quantile(None, below, 1.0, censored=True)
+        high, above = bounds[index], cumulative[index] / count
+        if high == canonical_bound(limit):
+            return Quantile(above, above, above)
+        low = bounds[index - 1] if index else 0.0
+        value = below + (above - below) * ((limit - low) / (high - low))
+        return Quantile(min(max(value, below), above), below, above)
+
 
 def canonical_bound(le: float) -> float:
     """A bucket bound without the noise of binary fractions: 0.15000000000000002 and 0.15 become one."""

@@ -172,6 +172,18 @@ class Slo:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """Hard bounds of a figure, and what it would be if the parts of the objective were independent."""
+
+    low: float | None = None
+    high: float | None = None
+    independent: float | None = None
+
+
+NO_SPAN = Span()
+
+
+@dataclass(frozen=True, slots=True)
 class BurnRow:
     """How fast the error budget burns over a long and a short window; 1 uses it up exactly in its period.
 
@@ -195,7 +207,9 @@ class Goodput:
     `offered_per_second` are requests ended for all reasons. `exact` is the share of completed requests within
     the objective, and `good_per_second` the rate of such requests, both from counts of single requests; None
     where nobody counts them. `counted_for` is the objective (TTFT and TPOT in seconds) that they were counted
-    for, where it is known to be one.
+    for, where it is known to be one. `ttft` and `tpot` are the shares of requests within each half of the
+    objective, from histograms; `joint` the share within both, and `within_per_second` the rate of such
+    requests.
     """
 
     offered_per_second: float | None = None
@@ -204,6 +218,10 @@ class Goodput:
     counted_for: tuple[float, float] | None = None
     quality: Quality = Quality.UNKNOWN
     note: str = ""
+    ttft: Quantile = NO_QUANTILE
+    tpot: Quantile = NO_QUANTILE
+    joint: Span = NO_SPAN
+    within_per_second: Span = NO_SPAN
     burn: tuple[BurnRow, ...] = ()
 
 

@@ -18,6 +18,7 @@ from enginetop.fleet.signals import SIGNALS, Shape
 from enginetop.fleet.snapshot import (
     Advice,
     Alert,
+    BurnRow,
     Distribution,
     FleetSnapshot,
     Goodput,
@@ -26,6 +27,7 @@ from enginetop.fleet.snapshot import (
     Quantile,
     Scalar,
     Slo,
+    Span,
 )
 from tests.support.looks import failure, page
 
@@ -175,10 +177,37 @@ def test_goodput_keeps_its_structure() -> None:
         "slo": {"ttft_seconds": 0.6, "tpot_seconds": 0.05, "target": 0.99, "source": "flag"},
         "burn": [],
         "quality": "unknown",
-        "note": "estimates not built yet",
+        "note": "no TTFT histogram exported; no TPOT histogram exported",
     }
-    assert DOCUMENT["fleet"]["goodput"]["slo"]["source"] == "default"
+    assert DOCUMENT["fleet"]["goodput"]["slo"] == DOCUMENT["replicas"][0]["goodput"]["slo"]
     assert DOCUMENT["replicas"][1]["goodput"]["offered_per_second"] is None
+
+
+def test_goodput_that_was_estimated() -> None:
+    made = snapshot()
+    told = Goodput(
+        10.0,
+        quality=Quality.ESTIMATED,
+        ttft=Quantile(0.924, 0.9, 0.96),
+        tpot=Quantile(None, 0.5, 1.0, censored=True),
+        joint=Span(0.4, 0.96, None),
+        within_per_second=Span(3.6, 8.64, None),
+        burn=(BurnRow(3600, 300, 15.0, None, 14.4), BurnRow(86400, 7200, 15.0, 16.0, 3.0, firing=True)),
+    )
+    document = strict(snapshot_document(replace(made, fleet=replace(made.fleet, goodput=told))))
+    goodput = document["fleet"]["goodput"]
+    assert goodput["requests_per_second"] == {"low": 3.6, "high": 8.64, "independent": None}
+    assert goodput["attainment"] == {
+        "ttft": {"value": 0.924, "low": 0.9, "high": 0.96, "censored": False},
+        "tpot": {"value": None, "low": 0.5, "high": 1.0, "censored": True},
+        "joint": {"low": 0.4, "high": 0.96, "independent": None, "exact": None},
+    }
+    hour = {"long_seconds": 3600, "short_seconds": 300, "long": 15.0, "short": None, "threshold": 14.4}
+    day = {"long_seconds": 86400, "short_seconds": 7200, "long": 15.0, "short": 16.0, "threshold": 3.0}
+    assert goodput["burn"] == [
+        {**hour, "firing": False, "reachable": True},
+        {**day, "firing": True, "reachable": True},
+    ]
 
 
 def test_goodput_that_was_counted() -> None:

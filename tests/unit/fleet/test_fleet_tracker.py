@@ -105,7 +105,7 @@ def test_sums_and_merges_over_what_is_up() -> None:
     assert not isinstance(e2e, Scalar)
     assert (e2e.count, e2e.quantiles["p50"].value) == (8.0, 20.0)
     assert (e2e.quantiles["p99"].low, e2e.quantiles["p99"].censored) == (20.0, True)
-    assert snapshot.fleet.slo == Slo()
+    assert snapshot.fleet.slo == snapshot.replicas[0].slo
     assert [replica.slo.source for replica in snapshot.replicas] == ["config"] * 3
 
 

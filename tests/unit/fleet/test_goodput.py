@@ -1,4 +1,4 @@
-"""Attainment and goodput from exact counts; expected values worked out by hand in the comments."""
+"""Goodput from exact counts and from histograms; expected values worked out by hand in the comments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from enginetop.fleet.derive import no_signals, signals
 from enginetop.fleet.facts import WindowFacts, merge_facts
-from enginetop.fleet.goodput import fleet_goodput, goodput
+from enginetop.fleet.goodput import Part, fleet_goodput, goodput
 from enginetop.fleet.model import Quality
 from enginetop.fleet.reading import Absence, Columns, Series
 from enginetop.fleet.snapshot import Goodput, Slo
@@ -18,6 +18,7 @@ from tests.support.history_pages import Told, columns, value
 
 SLO = Slo(ttft_seconds=0.6, tpot_seconds=0.05)
 OURS = (0.6, 0.05)
+NO_HISTOGRAMS = "no TTFT histogram exported; no TPOT histogram exported"
 
 
 def within(slo: tuple[float, float] | None = OURS) -> Series:
@@ -76,7 +77,7 @@ def test_all_good_and_none_good() -> None:
 def test_nothing_completed_is_unknown_and_not_zero(last: tuple[float, ...]) -> None:
     found = of(FULL, *last)
     assert (found.exact, found.good_per_second, found.quality) == (None, None, Quality.UNKNOWN)
-    assert found.note == "no request was completed in the window"
+    assert found.note.startswith("no request was completed in the window; no TTFT")
     assert found.offered_per_second == last[0] / 10
 
 
@@ -86,12 +87,12 @@ def test_without_exact_counts_nothing_is_claimed() -> None:
         for name in ("requests_judged", "requests_within_slo")
     }
     found = of(columns(value("requests_finished"), absent=absent), 100)
-    assert found == Goodput(10.0, note="estimates not built yet; exact counts: needs the engine's companion")
+    assert found == Goodput(10.0, note=f"no exact counts: needs the engine's companion; {NO_HISTOGRAMS}")
     assert found.quality is Quality.UNKNOWN
 
 
 def test_a_replica_whose_page_says_nothing_about_now() -> None:
-    assert goodput(no_signals(), None, SLO) == Goodput(note="estimates not built yet")
+    assert goodput(no_signals(), None, SLO) == Goodput(note="nothing known of now")
 
 
 def test_an_objective_other_than_the_configured_one_is_named() -> None:
@@ -142,7 +143,7 @@ def test_failed_requests_that_cannot_be_believed_make_no_share() -> None:
 class TestFleet:
     def fleet(self, *windows: WindowFacts, slo: Slo = SLO) -> Goodput:
         facts = merge_facts(windows)
-        parts = [goodput(signals(one), one, slo) for one in windows]
+        parts = [Part(goodput(signals(one), one, slo), one.total, slo) for one in windows]
         return fleet_goodput(signals(facts), facts, slo, parts)
 
     def test_counts_are_added_and_shares_never_averaged(self) -> None:
@@ -161,7 +162,10 @@ class TestFleet:
         # 20 ended a second in all; the share is that of the engine that counts
         assert found.exact == 0.9
         assert found.good_per_second == pytest.approx(18.0)
-        assert (found.quality, found.note) == (Quality.ESTIMATED, "exact counts from 1 of 2 engines")
+        assert (found.quality, found.note) == (
+            Quality.ESTIMATED,
+            "exact counts from 1 of 2 engines; " + NO_HISTOGRAMS,
+        )
 
     def test_models_have_their_own_objectives(self) -> None:
         one = window(FULL, [0] * 6, [10, 0, 0, 10, 0, 9])
@@ -178,7 +182,7 @@ class TestFleet:
         assert (found.exact, found.quality) == (None, Quality.SUSPECT)
 
     def test_nobody_is_up(self) -> None:
-        assert fleet_goodput(no_signals(), None, SLO, ()) == Goodput(note="estimates not built yet")
+        assert fleet_goodput(no_signals(), None, SLO, ()) == Goodput(note="nothing known of now")
 
 
 @settings(max_examples=80, deadline=None)
@@ -195,7 +199,8 @@ def test_a_share_is_a_share_and_the_fleets_lies_between_those_of_its_replicas(da
     shares = [part.exact for part in parts if part.exact is not None]
     assert len(shares) == len(parts)
     facts = merge_facts(windows)
-    whole = fleet_goodput(signals(facts), facts, SLO, parts)
+    told = [Part(part, one.total, SLO) for part, one in zip(parts, windows, strict=True)]
+    whole = fleet_goodput(signals(facts), facts, SLO, told)
     assert whole.exact is not None
     assert min(shares) - 1e-12 <= whole.exact <= max(shares) + 1e-12
     assert whole.good_per_second is not None
