@@ -1,13 +1,14 @@
 """Built-in scenarios about one thing each: a knob that is set wrong, or a trouble that no knob mends.
 
-Every one is one kind of replica, so that replicas can be compared. What each is said to show is shown by the
-exact truth in the tests.
+All but the last have one kind of replica, so that replicas can be compared. What each is said to show is
+shown by the exact truth in the tests.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.scenario import (
     EngineSettings,
@@ -54,6 +55,10 @@ _LONG_PROMPTS_SLO = Slo(ttft_seconds=3.0, tpot_seconds=0.025)
 def _scenario(name: str, summary: str, plan: ReplicaPlan, slo: Slo) -> Scenario:
     return Scenario(name, summary, (Pool("a", (plan,)),), slo, replicas=_REPLICAS, duration_seconds=900.0)
 
+
+_SPLIT_TRAFFIC = Traffic(
+    requests_per_second=3.0, prompt_tokens=Lengths(3000, 0.6), answer_tokens=Lengths(200, 0.6)
+)
 
 CASES: tuple[Scenario, ...] = (
     _scenario(
@@ -162,5 +167,15 @@ CASES: tuple[Scenario, ...] = (
             ),
         ).with_engine(max_num_seqs=128),
         Slo(ttft_seconds=2.0, tpot_seconds=0.05),
+    ),
+    Scenario(
+        "prefill-decode",
+        "prefill replicas hand over to as many decode replicas: no answer waits for a prompt",
+        (
+            Pool("prefill", (ReplicaPlan(replace(QWEN_ENGINE, role=Role.PREFILL), _SPLIT_TRAFFIC),)),
+            Pool("decode", (ReplicaPlan(replace(QWEN_ENGINE, role=Role.DECODE), _SPLIT_TRAFFIC),)),
+        ),
+        Slo(ttft_seconds=3.0, tpot_seconds=0.02),
+        replicas=_REPLICAS,
     ),
 )

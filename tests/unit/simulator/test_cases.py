@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.builtin import scenario_named
+from enginetop.simulator.fleet_model import FleetModel
 from enginetop.simulator.model import EngineModel
 from enginetop.simulator.replica import SimulatedReplica
 from enginetop.simulator.request import Request
@@ -177,6 +179,24 @@ def test_out_of_capacity(engine: dict[str, Any]) -> None:
 def test_half_the_load_would_be_within_capacity() -> None:
     plan = plan_of("out-of-capacity").with_traffic(requests_per_second=1.5)
     assert lived("out-of-capacity", plan).attainment > 0.9
+
+
+def test_prefill_decode() -> None:
+    scenario = scenario_named("prefill-decode")
+    split = FleetModel(scenario, 4, seed=1, epoch=0.0, warm_up_seconds=0.0)
+    split.advance(SECONDS)
+    _, _, *decode = split.replicas
+    assert [replica.plan.engine.role for replica in decode] == [Role.DECODE] * 2
+    shares = [replica.truth.attainment_ratio or 0.0 for replica in decode]
+    assert min(shares) > 0.95
+    # The same engines, each with half of the prompts and all of their answers.
+    both = ReplicaPlan(
+        replace(decode[0].plan.engine, role=Role.AGGREGATED),
+        replace(decode[0].plan.traffic, requests_per_second=1.5),
+    )
+    together = lived("prefill-decode", both)
+    assert together.attainment < min(shares) - 0.2
+    assert together.share(together.ended, tpot=True) > 0.2
 
 
 def test_burst() -> None:
