@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from enginetop.fleet.change import AuditRow, ChangeState, ChangeView, Proposal
@@ -19,7 +19,7 @@ from tuners.control.progress import Progress
 from tuners.control.proposing import work_out
 from tuners.control.recovery import StoredChangeError, resume_to_undo, stored_plan
 from tuners.control.settings import ControlSettings
-from tuners.control.store import ChangeStore
+from tuners.control.store import ChangeStore, RememberingJournal
 from tuners.control.view import view_of
 
 
@@ -100,7 +100,7 @@ class Controller:
                 self._store.lock.release()
             self.refuse(plan, trouble)
             raise ControlError(trouble)
-        journal = _Journal(self._store)
+        journal = RememberingJournal(self._store)
         self._current = plan.id
         self._launch(
             lambda: driver.run_change(
@@ -262,7 +262,9 @@ class Controller:
             settings=self._settings,
             tool_version=self._tool_version,
         )
-        journal = _Journal(self._store, [row for row in self._store.audit.rows() if row.change == change])
+        journal = RememberingJournal(
+            self._store, [row for row in self._store.audit.rows() if row.change == change]
+        )
         driver.drive(
             progress,
             self._world,
@@ -288,7 +290,7 @@ class Controller:
         self._thread = threading.Thread(target=body, name="enginetop-control", daemon=True)
         self._thread.start()
 
-    def _publish(self, progress: Progress, journal: _Journal) -> None:
+    def _publish(self, progress: Progress, journal: RememberingJournal) -> None:
         self._current = progress.plan.id
         views = {known: view for known, view in self._views.items() if known != self._current}
         # replaced, never changed: other threads read it
@@ -298,21 +300,3 @@ class Controller:
     def _notify(self) -> None:
         for listener in self._listeners:
             listener()
-
-
-class _Journal:
-    """The store, with the rows of one change kept for its view."""
-
-    def __init__(self, store: ChangeStore, rows: Iterable[AuditRow] = ()) -> None:
-        self._store = store
-        self.rows = list(rows)
-
-    def save(self, progress: Progress) -> None:
-        self._store.save(progress)
-
-    def append(self, rows: Sequence[AuditRow]) -> None:
-        self.rows.extend(rows)
-        self._store.append(rows)
-
-    def stop_wanted(self, change: str) -> str:
-        return self._store.stop_wanted(change)

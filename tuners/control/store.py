@@ -10,7 +10,7 @@ STATE/audit.*           see `audit`
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -128,6 +128,27 @@ class ChangeStore:
 
     def _stop_file(self, change: str) -> Path:
         return self._changes / f"{change}.stop"
+
+
+class RememberingJournal:
+    """A store's journal that keeps the rows of one change at hand, for its view."""
+
+    def __init__(self, store: ChangeStore, rows: Iterable[AuditRow] = ()) -> None:
+        self._store = store
+        self.rows = list(rows)
+
+    def save(self, progress: Progress) -> None:
+        """See `Journal`."""
+        self._store.save(progress)
+
+    def append(self, rows: Sequence[AuditRow]) -> None:
+        """See `Journal`."""
+        self.rows.extend(rows)
+        self._store.append(rows)
+
+    def stop_wanted(self, change: str) -> str:
+        """See `Journal`."""
+        return self._store.stop_wanted(change)
 
 
 def read_plan(path: Path) -> Plan:

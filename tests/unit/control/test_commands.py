@@ -13,6 +13,7 @@ import pytest
 from collectors.control_http import HttpKnobTransport
 from collectors.fetch import NO_CREDENTIALS
 from enginetop import __version__
+from enginetop.cli.control import approval
 from enginetop.cli.main import main
 from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
 from enginetop.simulator.builtin import scenario_named
@@ -202,3 +203,38 @@ def test_a_change_that_nobody_knows(
         code, out, err = run("rollback", change, "--yes", *urls)
         assert (code, out) == (2, "")
         assert err.strip().count("\n") == 0
+
+
+class _Terminal:
+    """A terminal on which one line is typed, and what it showed."""
+
+    def __init__(self, typed: str) -> None:
+        self.typed = typed
+        self.shown = ""
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self) -> str:
+        return self.typed
+
+    def write(self, text: str) -> int:
+        self.shown += text
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("typed", "approved"),
+    [("r1:8000\n", True), (" r1:8000 \n", True), ("y\n", False), ("\n", False), ("", False)],
+)
+def test_the_canary_has_to_be_typed(monkeypatch: pytest.MonkeyPatch, typed: str, approved: bool) -> None:
+    terminal = _Terminal(typed)
+    for name in ("stdin", "stderr"):
+        monkeypatch.setattr(f"sys.{name}", terminal)
+    by = approval(False, "r1:8000", "begin")
+    assert (by is not None) == approved
+    assert "type r1:8000 to begin" in terminal.shown
+    assert by is None or by.endswith('(typed "r1:8000")')
