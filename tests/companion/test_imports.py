@@ -6,8 +6,9 @@ import ast
 import sys
 from pathlib import Path
 
-import enginetop_companion_vllm
 import pytest
+
+import enginetop_companion_vllm
 
 OWN = "enginetop_companion_vllm"
 BESIDE_THE_ENGINE = {"vllm", "prometheus_client"}
