@@ -126,6 +126,8 @@ def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
     )
     gain = own.log_odds - other.log_odds
     low, high = (other.moved_by(gain + side * reach) - other.ratio for side in (-1, 1))
+    # the half request of either count moves both a little: the difference that was seen stays between them
+    low, high = min(low, plain.difference), max(high, plain.difference)
     if low > 0:
         verdict = Verdict.IMPROVED
     elif high < 0:

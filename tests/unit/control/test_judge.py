@@ -68,6 +68,18 @@ def verdicts(sets: Sequence[tuple[Block, ...]]) -> Counter[Verdict]:
     return Counter(judge(found, alpha=0.05, margin=0.01).verdict for found in sets)
 
 
+@pytest.mark.parametrize(("within", "other_within"), [(0, 58), (65, 0), (0, 0), (65, 65), (0, 65), (65, 58)])
+def test_the_difference_lies_within_its_bounds_where_nobody_or_everybody_misses(
+    within: int, other_within: int
+) -> None:
+    found = judge(blocks(*[(65, within, 65, other_within)] * 10), alpha=0.05, margin=0.01)
+    assert found.difference == pytest.approx((within - other_within) / 65)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.difference is not None
+    assert found.low <= found.difference <= found.high
+
+
 # C1 of the reference: 1900/2000 against 1860/2000.
 def test_two_proportions_of_the_reference() -> None:
     found = two_proportions(1860, 2000, 1900, 2000)
