@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import stat
 import sys
 import threading
 import time
@@ -188,7 +189,19 @@ def _companion_socket(target: Target) -> str | None:
         return None
     folder = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/enginetop-{os.getuid()}"  # noqa: S108 - the companion's
     path = Path(folder) / "enginetop" / f"vllm-{target.port}.sock"
-    return f"{UNIX_SCHEME}{path}" if path.is_socket() else None
+    if not path.is_socket():
+        return None
+    for above in (path.parent.parent, path.parent):
+        if _ruled_by_others(above.stat(), os.getuid()):
+            tell(f"the socket {path} is left alone: other users can change {above}")
+            return None
+    return f"{UNIX_SCHEME}{path}"
+
+
+def _ruled_by_others(folder: os.stat_result, user: int) -> bool:
+    """Whether somebody else than `user` and root may replace what is in a folder, and be sent the token."""
+    open_to_all = folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX
+    return folder.st_uid not in (user, 0) or bool(open_to_all)
 
 
 def user_name() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import stat
 from collections.abc import Awaitable, Callable
@@ -13,7 +14,12 @@ import pytest
 
 from enginetop_companion_vllm.board import Answer
 from enginetop_companion_vllm.door import FAILURES, Door, TokenError, read_token
-from enginetop_companion_vllm.listener import LARGEST_BODY, AddressTakenError, Listener
+from enginetop_companion_vllm.listener import (
+    LARGEST_BODY,
+    AddressTakenError,
+    Listener,
+    ruled_by_others,
+)
 from enginetop_companion_vllm.settings import Address
 
 TOKEN = "s3cret-token"
@@ -175,6 +181,33 @@ def test_one_process_has_the_socket_and_one_left_behind_is_replaced(token_file: 
 
     with_listener(token_file, path, scene)
     with_listener(token_file, path, scene)  # the lock went with its owner
+
+
+@pytest.mark.parametrize("open_folder", ["a", "a/enginetop"])
+def test_no_socket_where_others_could_put_theirs(token_file: Path, tmp_path: Path, open_folder: str) -> None:
+    (tmp_path / "a/enginetop").mkdir(parents=True)
+    (tmp_path / open_folder).chmod(0o777)
+    path = tmp_path / "a/enginetop/vllm-8000.sock"
+    with pytest.raises(OSError, match=f"other users can change {tmp_path / open_folder}"):
+        asyncio.run(Listener(Door(token_file, Clock()), echo).start(Address(path=path)))
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "theirs"),
+    [
+        (0o700, 7, False),
+        (0o775, 7, False),
+        (0o755, 0, False),
+        (0o1777, 0, False),
+        (0o700, 8, True),
+        (0o1777, 8, True),
+        (0o777, 7, True),
+    ],
+)
+def test_whose_folder_it_is(mode: int, owner: int, theirs: bool) -> None:
+    found = os.stat_result((stat.S_IFDIR | mode, 0, 0, 1, owner, 0, 0, 0, 0, 0))
+    assert ruled_by_others(found, 7) is theirs
 
 
 def test_a_taken_port(token_file: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
 import logging
 import os
 import socket
+import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -127,8 +129,14 @@ class Listener:
 
 
 def _own(path: Path) -> int:
-    """Hold the lock beside a socket, so that one process has it and a socket left behind can be replaced."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Hold the lock beside a socket, so that one process has it and a socket left behind can be replaced.
+
+    OSError where others could put a socket of theirs in its place, and be sent the token.
+    """
+    for folder in (path.parent.parent, path.parent):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if ruled_by_others(folder.stat(), os.getuid()):
+            raise PermissionError(errno.EPERM, f"other users can change {folder}")
     lock = os.open(path.with_name(path.name + ".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -136,6 +144,12 @@ def _own(path: Path) -> int:
         os.close(lock)
         raise AddressTakenError(error.errno, error.strerror) from None
     return lock
+
+
+def ruled_by_others(folder: os.stat_result, user: int) -> bool:
+    """Whether somebody else than `user` and root may replace what is in a folder."""
+    open_to_all = folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX
+    return folder.st_uid not in (user, 0) or bool(open_to_all)
 
 
 def _read_head(head: bytes) -> tuple[str, str, dict[str, str]]:

@@ -1,0 +1,38 @@
+"""The socket that a companion on this machine opens: used, unless others could have put it there."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from enginetop.cli.control import _companion_socket
+from enginetop.fleet.model import Target
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The runtime folder, with a companion's socket in it."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    (tmp_path / "run" / "enginetop").mkdir(parents=True, mode=0o700)
+    with socket.socket(socket.AF_UNIX) as companion:
+        companion.bind(str(tmp_path / "run" / "enginetop" / "vllm-8000.sock"))
+        yield tmp_path / "run"
+
+
+def test_the_socket_of_a_local_engine_by_its_port(folder: Path) -> None:
+    expected = f"unix:{folder}/enginetop/vllm-8000.sock"
+    assert _companion_socket(Target("http://127.0.0.1:8000", "a1")) == expected
+    assert _companion_socket(Target("http://127.0.0.1:8001", "a2")) is None
+    assert _companion_socket(Target("http://10.0.0.1:8000", "a3")) is None
+
+
+@pytest.mark.parametrize("open_folder", [".", "enginetop"])
+def test_a_socket_where_others_could_put_theirs_is_left_alone(
+    folder: Path, open_folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / open_folder).chmod(0o777)
+    assert _companion_socket(Target("http://127.0.0.1:8000", "a1")) is None
+    assert "other users can change" in capsys.readouterr().err
