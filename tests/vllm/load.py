@@ -61,7 +61,9 @@ class Load:
         assert not self._thread.is_alive()
 
     async def _run(self) -> None:
-        async with httpx.AsyncClient(base_url=self._url, timeout=120.0) as web:
+        # No connection is kept: one that the server closes while it is idle would look like a failed request.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        async with httpx.AsyncClient(base_url=self._url, timeout=120.0, limits=limits) as web:
             if self._per_second is None:
                 await asyncio.gather(*(self._client(web) for _ in range(self._concurrency)))
                 return
