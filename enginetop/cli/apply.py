@@ -78,8 +78,9 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
     if approved_by is None:
         controller.refuse(plan, "not confirmed")
         return exit_codes.REFUSED
+    began = time.time()
     controller.begin(plan, approved_by)
-    return control.conclude(control.follow(controller), args.format)
+    return control.conclude(control.follow(controller, began), args.format)
 
 
 def _word(target: str) -> str:

@@ -108,10 +108,11 @@ def approval(yes: bool, word: str, what: str) -> str | None:
     return f'{user} (typed "{word}")'
 
 
-def follow(control: Controller) -> ChangeView:
+def follow(control: Controller, since: float) -> ChangeView:
     """Print each step of the change under way on stderr until it is over; ctrl+c undoes it. Its last view.
 
-    ControlError when the change ended without one.
+    What was done before `since` (Unix seconds), by an earlier run, is for `audit` to tell. ControlError when
+    the change ended without a view.
     """
     shown = 0
     with stop_event() as stopped:
@@ -119,8 +120,9 @@ def follow(control: Controller) -> ChangeView:
             view = control.wait(_LOOK_SECONDS)
             latest = view or next(iter(control.latest()), None)
             for row in () if latest is None else latest.history[shown:]:
-                tell(f"{time.strftime('%H:%M:%S', time.localtime(row.at))} {row.state} {row.detail}")
                 shown += 1
+                if row.at >= since:
+                    tell(f"{time.strftime('%H:%M:%S', time.localtime(row.at))} {row.state} {row.detail}")
             if view is not None:
                 return view
             if not control.busy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 
 from enginetop.cli import control, exit_codes, wiring
 from enginetop.cli.diagnostics import tell
@@ -30,10 +31,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         controller = control.controller(settings, source, targets)
         try:
+            began = time.time()
             controller.roll_back(args.change, f"asked for by {approved_by}")
             if not controller.busy and not controller.latest():
                 return _elsewhere(args.change)
-            view = control.follow(controller)
+            view = control.follow(controller, began)
         except ControlError as error:
             tell(str(error))
             return exit_codes.REFUSED
