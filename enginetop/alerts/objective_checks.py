@@ -97,10 +97,13 @@ def span_text(seconds: float) -> str:
 
 
 def _last_words(rows: Sequence[AuditRow], at: float) -> Iterator[AuditRow]:
-    """The newest final row of each change that is not younger than `at`."""
+    """The newest final row of each change that is not younger than `at`.
+
+    That a plan was refused says nothing of what it did when it was carried out before.
+    """
     newest: dict[str, AuditRow] = {}
     for row in rows:
-        if row.state in FINAL_STATES and row.at <= at:
+        if row.state in FINAL_STATES and row.state is not ChangeState.REFUSED and row.at <= at:
             newest[row.change] = row
     yield from newest.values()
 

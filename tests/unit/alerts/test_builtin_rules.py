@@ -439,6 +439,12 @@ def test_changes() -> None:
     ]
 
 
+def test_a_plan_that_is_refused_a_second_time_hides_no_value_left_in_force() -> None:
+    rows = [audit(ChangeState.ROLLBACK_FAILED, 10), audit(ChangeState.REFUSED, 20)]
+    told = tell(AlertBook(builtin_rules(60.0, lambda: rows)), same([10, 30]))
+    assert told == [(10, "RollbackFailed", "critical", "firing")]
+
+
 def test_every_alert_says_what_it_is_about() -> None:
     watched = book()
     watched(fleet([down_replica("a", seconds=72)]))
