@@ -111,9 +111,17 @@ ALERT_WORDS: Mapping[str, str] = {
     "GpuThrottled": "throttled",
     "GpuHot": "gpu hot",
     "GpuLost": "gpu lost",
-    "CanaryFailed": "canary",
-    "RollbackFailed": "rollback",
+    "CanaryFailed": "undone",
+    "RollbackFailed": "undo fail",
 }
+
+_SAID: Mapping[str, str] = {
+    "stalled": "no progress",
+    "no metric": "no engine metrics",
+    "undone": "change undone",
+    "undo fail": "change not undone",
+}
+"""Words as a sentence has them, where the column is too narrow."""
 
 _ALERT_SEVERITY = {"critical": Severity.CRIT, "warning": Severity.WARN, "info": Severity.INFO}
 
@@ -165,7 +173,7 @@ def _state_condition(replica: ReplicaSnapshot, severity: Severity, word: str, at
     if replica.state is ReplicaState.NO_PROGRESS and not replica.live_progress:
         severity = Severity.WARN  # without a series that moves during a request it may just be a long one
     span = duration_text(at - replica.since)
-    said = {"stalled": "no progress", "no metric": "no engine metrics"}.get(word, word)
+    said = _SAID.get(word, word)
     because = "; ".join(replica.reasons) or f"{said} for {span}"
     if replica.next_try_at is not None and replica.next_try_at > at:
         because += f", next try in {duration_text(replica.next_try_at - at)}"
@@ -178,9 +186,8 @@ def _alert_severity(alert: Alert) -> Severity:
 
 def _alert_condition(alert: Alert, at: float) -> Condition:
     word = ALERT_WORDS.get(alert.rule, alert.rule)
-    return Condition(
-        _alert_severity(alert), word, f"{word} {duration_text(at - alert.since)}", alert.summary or alert.rule
-    )
+    said = f"{_SAID.get(word, word)} {duration_text(at - alert.since)}"
+    return Condition(_alert_severity(alert), word, said, alert.summary or alert.rule)
 
 
 def _restarted_within(replica: ReplicaSnapshot, at: float, seconds: float) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from enginetop.fleet.model import ReplicaState
 from tests.tui.snapshots import AT, alert, censored, distribution, down_replica, event, fleet, gpu, replica
-from tui.view.condition import Severity, condition_of, conditions_of
+from tui.view.condition import ALERT_WORDS, Severity, condition_of, conditions_of
 
 
 @pytest.mark.parametrize("state", list(ReplicaState))
@@ -80,6 +80,24 @@ def test_a_firing_alert_leads_over_numbers_but_not_over_a_failing_state() -> Non
     )
     down = down_replica("a")
     assert condition_of(down, AT, [hot]).word == "down"
+
+
+@pytest.mark.parametrize(
+    ("rule", "word", "short"),
+    [
+        ("CanaryFailed", "undone", "change undone 60 s"),
+        ("RollbackFailed", "undo fail", "change not undone 60 s"),
+    ],
+)
+def test_a_change_that_went_wrong_does_not_read_like_one_under_way(rule: str, word: str, short: str) -> None:
+    one = replica("a")
+    condition = condition_of(one, AT, [alert(rule, one.target.url)])
+    assert (condition.word, condition.short) == (word, short)
+
+
+@pytest.mark.parametrize("word", ALERT_WORDS.values())
+def test_every_word_for_an_alert_fits_its_column(word: str) -> None:
+    assert 0 < len(word) <= 9
 
 
 def test_alerts_of_other_replicas_or_not_firing_do_not_count() -> None:
