@@ -6,6 +6,7 @@ Anything beyond it (TLS, proxies, odd responses) is left to the complete client 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 
 from collectors.fetch import FetchError, RawResponse, connection_fault
 from collectors.http_response import NeedsFullClient, ResponseParser
@@ -123,7 +124,11 @@ class PlainHttp:
         loop = asyncio.get_running_loop()
         try:
             _, connection = await loop.create_connection(
-                _Connection, self._host, self._port, happy_eyeballs_delay=_SECOND_ADDRESS_DELAY_SECONDS
+                _Connection,
+                self._host,
+                self._port,
+                # a race has no second runner here, and one that is called off can lose its socket
+                happy_eyeballs_delay=None if _is_address(self._host) else _SECOND_ADDRESS_DELAY_SECONDS,
             )
         except (OSError, UnicodeError) as error:
             raise connection_fault(error) from error
@@ -140,3 +145,11 @@ class PlainHttp:
         else:
             connection.close()
         return response
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True

@@ -65,7 +65,7 @@ def run(
 
     def call(*argv: str) -> tuple[int, str, str]:
         capsys.readouterr()
-        code = main([*argv, "--interval", "0.3"] if argv[0] != "audit" else list(argv))
+        code = main([*argv, "--interval", "0.6"] if argv[0] != "audit" else list(argv))
         printed = capsys.readouterr()
         return code, printed.out, printed.err
 
