@@ -14,6 +14,12 @@ from tui.view.heading import badges
 from tui.view.picture import Picture
 
 
+_MAY_BE_REFUSED = frozenset(
+    {ChangeState.PLANNED, ChangeState.PREFLIGHT, ChangeState.APPROVED, ChangeState.CANARY}
+)
+"""States from which a change ends in REFUSED: nothing was written."""
+
+
 @dataclass(frozen=True, slots=True)
 class PastChange:
     """All rows of one change, oldest first."""
@@ -24,7 +30,7 @@ class PastChange:
     @property
     def began(self) -> AuditRow:
         """The row that the change began with: its canary, its knob, its values."""
-        return self.rows[0]
+        return next((row for row in self.rows if row.state is ChangeState.PLANNED), self.rows[0])
 
     @property
     def undo(self) -> Undo:
@@ -34,8 +40,14 @@ class PastChange:
 
     @property
     def state(self) -> ChangeState:
-        """The state that it is in, or ended in."""
-        return self.rows[-1].state
+        """The state that it is in, or ended in.
+
+        A plan that was carried out, or is, may be refused at another time: that changes nothing of it.
+        """
+        carried_out = [row.state for row in self.rows if row.state is not ChangeState.REFUSED]
+        if not carried_out or carried_out[-1] in _MAY_BE_REFUSED:
+            return self.rows[-1].state
+        return carried_out[-1]
 
     @property
     def verdict(self) -> Verdict | None:

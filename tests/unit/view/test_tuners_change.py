@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enginetop.fleet.change import FINAL_STATES, Arm, ChangeState, Guard, Proposal, Verdict
+from enginetop.fleet.change import FINAL_STATES, Arm, AuditRow, ChangeState, Guard, Proposal, Verdict
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import Slo
 from tests.tui.changes import HISTORY, KNOB, OBSERVED, PAST, PROPOSAL, changed, pool, row, url
@@ -343,6 +343,29 @@ def test_one_past_change_by_hand() -> None:
         " 19:00:00 PLANNED         b3           plan 11aa",
     ]
     assert rolled_back.undo == replace(undo_of(OBSERVED), change="11aa", target=url("b3"))
+
+
+def refused(ago: float, before: int = 8192) -> AuditRow:
+    return row(ago, ChangeState.REFUSED, "the plan does not fit", before=before)
+
+
+@pytest.mark.parametrize(
+    ("rows", "state"),
+    [
+        ((refused(900, 4096), *HISTORY, row(9, ChangeState.DONE, "in force on 4")), ChangeState.DONE),
+        ((*HISTORY, row(9, ChangeState.DONE, "in force on 4"), refused(5, 4096)), ChangeState.DONE),
+        ((*HISTORY, refused(5, 4096)), ChangeState.OBSERVE),
+        ((*HISTORY[:3], refused(5)), ChangeState.REFUSED),
+        ((refused(9, 4096), refused(5)), ChangeState.REFUSED),
+    ],
+)
+def test_a_plan_that_was_refused_at_another_time_is_still_what_became_of_it(
+    rows: tuple[AuditRow, ...], state: ChangeState
+) -> None:
+    (change,) = past_changes(rows)
+    assert change.state is state
+    if any(found.state is ChangeState.PLANNED for found in rows):
+        assert change.undo.before == 8192
 
 
 def test_a_row_without_words_shows_its_values() -> None:
