@@ -13,7 +13,6 @@ from tui.view.figures import WIDE
 from tui.view.heading import badges
 from tui.view.picture import Picture
 
-
 _MAY_BE_REFUSED = frozenset(
     {ChangeState.PLANNED, ChangeState.PREFLIGHT, ChangeState.APPROVED, ChangeState.CANARY}
 )
