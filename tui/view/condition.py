@@ -123,6 +123,9 @@ _SAID: Mapping[str, str] = {
 }
 """Words as a sentence has them, where the column is too narrow."""
 
+_OF_THE_PAST = frozenset({"CanaryFailed"})
+"""Alerts on what is over: what troubles a replica now leads over them."""
+
 _ALERT_SEVERITY = {"critical": Severity.CRIT, "warning": Severity.WARN, "info": Severity.INFO}
 
 Conditions = Mapping[str, Condition]
@@ -150,13 +153,18 @@ def condition_of(
     severity, word = STATES[replica.state]
     if severity >= Severity.WARN:
         return _state_condition(replica, severity, word, at)
-    leading = max(alerts, key=_alert_severity, default=None)
-    if leading is not None and _alert_severity(leading) >= Severity.WARN:
+    leading = max(
+        alerts, key=lambda alert: (_alert_severity(alert), alert.rule not in _OF_THE_PAST), default=None
+    )
+    pressing = leading is not None and _alert_severity(leading) >= Severity.WARN
+    if leading is not None and pressing and leading.rule not in _OF_THE_PAST:
         return _alert_condition(leading, at)
     for breach in _BREACHES:
         found = breach(replica)
         if found is not None:
             return found
+    if leading is not None and pressing:
+        return _alert_condition(leading, at)
     if severity <= Severity.QUIET and _restarted_within(replica, at, RESTART_SECONDS):
         return Condition(Severity.INFO, "restarted", "restarted")
     if severity is Severity.OK and leading is not None:

@@ -95,6 +95,16 @@ def test_a_change_that_went_wrong_does_not_read_like_one_under_way(rule: str, wo
     assert (condition.word, condition.short) == (word, short)
 
 
+def test_what_troubles_a_replica_now_leads_over_a_change_that_was_undone() -> None:
+    preempting = replica("a", changes={"preemptions_per_second": 2.1})
+    undone = alert("CanaryFailed", preempting.target.url)
+    assert condition_of(preempting, AT, [undone]).short.startswith("preempting")
+    assert (
+        condition_of(replica("a"), AT, [undone, alert("TpotSlo", preempting.target.url)]).word == "tpot slo"
+    )
+    assert condition_of(replica("a"), AT, [undone]).word == "undone"
+
+
 @pytest.mark.parametrize("word", ALERT_WORDS.values())
 def test_every_word_for_an_alert_fits_its_column(word: str) -> None:
     assert 0 < len(word) <= 9
