@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from enginetop.fleet.burn import BurnHistory
 from enginetop.fleet.derive import no_signals, signals
 from enginetop.fleet.facts import Facts, WindowFacts
 from enginetop.fleet.goodput import Part, fleet_goodput, fleet_objective
@@ -52,6 +54,7 @@ class FleetTracker:
         self._trackers: dict[str, ReplicaTracker] = {}
         self._board = GpuBoard(fixed_spacing_seconds)
         self._sequence = 0
+        self._burn = BurnHistory()
         self._merge_tree = MergeTree()
         self._merged_windows: tuple[WindowFacts, ...] | None = None
         self._merged: Facts | None = None
@@ -65,6 +68,8 @@ class FleetTracker:
         if tracker is None:
             tracker = self._track(Target(url, self._free_name(url)))
         tracker.observe(observation, next_try_at)
+        if tracker.ended is not None and not (tracker.is_router and self._engines_told):
+            self._burn.add(*tracker.ended)
 
     def observe_gpus(self, report: GpuReport) -> None:
         """Take the newest GPU figures of one host."""
@@ -84,7 +89,7 @@ class FleetTracker:
             sequence=self._sequence,
             interval_seconds=self._interval_seconds,
             window_seconds=self._window_seconds,
-            fleet=self._summary(trackers, replicas, shares),
+            fleet=self._summary(now, trackers, replicas, shares),
             replicas=replicas,
             collector=collector,
             gpu_problem=self._board.problem(now),
@@ -105,13 +110,19 @@ class FleetTracker:
         numbered = (f"{name} ({number})" for number in count(2))
         return name if name not in taken else next(other for other in numbered if other not in taken)
 
+    @property
+    def _engines_told(self) -> bool:
+        """Whether an engine's own page was read: routers then add nothing."""
+        return any(tracker.facts is not None and not tracker.is_router for tracker in self._trackers.values())
+
     def _summary(
         self,
+        now: float,
         trackers: Sequence[ReplicaTracker],
         replicas: Sequence[ReplicaSnapshot],
         shares: Mapping[str, GpuShare],
     ) -> FleetSummary:
-        engines_told = any(tracker.facts is not None and not tracker.is_router for tracker in trackers)
+        engines_told = self._engines_told
         counted = [
             (tracker.target, tracker.facts, replica)
             for tracker, replica in zip(trackers, replicas, strict=True)
@@ -127,11 +138,14 @@ class FleetTracker:
             states=MappingProxyType(Counter(replica.state for replica in replicas)),
             signals={**self._merged_signals, "power_watts": power},
             slo=slo,
-            goodput=fleet_goodput(
-                self._merged_signals,
-                self._merged,
-                slo,
-                [Part(replica.goodput, facts.total, replica.slo) for _, facts, replica in counted],
+            goodput=replace(
+                fleet_goodput(
+                    self._merged_signals,
+                    self._merged,
+                    slo,
+                    [Part(replica.goodput, facts.total, replica.slo) for _, facts, replica in counted],
+                ),
+                burn=self._burn.rows(now, slo.target),
             ),
         )
 

@@ -13,7 +13,7 @@ from enginetop.fleet.extract import Extraction, Growth, shared_extraction
 from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.increase import NONE, SeriesTotals, Step
 from enginetop.fleet.reading import Columns, Reading
-from enginetop.fleet.slots import slots_of
+from enginetop.fleet.slots import Slots, slots_of
 from enginetop.fleet.snapshot import Signals
 from enginetop.fleet.totals import RunningTotals, increase
 from enginetop.fleet.trends import RATES, Trends, trend_values
@@ -83,6 +83,11 @@ class TargetHistory:
     def totals(self) -> Mapping[str, float]:
         """Running totals at the last reading since the first one, resets included; see `totals.TOTALS`."""
         return self._running.values
+
+    @property
+    def counted(self) -> tuple[Slots, Sequence[float]]:
+        """Slots and, by slot, what each counter gained since first sight (or since series were forgotten)."""
+        return self._totals.slots, () if self._step is None else self._step.totals
 
     def append(self, reading: Reading) -> Appended:
         """Take the next good reading.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 
+from enginetop.fleet.burn import BurnHistory, Counts, RequestCounter
 from enginetop.fleet.derive import no_signals
 from enginetop.fleet.events import EventLog
 from enginetop.fleet.facts import WindowFacts
@@ -70,6 +71,10 @@ class ReplicaTracker:
         self._spacing = Spacing(fixed_spacing_seconds)
         self._standstill = Standstill()
         self._log = EventLog()
+        self._counter = RequestCounter(slo_for(None))
+        self._burn = BurnHistory()
+        self.ended: tuple[float, Counts] | None = None
+        """Time of the newest observation and what its page counted; None if it brought no page."""
         self._reading: Reading | None = None
         self._work = NO_WORK
         self._page_at: float | None = None
@@ -104,6 +109,7 @@ class ReplicaTracker:
     def observe(self, observation: Observation, next_try_at: float | None = None) -> None:
         """Take the result of one look. `next_try_at`: when a failing target is asked again, if known."""
         first_answer = not self._answered
+        self.ended = None
         if observation.reading is not None:
             self._take_reading(observation.reading, observation)
         elif observation.failure is not None:
@@ -140,6 +146,7 @@ class ReplicaTracker:
         self._work = work_of(reading)
         appended = self._history.append(reading)
         self._window.page_came(reading.at)
+        self._count(reading)
         if appended.restarted:
             old_version = old.identity.engine_version if old is not None else None
             self._log.restarted(reading.at, appended.restarted, old_version, reading.identity.engine_version)
@@ -153,6 +160,14 @@ class ReplicaTracker:
             self._page_at = reading.at
             self._scrape_seconds = observation.seconds
             self._answer_failure = None
+
+    def _count(self, reading: Reading) -> None:
+        """Keep what the page tells about requests for the error budget."""
+        slo = self._slo_for(_model_name(reading.identity.model))
+        if self._counter.limits != (slo.ttft_seconds, slo.tpot_seconds):
+            self._counter, self._burn = RequestCounter(slo), BurnHistory()
+        self.ended = (reading.at, self._counter.take(*self._history.counted, self._history.totals))
+        self._burn.add(*self.ended)
 
     def _settle(self, now: float, *, appeared: bool = False) -> None:
         """Judge the state anew if `now` or an observation may have changed it."""
@@ -239,7 +254,7 @@ class ReplicaTracker:
             gpus=share.gpus,
             advice=(),
             slo=slo,
-            goodput=goodput(signals, self._fresh_facts, slo),
+            goodput=replace(goodput(signals, self._fresh_facts, slo), burn=self._burn.rows(now, slo.target)),
             totals=self._history.totals,
             simulated=identity.simulated,
             last_failure=failure.newest if failure is not None else None,

@@ -170,12 +170,18 @@ def test_the_fleet() -> None:
 def test_goodput_keeps_its_structure() -> None:
     nothing = {"value": None, "low": None, "high": None, "censored": False}
     span = {"low": None, "high": None, "independent": None}
+    burn = DOCUMENT["replicas"][0]["goodput"].pop("burn")
+    assert [(row["long_seconds"], row["long"], row["firing"]) for row in burn] == [
+        (3600.0, None, False),
+        (21600.0, None, False),
+        (86400.0, None, False),
+        (259200.0, None, False),
+    ]
     assert DOCUMENT["replicas"][0]["goodput"] == {
         "offered_per_second": 2.0,
         "requests_per_second": span,
         "attainment": {"ttft": nothing, "tpot": nothing, "joint": {**span, "exact": None}},
         "slo": {"ttft_seconds": 0.6, "tpot_seconds": 0.05, "target": 0.99, "source": "flag"},
-        "burn": [],
         "quality": "unknown",
         "note": "no TTFT histogram exported; no TPOT histogram exported",
     }
