@@ -83,7 +83,7 @@ def replica_document(replica: ReplicaSnapshot) -> Json:
             key: {"value": _plain(setting.value), "source": setting.source}
             for key, setting in replica.config.items()
         },
-        "bound_by": {"unknown": 1.0},
+        "bound_by": {word: _finite(share) for word, share in replica.bound_by.items()},
         "goodput": _goodput(replica.goodput, replica.slo),
         "events": [_event(event) for event in replica.events],
         "gpus": [_gpu(gpu) for gpu in replica.gpus],

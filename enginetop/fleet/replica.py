@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 
+from enginetop.fleet.bound_by import UNKNOWN, BoundShares, bound_by, load_of
 from enginetop.fleet.burn import BurnHistory, Counts, RequestCounter
 from enginetop.fleet.derive import no_signals
 from enginetop.fleet.events import EventLog
@@ -69,6 +70,8 @@ class ReplicaTracker:
         self._history = TargetHistory(window_seconds)
         self._window = WindowValues(self._history, window_seconds)
         self._spacing = Spacing(fixed_spacing_seconds)
+        self._bounds = BoundShares(window_seconds)
+        self._preemptions = 0.0
         self._standstill = Standstill()
         self._log = EventLog()
         self._counter = RequestCounter(slo_for(None))
@@ -227,6 +230,24 @@ class ReplicaTracker:
             if longest is not None:
                 self._e2e_p99 = (values.facts.at, longest)
 
+        self._note_bound(values)
+
+    def _note_bound(self, values: Values) -> None:
+        reading = self._reading
+        if reading is None or (self._values is not None and self._values.facts.at == values.facts.at):
+            return  # the same page, over a window that moved on
+        preemptions = self._history.totals.get("preemptions", 0.0)
+        slo = self._slo_for(_model_name(reading.identity.model))
+        load = load_of(
+            values.signals,
+            values.facts,
+            reading.config,
+            slo,
+            preempted=preemptions > self._preemptions,
+        )
+        self._preemptions = preemptions
+        self._bounds.add(values.facts.at, bound_by(load))
+
     def _draw(self, now: float, share: GpuShare) -> ReplicaSnapshot:
         reading, identity, judgement = self._reading, self._identity, self._judgement
         model = _model_name(identity.model)
@@ -256,6 +277,7 @@ class ReplicaTracker:
             slo=slo,
             goodput=replace(goodput(signals, self._fresh_facts, slo), burn=self._burn.rows(now, slo.target)),
             totals=self._history.totals,
+            bound_by=UNKNOWN if self._fresh_facts is None else self._bounds.shares,
             simulated=identity.simulated,
             last_failure=failure.newest if failure is not None else None,
             next_try_at=self._next_try_at,

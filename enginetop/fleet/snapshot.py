@@ -238,7 +238,8 @@ class ReplicaSnapshot:
     `next_try_at` is when a failing target is asked again, if known. `live_progress`: as in `Reading`.
     `totals` holds running totals of counters since the replica was first seen, resets included, as of
     `scraped_at`: they never fall, and the difference of two snapshots is what happened in between. What the
-    page does not count has no entry; names in `totals.TOTALS`.
+    page does not count has no entry; names in `totals.TOTALS`. `bound_by`: what limited the replica, as
+    shares of the window.
     """
 
     target: Target
@@ -269,6 +270,7 @@ class ReplicaSnapshot:
     trend_times: tuple[float, ...] = ()
     totals: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     goodput: Goodput = NO_GOODPUT
+    bound_by: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({"unknown": 1.0}))
 
     def scalar(self, name: str) -> Scalar:
         """The scalar signal `name`; KeyError: no such signal, TypeError: it is a distribution."""

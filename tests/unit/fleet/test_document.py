@@ -146,7 +146,7 @@ def test_a_replica_that_works() -> None:
     assert replica["config"] == {"max_num_batched_tokens": {"value": 2048, "source": "server_info"}}
     assert replica["events"] == [{"at": 100.0, "kind": "appeared", "detail": ""}]
     assert signals["power_watts"]["value"] == 300.0
-    assert replica["bound_by"] == {"unknown": 1.0}
+    assert replica["bound_by"] == {"none": 1.0}
     assert (replica["advice"], replica["ranks"]) == ([], [])
 
 

@@ -1,0 +1,174 @@
+"""What limits a replica: one word a page, and its shares of the window.
+
+The words are the contract's. A limit is only named with evidence on the page: preemptions and the KV cache
+first (work is destroyed), then requests that wait while a configured limit is reached, then objectives that
+are missed without a queue. KV use alone is no limit: a prefix cache that is kept fills it too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from enginetop.fleet.facts import WindowFacts
+from enginetop.fleet.model import Quality
+from enginetop.fleet.reading import ConfigValue
+from enginetop.fleet.snapshot import Distribution, Signals, Slo
+
+WORDS: tuple[str, ...] = (
+    "kv",
+    "sequences",
+    "token_budget",
+    "prefill",
+    "decode",
+    "queue",
+    "capacity",
+    "none",
+    "unknown",
+)
+"""In the order in which shares are listed."""
+
+UNKNOWN: Mapping[str, float] = MappingProxyType({"unknown": 1.0})
+
+# Heuristics, configured nowhere: a limit counts as reached a little below it, since gauges are samples.
+_FULL_KV = 0.95
+_REACHED = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One page of an engine; None: not told.
+
+    `preempted`: since the former page. `running` and `waiting` are of all ranks, `most_running` what
+    `max_num_seqs` allows them together. `step_tokens` is the p90 of tokens per step over the window, `budget`
+    the most that a step may hold. `ttft_late` and `tpot_late`: the p95 of the window is over the objective.
+    """
+
+    running: float | None
+    waiting: float | None
+    kv: float | None = None
+    preempted: bool = False
+    most_running: float | None = None
+    step_tokens: float | None = None
+    budget: float | None = None
+    ttft_late: bool | None = None
+    tpot_late: bool | None = None
+
+
+def bound_by(load: Load) -> str:
+    """The word of one page, of `WORDS`."""
+    if load.preempted:
+        return "kv"
+    if load.running is None or load.waiting is None:
+        return "unknown"
+    full = _reached(load.step_tokens, load.budget)
+    if load.waiting > 0:
+        return _bound_with_a_queue(load, full)
+    if load.running <= 0:
+        return "none"
+    if load.tpot_late:
+        return "token_budget" if full else "decode"
+    return "prefill" if load.ttft_late else "none"
+
+
+def _bound_with_a_queue(load: Load, full: bool | None) -> str:
+    if load.kv is not None and load.kv >= _FULL_KV:
+        return "kv"
+    if load.ttft_late and load.tpot_late:
+        return "capacity"  # both objectives are missed: no knob trades one for the other
+    crowded = _reached(load.running, load.most_running)
+    if crowded:
+        return "sequences"
+    if full:
+        return "token_budget"
+    return "unknown" if crowded is None or full is None else "queue"
+
+
+def load_of(
+    signals: Signals,
+    window: WindowFacts,
+    config: Mapping[str, ConfigValue],
+    slo: Slo,
+    *,
+    preempted: bool,
+) -> Load:
+    """What the last page and its window say about limits."""
+    levels = window.total.levels
+    running, waiting, kv = (
+        levels.get(name) for name in ("requests_running", "requests_waiting", "kv_usage_ratio")
+    )
+    seqs = _setting(config, "max_num_seqs")
+    return Load(
+        running=running.total if running else None,
+        waiting=waiting.total if waiting else None,
+        kv=kv.maximum if kv else None,
+        preempted=preempted,
+        most_running=seqs * running.parts if seqs is not None and running is not None else None,
+        step_tokens=_quantile(signals, "iteration_tokens", "p90"),
+        budget=_setting(config, "max_num_batched_tokens"),
+        ttft_late=_late(signals, "ttft_seconds", slo.ttft_seconds),
+        tpot_late=_late(signals, "tpot_seconds", slo.tpot_seconds),
+    )
+
+
+class BoundShares:
+    """The words of the pages of a window; each holds for the time since the page before it."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self._window_seconds = window_seconds
+        self._spans: deque[tuple[float, float, str]] = deque(maxlen=4096)
+        self._newest: tuple[float, str] | None = None
+
+    def add(self, at: float, word: str) -> None:
+        """Take the word of the page of Unix time `at`."""
+        if self._newest is not None and at > self._newest[0]:
+            self._spans.append((self._newest[0], at, word))
+        elif self._newest is not None:
+            while self._spans and self._spans[-1][1] > at:  # the clock was set back
+                self._spans.pop()
+        self._newest = (at, word)
+        while self._spans and self._spans[0][1] <= at - self._window_seconds:
+            self._spans.popleft()
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """Share of the window by word; they add up to 1. A single page speaks for all of it."""
+        if self._newest is None:
+            return UNKNOWN
+        at, word = self._newest
+        start = at - self._window_seconds
+        seconds: dict[str, float] = {}
+        for began, ended, bound in self._spans:
+            seconds[bound] = seconds.get(bound, 0.0) + ended - max(began, start)
+        total = sum(seconds.values())
+        if total <= 0:
+            return {word: 1.0}
+        return {name: seconds[name] / total for name in WORDS if name in seconds}
+
+
+def _reached(value: float | None, limit: float | None) -> bool | None:
+    return None if value is None or limit is None else value >= _REACHED * limit
+
+
+def _setting(config: Mapping[str, ConfigValue], name: str) -> float | None:
+    found = config.get(name)
+    value = None if found is None else found.value
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        return None
+    return float(value)
+
+
+def _quantile(signals: Signals, name: str, key: str) -> float | None:
+    """The quantile; of a censored one what it is at least."""
+    signal = signals[name]
+    if not isinstance(signal, Distribution) or signal.quality is Quality.SUSPECT:
+        return None
+    quantile = signal.quantiles[key]
+    return quantile.low if quantile.censored else quantile.value
+
+
+def _late(signals: Signals, name: str, limit: float) -> bool | None:
+    p95 = _quantile(signals, name, "p95")
+    return None if p95 is None else p95 > limit
