@@ -47,7 +47,7 @@ def _count(text: str) -> int:
 
 
 def _reading(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=_TARGET_HELP)
+    parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=_TARGET_HELP)
     parser.add_argument("--replay", metavar="FILE", help="read this recording instead of live targets")
     _common(parser)
 
@@ -139,7 +139,7 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=_TARGET_HELP)
+    parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=_TARGET_HELP)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="recording to write (.jsonl or .jsonl.gz)"
     )
@@ -190,7 +190,7 @@ def _rollback_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _control_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help=_TARGET_HELP)
+    parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=_TARGET_HELP)
     parser.add_argument("--yes", action="store_true", help="approve without being asked")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default text")
     _common(parser)
