@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from enginetop.fleet.change import AuditRow, ChangeState, ChangeView, Proposal
+from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState, ChangeView, Proposal
 from enginetop.fleet.errors import EnginetopError
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.ports import FleetSource
@@ -153,8 +153,8 @@ class Controller:
     def roll_back(self, change_id: str, why: str = "a rollback was asked for") -> None:
         """Undo a change, under way here, elsewhere or finished; returns at once.
 
-        Where another process carries it out, that one is asked to. ControlError when it is not known, or
-        when nothing of it is in force.
+        Where another process carries it out, that one is asked to. ControlError when it is not known, when
+        nothing of it is in force, or when it is finished and another change is under way.
         """
         if self.busy:
             if self._current != change_id:
@@ -169,6 +169,8 @@ class Controller:
         if state in (ChangeState.REFUSED, ChangeState.ROLLED_BACK, ChangeState.HELD):
             raise ControlError(f"the change {change_id} is {state}: nothing of it is in force")
         holder = self._take_lock(f"rollback of {change_id}")
+        if holder and state in FINAL_STATES:
+            raise ControlError(f"{holder} is under way; roll {change_id} back when it is over")
         if holder:
             try:
                 self._store.request_stop(change_id)

@@ -240,6 +240,24 @@ def test_a_second_controller_is_refused_with_a_line_in_the_audit(
     assert values(fleet) == BACK
 
 
+def test_a_finished_change_is_not_rolled_back_beside_another_one(
+    make: Callable[..., tuple[VirtualFleet, Source, Controller]], tmp_path: Path
+) -> None:
+    """Whoever has the lock looks after its own change only: nobody would hear that this one is to go back."""
+    fleet, _, controller = make(three(attainment=gain))
+    controller.begin(plan_for(fleet), "me")
+    assert _end(controller).state is ChangeState.DONE
+    other = ChangeStore(tmp_path / "state")
+    assert other.lock.take("change beef") == ""
+    with pytest.raises(ControlError, match=r"change beef \(process \d+\) is under way; .* when it is over"):
+        controller.roll_back("7f3a")
+    assert not list((tmp_path / "state" / "changes").glob("*.stop"))
+    other.lock.release()
+    controller.roll_back("7f3a")
+    assert _end(controller).state is ChangeState.ROLLED_BACK
+    assert values(fleet) == BACK
+
+
 def test_what_was_left_unfinished_is_undone_first(
     make: Callable[..., tuple[VirtualFleet, Source, Controller]], tmp_path: Path
 ) -> None:
