@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot
+from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, Scalar
 
 _ITERATION_TOKENS = "iteration_tokens"
+_SEVERAL_RUNNING = 2
 _SMALLER = 0.85
 """Steps at or below this share of their former mean size are clearly smaller."""
 
@@ -37,10 +38,11 @@ def mean_step_tokens(replica: ReplicaSnapshot | None) -> float | None:
 def find_effect(replica: ReplicaSnapshot, knob: str, value: int, mean_before: float | None) -> EffectFinding:
     """Whether the window (which must lie wholly after the change) shows `value` in force.
 
-    For the token budget the mean step cannot be above it. A single step can seem to be: vLLM counts a prompt
-    that was computed in chunks whole, in the step of its last chunk. So the value is seen in force when steps
-    stay below it, or when they carry clearly fewer tokens in the mean than `mean_before`, as the same prompts
-    do when they are cut into more chunks. Other knobs have no such trace yet.
+    vLLM counts a prompt that was computed in chunks whole, in the step of its last chunk, and leaves out steps
+    without an output. So a token budget is seen in force when steps stay below it, or when they carry clearly
+    fewer tokens in the mean than `mean_before`, as the same prompts do when they are cut into more chunks. A
+    mean above it speaks against it only while several requests run, when every step has an output. Other
+    knobs have no such trace yet.
     """
     if knob != "max_num_batched_tokens":
         return EffectFinding(Effect.UNKNOWN, f"{knob} leaves no trace that is looked for")
@@ -51,7 +53,9 @@ def find_effect(replica: ReplicaSnapshot, knob: str, value: int, mean_before: fl
     high = "above" if p99.high is None else f"at most {p99.high:g}"
     before = "" if mean_before is None else f", {mean_before:.0f} before"
     words = f"{steps.count:.0f} steps of {mean or 0:.0f} tokens in the mean{before}, p99 {high}"
-    if mean is not None and mean > value:
+    running = replica.signals.get("requests_running")
+    busy = isinstance(running, Scalar) and (running.number or 0) >= _SEVERAL_RUNNING
+    if busy and mean is not None and mean > value:
         return EffectFinding(Effect.CONTRADICTED, f"{words}: more than {value}")
     below = p99.low is not None and p99.low < value
     smaller = mean is not None and mean_before is not None and mean <= _SMALLER * mean_before

@@ -8,13 +8,14 @@ from typing import cast
 import pytest
 
 from enginetop.fleet.model import Quality
-from enginetop.fleet.snapshot import Distribution, Quantile, ReplicaSnapshot
+from enginetop.fleet.snapshot import Distribution, Quantile, ReplicaSnapshot, Scalar
 from tuners.control.effect import Effect, find_effect
 
 
-def _replica(count: float | None, mean: float | None, p99: Quantile) -> ReplicaSnapshot:
+def _replica(count: float | None, mean: float | None, p99: Quantile, running: float = 3.0) -> ReplicaSnapshot:
     steps = Distribution(count, None, Quantile(mean), {"p99": p99}, "tokens", Quality.OK)
-    return cast("ReplicaSnapshot", SimpleNamespace(signals={"iteration_tokens": steps}))
+    signals = {"iteration_tokens": steps, "requests_running": Scalar(running, "requests", Quality.OK)}
+    return cast("ReplicaSnapshot", SimpleNamespace(signals=signals))
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,12 @@ def test_prompts_cut_into_more_chunks_make_steps_smaller(before: float, effect: 
     finding = find_effect(replica, "max_num_batched_tokens", 768, before)
     assert finding.effect is effect
     assert f"{before:.0f} before" in finding.words
+
+
+def test_a_lone_request_has_steps_that_are_not_counted() -> None:
+    """Chunks without an output are left out, so the mean of those counted may be above the budget."""
+    alone = _replica(40.0, 1500.0, Quantile(1900.0, 1024.0, 2048.0), running=1.0)
+    assert find_effect(alone, "max_num_batched_tokens", 768, None).effect is Effect.UNKNOWN
 
 
 def test_a_knob_without_a_trace() -> None:
