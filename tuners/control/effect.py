@@ -38,11 +38,11 @@ def mean_step_tokens(replica: ReplicaSnapshot | None) -> float | None:
 def find_effect(replica: ReplicaSnapshot, knob: str, value: int, mean_before: float | None) -> EffectFinding:
     """Whether the window (which must lie wholly after the change) shows `value` in force.
 
-    vLLM counts a prompt that was computed in chunks whole, in the step of its last chunk, and leaves out steps
-    without an output. So a token budget is seen in force when steps stay below it, or when they carry clearly
-    fewer tokens in the mean than `mean_before`, as the same prompts do when they are cut into more chunks. A
-    mean above it speaks against it only while several requests run, when every step has an output. Other
-    knobs have no such trace yet.
+    vLLM counts a prompt that was computed in chunks whole, in the step of its last chunk, and leaves out
+    steps without an output. So a token budget is seen in force when steps stay below it, or when they carry
+    clearly fewer tokens in the mean than `mean_before`, as the same prompts do when they are cut into more
+    chunks. A mean above it speaks against it only while several requests run, when every step has an output.
+    Other knobs have no such trace yet.
     """
     if knob != "max_num_batched_tokens":
         return EffectFinding(Effect.UNKNOWN, f"{knob} leaves no trace that is looked for")
