@@ -130,7 +130,7 @@ def follow(control: Controller, since: float) -> ChangeView:
             if stopped.is_set() and latest is not None:
                 stopped.clear()
                 tell("stopping: the change is undone first")
-                control.roll_back(latest.id, "stopped by a person")
+                control.roll_back(latest.id, "enginetop was told to stop")
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import replace
 from typing import cast
 
@@ -39,3 +41,31 @@ def test_a_rollback_does_not_tell_the_past_as_if_it_happened_now(capsys: pytest.
     told = capsys.readouterr().err
     assert "ROLLED_BACK asked for by ada" in told
     assert "in force on 3" not in told
+
+
+class _UnderWay(_Over):
+    """A controller whose change is under way until it is rolled back; meanwhile a signal arrives."""
+
+    busy = True
+
+    def __init__(self, view: ChangeView, number: signal.Signals) -> None:
+        super().__init__(view)
+        self._number = number
+        self.why: list[str] = []
+
+    def wait(self, _: float) -> ChangeView | None:  # type: ignore[override]
+        if self.why:
+            return self._view
+        os.kill(os.getpid(), self._number)
+        return None
+
+    def roll_back(self, change_id: str, why: str) -> None:
+        assert change_id == self._view.id
+        self.why.append(why)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_undoes_the_change_and_is_not_called_a_person(number: signal.Signals) -> None:
+    control = _UnderWay(OBSERVED, number)
+    follow(cast(Controller, control), since=0.0)
+    assert control.why == ["enginetop was told to stop"]
