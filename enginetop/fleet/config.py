@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import Slo
 from enginetop.fleet.strict_tables import first_problem
@@ -76,6 +77,13 @@ class ControlTable(_Table):
     alpha: Annotated[float, Field(ge=0.001, le=0.25)] = 0.05
     margin: _Ratio = 0.01
     ttl_seconds: Annotated[float, Field(ge=30, le=3600)] = 180.0
+
+
+class CostTable(_Table):
+    """The `[cost]` table: what an hour of one GPU costs; `currency` is only shown."""
+
+    per_gpu_hour: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+    currency: Annotated[str, Field(max_length=16, pattern=r"^[\w $€£¥]*$")] = ""
 
 
 _Hold = Annotated[float, Field(ge=0, le=7 * 86400, allow_inf_nan=False)]
@@ -145,6 +153,7 @@ class Config(_Table):
     silences: tuple[SilenceTable, ...] = ()
     sinks: tuple[SinkTable, ...] = ()
     control: ControlTable | None = None
+    cost: CostTable | None = None
 
 
 def parse_config(data: Mapping[str, Any], origin: str) -> Config:
@@ -156,6 +165,11 @@ def parse_config(data: Mapping[str, Any], origin: str) -> Config:
         return Config.model_validate(data)
     except ValidationError as error:
         raise ConfigError(f"{origin}: {first_problem(error, Config)}") from error
+
+
+def price_of(table: CostTable) -> Price:
+    """The price of the `[cost]` table."""
+    return Price(table.per_gpu_hour, table.currency)
 
 
 def slo_of(table: SloTable) -> Slo:

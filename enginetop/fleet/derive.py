@@ -20,7 +20,8 @@ from enginetop.fleet.snapshot import (
     SignalValue,
 )
 
-_NOT_BUILT = "not built yet"
+_NOT_BY_RANK = "told for the whole replica only"
+_REASONING_SHARE = "reasoning_share_ratio"
 _SHORTEST_MEAN_SECONDS = 1e-4  # no request's first token or end comes sooner; such means are broken clocks
 
 _LEVELS = ("requests_running", "requests_waiting", "kv_capacity_tokens")
@@ -54,11 +55,11 @@ _Trust = tuple[Quality, str]
 def signals(facts: Facts | WindowFacts) -> Signals:
     """Every signal of the catalogue, in its order.
 
-    What this version does not compute (power, energy, cost) is null with quality `unknown`.
+    What no page tells (power, energy, cost) is null with quality `unknown`; trackers put it in.
     """
     if isinstance(facts, WindowFacts):
         facts = facts.total
-    values = dict(_not_built())
+    values = dict(_not_here())
     for name in _LEVELS:
         level = facts.levels.get(name)
         values[name] = (
@@ -81,6 +82,7 @@ def signals(facts: Facts | WindowFacts) -> Signals:
         )
     for name in RATIOS:
         values[name] = _ratio(name, facts)
+    values[_REASONING_SHARE] = _reasoning_share(facts)
     for signal in DISTRIBUTIONS:
         values[signal.name] = _distribution(signal.name, signal.unit, facts)
     return MappingProxyType(values)
@@ -100,8 +102,8 @@ def no_signals(quality: Quality = Quality.UNKNOWN, note: str = "") -> Signals:
 
 
 @lru_cache(maxsize=1)
-def _not_built() -> Mapping[str, SignalValue]:
-    return no_signals(Quality.UNKNOWN, _NOT_BUILT)
+def _not_here() -> Mapping[str, SignalValue]:
+    return no_signals(Quality.UNKNOWN, _NOT_BY_RANK)
 
 
 @lru_cache(maxsize=4096)
@@ -168,6 +170,27 @@ def _ratio(name: str, facts: Facts) -> SignalValue:
     elif name == "spec_accepted_length":
         value = 1.0 + shares[0]
     return Scalar(value, SIGNALS[name].unit, quality, note)
+
+
+def _reasoning_share(facts: Facts) -> SignalValue:
+    """Reasoning tokens over output tokens, both of exact histograms."""
+    reasoning, output = facts.histograms.get("reasoning_tokens"), facts.histograms.get("output_tokens")
+    for name, histogram in (("reasoning_tokens", reasoning), ("output_tokens", output)):
+        if histogram is None:
+            return _null(_REASONING_SHARE, facts, name)
+    if reasoning is None or output is None or not reasoning.count or not output.count:
+        return _null_value(_REASONING_SHARE, Quality.UNKNOWN, "no request in the window")
+    spent, made = (None if one.sum_fell else one.sum for one in (reasoning, output))
+    if spent is None or not made:
+        return _null_value(_REASONING_SHARE, Quality.UNKNOWN, "no sums to take a share of")
+    if spent > made:
+        return _null_value(_REASONING_SHARE, Quality.SUSPECT, "more reasoning than output")
+    quality, note = _trust(facts, "reasoning_tokens", "output_tokens")
+    fewer, more = sorted((reasoning.count, output.count))
+    if more - fewer > 0.05 * more:
+        said = f"reasoning of {reasoning.count:g} and output of {output.count:g} requests"
+        return _scalar(_REASONING_SHARE, spent / made, (Quality.ESTIMATED, said))
+    return _scalar(_REASONING_SHARE, spent / made, (quality, note))
 
 
 def _distribution(name: str, unit: str, facts: Facts) -> SignalValue:

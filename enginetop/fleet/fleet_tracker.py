@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 
 from enginetop.fleet.burn import BurnHistory
 from enginetop.fleet.derive import no_signals, signals
+from enginetop.fleet.efficiency import MeanPower, Price, efficiency
 from enginetop.fleet.facts import Facts, WindowFacts
 from enginetop.fleet.goodput import Part, fleet_goodput, fleet_objective
-from enginetop.fleet.gpus import NO_GPUS, GpuBoard, GpuShare, total_power
+from enginetop.fleet.gpus import NO_GPUS, GpuBoard, GpuShare, total_power, whole_gpus
 from enginetop.fleet.merge_tree import MergeTree
 from enginetop.fleet.model import UP_STATES, Quality, Target
 from enginetop.fleet.observation import Observation
@@ -45,6 +46,7 @@ class FleetTracker:
         window_seconds: float,
         slo_for: SloFor,
         fixed_spacing_seconds: float | None,
+        price: Price | None = None,
     ) -> None:
         """`fixed_spacing_seconds` is the asked interval, or None in a replay, where it is not known."""
         self._interval_seconds = interval_seconds
@@ -54,6 +56,8 @@ class FleetTracker:
         self._trackers: dict[str, ReplicaTracker] = {}
         self._board = GpuBoard(fixed_spacing_seconds)
         self._sequence = 0
+        self._price = price
+        self._power = MeanPower(window_seconds)
         self._burn = BurnHistory()
         self._merge_tree = MergeTree()
         self._merged_windows: tuple[WindowFacts, ...] | None = None
@@ -101,6 +105,7 @@ class FleetTracker:
             window_seconds=self._window_seconds,
             slo_for=self._slo_for,
             fixed_spacing_seconds=self._fixed_spacing_seconds,
+            price=self._price,
         )
         return tracker
 
@@ -132,21 +137,31 @@ class FleetTracker:
         ]
         slo = fleet_objective([replica.slo for _, _, replica in counted], self._slo_for(None))
         self._merge([(target, facts) for target, facts, _ in counted])
-        power = total_power(shares[target.url] for target, _, _ in counted if target.url in shares)
+        own = [shares.get(target.url, NO_GPUS) for target, _, _ in counted]
+        power = total_power(own)
+        self._power.add(now, power)
+        good = fleet_goodput(
+            self._merged_signals,
+            self._merged,
+            slo,
+            [Part(replica.goodput, facts.total, replica.slo) for _, facts, replica in counted],
+        )
+        without = sum(not share.gpus for share in own)
+        told = not without and power.number is not None and power.quality is Quality.OK
+        figures = efficiency(
+            self._merged_signals,
+            good,
+            mean_watts=self._power.mean(now) if told else None,
+            gpus=None if without else whole_gpus(one for share in own for one in share.placements),
+            why_not=f"{without} of {len(own)} replicas without GPU figures" if without else power.note,
+            price=self._price,
+        )
         return FleetSummary(
             replicas=len(replicas),
             states=MappingProxyType(Counter(replica.state for replica in replicas)),
-            signals={**self._merged_signals, "power_watts": power},
+            signals={**self._merged_signals, "power_watts": power, **figures},
             slo=slo,
-            goodput=replace(
-                fleet_goodput(
-                    self._merged_signals,
-                    self._merged,
-                    slo,
-                    [Part(replica.goodput, facts.total, replica.slo) for _, facts, replica in counted],
-                ),
-                burn=self._burn.rows(now, slo.target),
-            ),
+            goodput=replace(good, burn=self._burn.rows(now, slo.target)),
         )
 
     def _merge(self, counted: Sequence[tuple[Target, WindowFacts]]) -> None:

@@ -27,11 +27,15 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class GpuShare:
-    """The GPUs of one replica, and the power that it alone draws."""
+    """The GPUs of one replica, and the power that it alone draws.
+
+    `whole` is the number of GPUs that it alone uses; None: not known, as where GPUs are shared or split.
+    """
 
     placements: tuple[Placement, ...] = ()
     gpus: tuple[GpuDevice, ...] = ()
     power: Scalar = _NO_POWER
+    whole: int | None = None
 
 
 NO_GPUS = GpuShare()
@@ -111,9 +115,16 @@ class GpuBoard:
                 tuple(placements),
                 tuple(placement.device for placement in placements),
                 _power_of_one(url, placements),
+                whole_gpus(placements) if all(p.users == {url} for p in placements) else None,
             )
             for url, placements in placed.items()
         }
+
+
+def whole_gpus(placements: Iterable[Placement]) -> int | None:
+    """How many GPUs these are, each one once; None where parts of one (MIG) are among them."""
+    distinct = {placement.key: placement for placement in placements}
+    return None if any(one.device.mig is not None for one in distinct.values()) else len(distinct)
 
 
 def total_power(shares: Iterable[GpuShare]) -> Scalar:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from enginetop.fleet.bound_by import UNKNOWN, BoundShares, bound_by, load_of
 from enginetop.fleet.burn import BurnHistory, Counts, RequestCounter
 from enginetop.fleet.derive import no_signals
+from enginetop.fleet.efficiency import MeanPower, Price, efficiency
 from enginetop.fleet.events import EventLog
 from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.goodput import goodput
@@ -18,7 +19,16 @@ from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target
 from enginetop.fleet.observation import Failure, FailureKind, Observation
 from enginetop.fleet.reading import Identity, Reading
-from enginetop.fleet.snapshot import Distribution, RankSnapshot, ReplicaSnapshot, Scalar, Signals, Slo
+from enginetop.fleet.snapshot import (
+    Distribution,
+    Goodput,
+    RankSnapshot,
+    ReplicaSnapshot,
+    Scalar,
+    Signals,
+    SignalValue,
+    Slo,
+)
 from enginetop.fleet.spacing import Spacing
 from enginetop.fleet.state import (
     Evidence,
@@ -62,7 +72,13 @@ class ReplicaTracker:
     """
 
     def __init__(
-        self, target: Target, *, window_seconds: float, slo_for: SloFor, fixed_spacing_seconds: float | None
+        self,
+        target: Target,
+        *,
+        window_seconds: float,
+        slo_for: SloFor,
+        fixed_spacing_seconds: float | None,
+        price: Price | None = None,
     ) -> None:
         """`fixed_spacing_seconds`: the asked interval; None (a replay): judge age by the target's own."""
         self.target = target
@@ -70,6 +86,9 @@ class ReplicaTracker:
         self._history = TargetHistory(window_seconds)
         self._window = WindowValues(self._history, window_seconds)
         self._spacing = Spacing(fixed_spacing_seconds)
+        self._price = price
+        self._power = MeanPower(window_seconds)
+        self._share: GpuShare = NO_GPUS
         self._bounds = BoundShares(window_seconds)
         self._preemptions = 0.0
         self._standstill = Standstill()
@@ -209,6 +228,9 @@ class ReplicaTracker:
 
     def snapshot(self, now: float, share: GpuShare = NO_GPUS) -> ReplicaSnapshot:
         """The replica at Unix time `now`; the same object as before while nothing has changed."""
+        if share is not self._share:
+            self._share = share
+            self._power.add(now, share.power)
         values = self._window.at(now)
         if values is not None and values is not self._values:
             self._learn(now, values)
@@ -253,6 +275,9 @@ class ReplicaTracker:
         model = _model_name(identity.model)
         slo = self._slo_for(model)
         signals, ranks = self._shown(now, share)
+        good = goodput(signals, self._fresh_facts, slo)
+        if self._fresh_facts is not None:
+            signals = {**signals, **self._efficiency(now, signals, good, share)}
         self._history.add_trend_point(now, signals)
         failure = self._unreachable or self._answer_failure
         return ReplicaSnapshot(
@@ -285,6 +310,19 @@ class ReplicaTracker:
             live_progress=reading.live_progress if reading is not None else True,
             trends=self._history.trends.values,
             trend_times=self._history.trends.times,
+        )
+
+    def _efficiency(
+        self, now: float, signals: Signals, good: Goodput, share: GpuShare
+    ) -> Mapping[str, SignalValue]:
+        known = share.power.number is not None and share.power.quality is Quality.OK
+        return efficiency(
+            signals,
+            good,
+            mean_watts=self._power.mean(now) if known else None,
+            gpus=share.whole,
+            why_not=share.power.note if not known or not share.gpus else "the GPUs are not its own",
+            price=self._price,
         )
 
     @property

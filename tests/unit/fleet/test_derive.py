@@ -330,10 +330,29 @@ class TestDistributions:
         assert loud.quality is Quality.OK
 
 
-@pytest.mark.parametrize("name", ["reasoning_share_ratio", "power_watts", "energy_joules_per_token"])
-def test_what_is_not_worked_out_yet_is_unknown(name: str) -> None:
+@pytest.mark.parametrize("name", ["power_watts", "energy_joules_per_token"])
+def test_what_no_page_tells_is_unknown(name: str) -> None:
     one = told_signals(columns(), ())[name]
-    assert (one.quality, one.note) == (Quality.UNKNOWN, "not built yet")
+    assert (one.quality, one.note) == (Quality.UNKNOWN, "told for the whole replica only")
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "output", "share", "quality"),
+    [
+        ((4, 900.0, 4), (4, 1200.0, 4), 0.75, Quality.OK),
+        ((4, 900.0, 4), (8, 1200.0, 8), 0.75, Quality.ESTIMATED),  # other requests
+        ((4, 0.0, 4), (4, 1200.0, 4), 0.0, Quality.OK),
+        ((4, 900.0, 4), (4, 800.0, 4), None, Quality.SUSPECT),
+        ((0, 0.0, 0), (4, 800.0, 4), None, Quality.UNKNOWN),
+    ],
+)
+def test_the_share_of_reasoning_is_of_two_sums(
+    reasoning: tuple[float, ...], output: tuple[float, ...], share: float | None, quality: Quality
+) -> None:
+    shape = columns(*histogram("reasoning_tokens", (INF,)), *histogram("output_tokens", (INF,)))
+    found = told_signals(shape, (0,) * 6, (*reasoning, *output))["reasoning_share_ratio"]
+    assert isinstance(found, Scalar)
+    assert (found.value, found.quality) == (share, quality)
 
 
 def test_reasoning_tokens_name_their_source() -> None:
