@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from enginetop.alerts.rule import Check, Finding
-from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState
+from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState, value_text
 from enginetop.fleet.snapshot import FleetSnapshot, Slo
 
 FLEET = "fleet"
@@ -109,5 +109,6 @@ def _last_words(rows: Sequence[AuditRow], at: float) -> Iterator[AuditRow]:
 
 
 def _change_finding(row: AuditRow, breached: bool) -> Finding:
-    said = f"{row.knob} {row.before} -> {row.after}: {row.detail or row.state.value}"
+    moved = f"{value_text(row.before)} -> {value_text(row.after)}"
+    said = f"{row.knob} {moved}: {row.detail or row.state.value}"
     return Finding(row.target, breached, summary=said, since=row.at, subject={"change": row.change})

@@ -10,7 +10,7 @@ from pathlib import Path
 from enginetop.cli import control, exit_codes, wiring
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.settings import resolve
-from enginetop.fleet.change import ChangeState
+from enginetop.fleet.change import ChangeState, value_text
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.ports import FleetSource
 from tuners.control.controller import Controller
@@ -58,7 +58,7 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
                 return exit_codes.ROLLBACK_FAILED
     change = plan.canary
     others = plan.targets[1:]
-    what = f"plan {plan.id}: {change.knob} {change.before} -> {change.after} on {change.target}"
+    what = f"plan {plan.id}: {change.knob} {value_text(change.before)} -> {change.after} on {change.target}"
     tell(f"{what}, then on" if others else what)
     for target in others:
         tell(f"  {target}")

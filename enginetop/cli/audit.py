@@ -9,7 +9,7 @@ import time
 from enginetop.cli import exit_codes
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.settings import state_folder
-from enginetop.fleet.change import AuditRow
+from enginetop.fleet.change import AuditRow, value_text
 from enginetop.fleet.errors import ConfigError
 from tuners.control.audit import Audit, row_document
 
@@ -33,6 +33,5 @@ def run(args: argparse.Namespace) -> int:
 def _line(row: AuditRow) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.at))
     verdict = f" {row.verdict}" if row.verdict else ""
-    before, after = ("unset" if value is None else str(value) for value in (row.before, row.after))
-    change = f"{row.target} {row.knob} {before} -> {after}"
+    change = f"{row.target} {row.knob} {value_text(row.before)} -> {value_text(row.after)}"
     return f"{at} {row.change} {row.state}{verdict} {change} {row.detail}"

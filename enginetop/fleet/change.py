@@ -35,6 +35,11 @@ FINAL_STATES: frozenset[ChangeState] = frozenset(
 )
 
 
+def value_text(value: int | None) -> str:
+    """A knob's value in words; None: the engine sets none."""
+    return "unset" if value is None else str(value)
+
+
 class Verdict(StrEnum):
     """What a canary showed of the SLO attainment."""
 

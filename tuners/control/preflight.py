@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from enginetop.fleet.change import value_text
 from enginetop.fleet.plan import Plan, PlannedChange
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Scalar
 from tuners.control.guards import FRESH_STATES
@@ -190,8 +191,8 @@ def _knob_problem(change: PlannedChange, reply: KnobReply | None) -> str:
         return f"{where}no live knob {change.knob} (it has: {known})"
     if row.value != change.before:
         return (
-            f"{where}{change.knob} is {_shown(row.value)} now, "
-            f"the plan changes it from {_shown(change.before)}"
+            f"{where}{change.knob} is {value_text(row.value)} now, "
+            f"the plan changes it from {value_text(change.before)}"
         )
     if row.expires_in_seconds is not None:
         return (
@@ -219,7 +220,3 @@ def _rate(replica: ReplicaSnapshot) -> float:
     signal = replica.signals.get("requests_finished_per_second")
     value = signal.number if isinstance(signal, Scalar) else None
     return value or 0.0
-
-
-def _shown(value: int | None) -> str:
-    return "unset" if value is None else str(value)

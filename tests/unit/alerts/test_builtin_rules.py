@@ -439,6 +439,13 @@ def test_changes() -> None:
     ]
 
 
+def test_a_knob_that_had_no_value_is_unset_not_none() -> None:
+    rows = [replace(audit(ChangeState.ROLLBACK_FAILED, 10), before=None)]
+    watched = AlertBook(builtin_rules(60.0, lambda: rows))
+    tell(watched, same([10]))
+    assert [alert.summary for alert in watched.current()] == ["max_num_seqs unset -> 32: worse"]
+
+
 def test_a_plan_that_is_refused_a_second_time_hides_no_value_left_in_force() -> None:
     rows = [audit(ChangeState.ROLLBACK_FAILED, 10), audit(ChangeState.REFUSED, 20)]
     told = tell(AlertBook(builtin_rules(60.0, lambda: rows)), same([10, 30]))
