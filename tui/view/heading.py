@@ -180,12 +180,15 @@ def _total(label: str, shown: str) -> Line:
 
 
 def _goodput_total(goodput: Goodput) -> Line:
-    """Requests within the objective of those that ended; empty where single requests are not counted."""
-    good, offered, share = goodput.good_per_second, goodput.offered_per_second, goodput.exact
-    if good is None or share is None:
+    """Requests within the objective of those that ended, and their share: an aborted request is no good one.
+
+    Empty where single requests are not counted.
+    """
+    good, offered = goodput.good_per_second, goodput.offered_per_second
+    if good is None or goodput.exact is None or not offered:
         return ()
     rates = f"{numbers.rate(good)} of {numbers.rate(offered)} req/s"
-    return (Span("goodput ", "dim"), Span(f"{rates} ({numbers.fine_percent(share)} %)"))
+    return (Span("goodput ", "dim"), Span(f"{rates} ({numbers.fine_percent(good / offered)} %)"))
 
 
 def _kv_total(kv: Scalar | None) -> Line:

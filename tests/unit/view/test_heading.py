@@ -122,6 +122,14 @@ def test_totals_by_hand() -> None:
     assert [span.ink for span in line if "1.4 s" in span.text] == ["warn"]
 
 
+def test_the_share_is_that_of_the_two_rates_beside_it() -> None:
+    """Of 50 requests a second 10 were aborted; of the 40 others all were within the objective."""
+    snapshot = fleet([replica("a1")])
+    counted = Goodput(offered_per_second=50.0, good_per_second=40.0, exact=1.0)
+    known = replace(snapshot, fleet=replace(snapshot.fleet, goodput=counted))
+    assert line_text(totals_line(Picture(known), 80)).startswith(" goodput 40.0 of 50.0 req/s (80.0 %)")
+
+
 def test_exact_goodput_leads_the_totals() -> None:
     snapshot = fleet([replica("a1")])
     counted = Goodput(offered_per_second=47.1, good_per_second=42.06, exact=0.893, quality=Quality.OK)
