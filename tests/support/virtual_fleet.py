@@ -249,6 +249,7 @@ def _replica(engine: Engine, now: float) -> ReplicaSnapshot:
         bad_lines=0,
         signals={
             "requests_finished_per_second": Scalar(engine.rate, "requests/s", Quality.OK),
+            "requests_running": Scalar(8.0, "requests", Quality.OK),
             "iteration_tokens": steps,
         },
         ranks=(),
