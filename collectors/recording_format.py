@@ -20,6 +20,7 @@ from collectors.redact import Keep, public_body, public_url
 from enginetop.fleet.fleet_tracker import default_name
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import FailureKind
+from enginetop.fleet.request_records import RequestFigures
 from enginetop.fleet.snapshot import GpuReport
 
 VERSION = 1
@@ -27,6 +28,7 @@ GPU_SCHEME = "gpu://"
 DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType({"content-type": "text/plain; version=0.0.4"})
 
 _LONGEST_ADDRESS = 2048
+_LONGEST_FINISH = 32
 _ERROR_WORDS = frozenset(
     {
         FailureKind.TIMEOUT,
@@ -59,9 +61,11 @@ class GpuRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestRecord:
-    """One request as its client saw it. Its figures are not read; its time moves a replay's clock on."""
+    """One request that the target `url` served: numbers only, never text."""
 
     at: float
+    url: str
+    figures: RequestFigures
 
 
 Record = ScrapeRecord | GpuRecord | RequestRecord
@@ -151,7 +155,7 @@ def parse_record(line: str) -> Record | None:
     if not _is_address(url):
         raise RecordError("no `target`")
     if kind == "request":
-        return RequestRecord(at)
+        return RequestRecord(at, url.rstrip("/"), _figures(document, at))
     if kind == "gpu" or url.startswith(GPU_SCHEME):
         return GpuRecord(at, _gpu_report(document, url.removeprefix(GPU_SCHEME), at))
     return ScrapeRecord(at, url.rstrip("/"), _answer(document, at))
@@ -197,6 +201,25 @@ def _answer(document: Mapping[str, Any], at: float) -> Answer:
     if isinstance(headers, dict):
         named = {str(name).lower(): str(text) for name, text in headers.items()}
     return Answer(path, at, seconds, status, named, _encoded(body))
+
+
+def _figures(document: Mapping[str, Any], at: float) -> RequestFigures:
+    """The figures of a request; what is not a number of at least zero is not known."""
+
+    def figure(name: str) -> float | None:
+        value = _number(document.get(name))
+        return None if value is None or value < 0 else value
+
+    finish = document.get("finish")
+    return RequestFigures(
+        at=at,
+        output_tokens=figure("output_tokens"),
+        reasoning_tokens=figure("reasoning_tokens"),
+        reasoning_chars=figure("reasoning_chars"),
+        ttft_seconds=figure("ttft_seconds"),
+        tpot_seconds=figure("tpot_seconds"),
+        finish=finish[:_LONGEST_FINISH] if isinstance(finish, str) else "",
+    )
 
 
 def _encoded(body: str) -> bytes:

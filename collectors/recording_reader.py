@@ -16,6 +16,7 @@ from collectors.recording_format import (
     GpuRecord,
     Record,
     RecordError,
+    RequestRecord,
     ScrapeRecord,
     parse_header,
     parse_record,
@@ -40,6 +41,7 @@ class Step:
     at: float
     scrapes: tuple[ScrapeRecord, ...]
     gpus: tuple[GpuRecord, ...]
+    requests: tuple[RequestRecord, ...] = ()
 
 
 class Recording:
@@ -83,6 +85,7 @@ class Recording:
                 at,
                 tuple(record for record in together if isinstance(record, ScrapeRecord)),
                 tuple(record for record in together if isinstance(record, GpuRecord)),
+                tuple(record for record in together if isinstance(record, RequestRecord)),
             )
 
     def _look_through(self) -> None:
@@ -97,7 +100,7 @@ class Recording:
             record = self._parse(number, line)
             if record is None:
                 continue
-            if isinstance(record, ScrapeRecord) and record.url not in seen:
+            if isinstance(record, ScrapeRecord | RequestRecord) and record.url not in seen:
                 seen[record.url] = target_of(record.url)
             if not times:
                 times = [record.at, record.at]

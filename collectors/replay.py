@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from collectors.fetch import one_line
 from collectors.listeners import Listeners
@@ -16,12 +17,21 @@ from collectors.scrape import Feed, Tracker, unchanged
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import Failure, FailureKind, Observation
+from enginetop.fleet.request_records import RequestFigures
 from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot
 
 MAX_PAUSE_SECONDS = 10.0
 """The longest wait between two steps of a paced replay; longer gaps of a recording are shortened to it."""
 
-NewTracker = Callable[[Sequence[Target]], Tracker]
+
+class ReplayTracker(Tracker, Protocol):
+    """A tracker that also takes records of single requests."""
+
+    def observe_request(self, url: str, record: RequestFigures) -> None:
+        """Take in the record of one request that the target `url` served."""
+
+
+NewTracker = Callable[[Sequence[Target]], ReplayTracker]
 """Makes the tracker of a replay; it judges age by each target's own spacing, not by an interval."""
 
 NewFeed = Callable[[Target], Feed]
@@ -44,6 +54,8 @@ class Player:
         """Take in all records of one instant; the fleet at that instant."""
         for record in step.gpus:
             self._tracker.observe_gpus(record.report)
+        for request in step.requests:
+            self._tracker.observe_request(request.url, request.figures)
         by_target: dict[str, list[ScrapeRecord]] = {}
         for scrape in step.scrapes:
             by_target.setdefault(scrape.url, []).append(scrape)

@@ -19,6 +19,7 @@ from enginetop.fleet.merge_tree import MergeTree
 from enginetop.fleet.model import UP_STATES, Quality, Target
 from enginetop.fleet.observation import Observation
 from enginetop.fleet.replica import ReplicaTracker, SloFor
+from enginetop.fleet.request_records import RequestFigures, judged_by_records, with_records
 from enginetop.fleet.snapshot import (
     CollectorHealth,
     FleetSnapshot,
@@ -74,6 +75,11 @@ class FleetTracker:
         tracker.observe(observation, next_try_at)
         if tracker.ended is not None and not (tracker.is_router and self._engines_told):
             self._burn.add(*tracker.ended)
+
+    def observe_request(self, url: str, record: RequestFigures) -> None:
+        """Take the record of one request; a URL that no target has joins the fleet at its end."""
+        tracker = self._trackers.get(url) or self._track(Target(url, self._free_name(url)))
+        tracker.observe_request(record)
 
     def observe_gpus(self, report: GpuReport) -> None:
         """Take the newest GPU figures of one host."""
@@ -146,6 +152,16 @@ class FleetTracker:
             slo,
             [Part(replica.goodput, facts.total, replica.slo) for _, facts, replica in counted],
         )
+        shown: Signals = self._merged_signals
+        served = [
+            (record, replica.slo)
+            for tracker, replica in zip(trackers, replicas, strict=True)
+            if tracker.records and (replica.state in UP_STATES or replica.scraped_at is None)
+            for record in tracker.records
+        ]
+        if served:
+            shown = with_records(shown, [record for record, _ in served])
+            good = judged_by_records(good, served)
         without = sum(not share.gpus for share in own)
         told = not without and power.number is not None and power.quality is Quality.OK
         figures = efficiency(
@@ -159,7 +175,7 @@ class FleetTracker:
         return FleetSummary(
             replicas=len(replicas),
             states=MappingProxyType(Counter(replica.state for replica in replicas)),
-            signals={**self._merged_signals, "power_watts": power, **figures},
+            signals={**shown, "power_watts": power, **figures},
             slo=slo,
             goodput=replace(good, burn=self._burn.rows(now, slo.target)),
         )

@@ -101,6 +101,7 @@ def _goodput(signals: Signals, facts: Facts, exact: _Exact, shares: Attainment) 
         tpot=shares.tpot,
         joint=shares.joint,
         within_per_second=times(shares.joint, rate),
+        completed_per_second=rate,
     )
 
 

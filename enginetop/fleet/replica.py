@@ -19,6 +19,12 @@ from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target
 from enginetop.fleet.observation import Failure, FailureKind, Observation
 from enginetop.fleet.reading import Identity, Reading
+from enginetop.fleet.request_records import (
+    RequestFigures,
+    RequestLog,
+    judged_by_records,
+    with_records,
+)
 from enginetop.fleet.snapshot import (
     Distribution,
     Goodput,
@@ -89,6 +95,9 @@ class ReplicaTracker:
         self._price = price
         self._power = MeanPower(window_seconds)
         self._share: GpuShare = NO_GPUS
+        self._requests = RequestLog(window_seconds)
+        self.records: tuple[RequestFigures, ...] = ()
+        """Records of single requests in the window of the last picture."""
         self._bounds = BoundShares(window_seconds)
         self._preemptions = 0.0
         self._standstill = Standstill()
@@ -111,7 +120,7 @@ class ReplicaTracker:
         self._judged_until = -math.inf
         self._since: float | None = None
         self._picture: ReplicaSnapshot | None = None
-        self._pictured: tuple[Judgement, GpuShare, Values | None] | None = None
+        self._pictured: tuple[object, ...] | None = None
 
     @property
     def facts(self) -> WindowFacts | None:
@@ -145,6 +154,10 @@ class ReplicaTracker:
         if appeared:
             self._log.appeared(observation.at)
         self._settle(observation.at, appeared=appeared)
+
+    def observe_request(self, record: RequestFigures) -> None:
+        """Take the record of one request that this target served."""
+        self._requests.add(record)
 
     def _take_answer(self) -> None:
         """The target can be reached, whatever it said."""
@@ -236,7 +249,8 @@ class ReplicaTracker:
             self._learn(now, values)
         self._values = values
         self._settle(now)
-        pictured = (self._judgement, share, values)
+        self.records = self._requests.counted(now)
+        pictured = (self._judgement, share, values, self.records)
         if self._picture is None or pictured != self._pictured:
             self._picture = self._draw(now, share)
             self._pictured = pictured
@@ -276,6 +290,8 @@ class ReplicaTracker:
         slo = self._slo_for(model)
         signals, ranks = self._shown(now, share)
         good = goodput(signals, self._fresh_facts, slo)
+        if self.records:
+            signals, good = self._with_records(signals, good, slo)
         if self._fresh_facts is not None:
             signals = {**signals, **self._efficiency(now, signals, good, share)}
         self._history.add_trend_point(now, signals)
@@ -300,7 +316,7 @@ class ReplicaTracker:
             gpus=share.gpus,
             advice=(),
             slo=slo,
-            goodput=replace(goodput(signals, self._fresh_facts, slo), burn=self._burn.rows(now, slo.target)),
+            goodput=replace(good, burn=self._burn.rows(now, slo.target)),
             totals=self._history.totals,
             bound_by=UNKNOWN if self._fresh_facts is None else self._bounds.shares,
             simulated=identity.simulated,
@@ -311,6 +327,14 @@ class ReplicaTracker:
             trends=self._history.trends.values,
             trend_times=self._history.trends.times,
         )
+
+    def _with_records(self, signals: Signals, good: Goodput, slo: Slo) -> tuple[Signals, Goodput]:
+        """With what records of requests tell; where the page says nothing about now it is marked as old."""
+        signals = with_records(signals, self.records)
+        good = judged_by_records(good, [(record, slo) for record in self.records])
+        if self._fresh_facts is not None or self._page_at is None:
+            return signals, good
+        return aged(signals, self._judgement.state.value), replace(good, quality=Quality.STALE)
 
     def _efficiency(
         self, now: float, signals: Signals, good: Goodput, share: GpuShare

@@ -209,7 +209,7 @@ class Goodput:
     where nobody counts them. `counted_for` is the objective (TTFT and TPOT in seconds) that they were counted
     for, where it is known to be one. `ttft` and `tpot` are the shares of requests within each half of the
     objective, from histograms; `joint` the share within both, and `within_per_second` the rate of such
-    requests.
+    requests. `completed_per_second` are requests ended and neither aborted nor errored.
     """
 
     offered_per_second: float | None = None
@@ -223,6 +223,7 @@ class Goodput:
     joint: Span = NO_SPAN
     within_per_second: Span = NO_SPAN
     burn: tuple[BurnRow, ...] = ()
+    completed_per_second: float | None = None
 
 
 NO_GOODPUT = Goodput()

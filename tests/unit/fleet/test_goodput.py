@@ -87,7 +87,8 @@ def test_without_exact_counts_nothing_is_claimed() -> None:
         for name in ("requests_judged", "requests_within_slo")
     }
     found = of(columns(value("requests_finished"), absent=absent), 100)
-    assert found == Goodput(10.0, note=f"no exact counts: needs the engine's companion; {NO_HISTOGRAMS}")
+    note = f"no exact counts: needs the engine's companion; {NO_HISTOGRAMS}"
+    assert found == Goodput(10.0, note=note, completed_per_second=10.0)
     assert found.quality is Quality.UNKNOWN
 
 
