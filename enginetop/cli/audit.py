@@ -21,9 +21,11 @@ def run(args: argparse.Namespace) -> int:
         check, rows = audit.verify(), audit.rows()
     except OSError as error:
         raise ConfigError(f"{state_folder()}: {error.strerror or 'not readable'}") from None
-    for row in rows:
-        if args.change in (None, row.change):
-            print(json.dumps(row_document(row)) if args.format == "json" else _line(row))
+    wanted = [row for row in rows if args.change in (None, row.change)]
+    for row in wanted:
+        print(json.dumps(row_document(row)) if args.format == "json" else _line(row))
+    if args.change is not None and not wanted:
+        tell(f"the audit knows no change {args.change!r}")
     if check.intact:
         return exit_codes.OK
     tell(f"the audit is not intact: {check.problem}")

@@ -183,8 +183,9 @@ def test_apply_then_the_audit_then_a_change_that_is_over(
     assert [rows[0]["state"], rows[-1]["state"]] == ["PLANNED", "HELD"]
     assert rows[-1]["verdict"] == "inconclusive"
 
-    code, out, _ = run("audit", "nothing")
+    code, out, err = run("audit", "nothing")
     assert (code, out) == (0, "")
+    assert "knows no change 'nothing'" in err
     code, out, err = run("rollback", "c0ffee", "--yes", *urls)
     assert (code, out) == (2, "")
     assert "nothing of it is in force" in err
