@@ -36,6 +36,8 @@ UNKNOWN: Mapping[str, float] = MappingProxyType({"unknown": 1.0})
 _FULL_KV = 0.95
 _REACHED = 0.9
 
+_ROUNDING_SECONDS = 1e-6
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -119,18 +121,29 @@ class BoundShares:
     def __init__(self, window_seconds: float) -> None:
         self._window_seconds = window_seconds
         self._spans: deque[tuple[float, float, str]] = deque(maxlen=4096)
+        self._seconds = dict.fromkeys(WORDS, 0.0)
         self._newest: tuple[float, str] | None = None
 
     def add(self, at: float, word: str) -> None:
         """Take the word of the page of Unix time `at`."""
+        spans = self._spans
         if self._newest is not None and at > self._newest[0]:
-            self._spans.append((self._newest[0], at, word))
+            if len(spans) == spans.maxlen:
+                self._forget(spans.popleft())
+            spans.append((self._newest[0], at, word))
+            self._seconds[word] += at - self._newest[0]
         elif self._newest is not None:
-            while self._spans and self._spans[-1][1] > at:  # the clock was set back
-                self._spans.pop()
+            while spans and spans[-1][1] > at:  # the clock was set back
+                self._forget(spans.pop())
         self._newest = (at, word)
-        while self._spans and self._spans[0][1] <= at - self._window_seconds:
-            self._spans.popleft()
+        while spans and spans[0][1] <= at - self._window_seconds:
+            self._forget(spans.popleft())
+        if not spans:
+            self._seconds = dict.fromkeys(WORDS, 0.0)  # nor is anything left of rounding
+
+    def _forget(self, span: tuple[float, float, str]) -> None:
+        began, ended, word = span
+        self._seconds[word] -= ended - began
 
     @property
     def shares(self) -> Mapping[str, float]:
@@ -138,14 +151,14 @@ class BoundShares:
         if self._newest is None:
             return UNKNOWN
         at, word = self._newest
-        start = at - self._window_seconds
-        seconds: dict[str, float] = {}
-        for began, ended, bound in self._spans:
-            seconds[bound] = seconds.get(bound, 0.0) + ended - max(began, start)
-        total = sum(seconds.values())
-        if total <= 0:
+        if not self._spans:
             return {word: 1.0}
-        return {name: seconds[name] / total for name in WORDS if name in seconds}
+        seconds = self._seconds.copy()
+        began, _, oldest = self._spans[0]
+        seconds[oldest] -= max(0.0, at - self._window_seconds - began)
+        held = {name: span for name, span in seconds.items() if span > _ROUNDING_SECONDS}
+        total = sum(held.values())
+        return {name: span / total for name, span in held.items()} if held else {word: 1.0}
 
 
 def _reached(value: float | None, limit: float | None) -> bool | None:

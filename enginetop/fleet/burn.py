@@ -37,6 +37,8 @@ TIERS: tuple[tuple[float, float], ...] = (
 )
 """Spacing and reach in seconds of each ring; a window is read from the first one that reaches far enough."""
 
+FINEST_SECONDS = TIERS[0][0]
+
 _FIELDS = 8
 Counts = tuple[float, float, float, float, float, float, float, float]
 """Ended, completed, judged one by one, those of them within the objective; then of the histograms of TTFT and

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from enginetop.fleet.bound_by import UNKNOWN, BoundShares, bound_by, load_of
-from enginetop.fleet.burn import BurnHistory, Counts, RequestCounter
+from enginetop.fleet.burn import FINEST_SECONDS, BurnHistory, Counts, RequestCounter
 from enginetop.fleet.derive import no_signals
 from enginetop.fleet.efficiency import MeanPower, Price, efficiency
 from enginetop.fleet.events import EventLog
@@ -26,6 +26,7 @@ from enginetop.fleet.request_records import (
     with_records,
 )
 from enginetop.fleet.snapshot import (
+    BurnRow,
     Distribution,
     Goodput,
     RankSnapshot,
@@ -104,6 +105,7 @@ class ReplicaTracker:
         self._log = EventLog()
         self._counter = RequestCounter(slo_for(None))
         self._burn = BurnHistory()
+        self._burn_rows: tuple[float, tuple[BurnRow, ...]] | None = None
         self.ended: tuple[float, Counts] | None = None
         """Time of the newest observation and what its page counted; None if it brought no page."""
         self._reading: Reading | None = None
@@ -200,7 +202,7 @@ class ReplicaTracker:
         """Keep what the page tells about requests for the error budget."""
         slo = self._slo_for(_model_name(reading.identity.model))
         if self._counter.limits != (slo.ttft_seconds, slo.tpot_seconds):
-            self._counter, self._burn = RequestCounter(slo), BurnHistory()
+            self._counter, self._burn, self._burn_rows = RequestCounter(slo), BurnHistory(), None
         self.ended = (reading.at, self._counter.take(*self._history.counted, self._history.totals))
         self._burn.add(*self.ended)
 
@@ -316,7 +318,7 @@ class ReplicaTracker:
             gpus=share.gpus,
             advice=(),
             slo=slo,
-            goodput=replace(good, burn=self._burn.rows(now, slo.target)),
+            goodput=replace(good, burn=self._rows_of_burn(now, slo)),
             totals=self._history.totals,
             bound_by=UNKNOWN if self._fresh_facts is None else self._bounds.shares,
             simulated=identity.simulated,
@@ -327,6 +329,13 @@ class ReplicaTracker:
             trends=self._history.trends.values,
             trend_times=self._history.trends.times,
         )
+
+    def _rows_of_burn(self, now: float, slo: Slo) -> tuple[BurnRow, ...]:
+        """Worked out anew once in the finest spacing of the history; the fleet's rows are at every tick."""
+        span = now // FINEST_SECONDS
+        if self._burn_rows is None or self._burn_rows[0] != span:
+            self._burn_rows = (span, self._burn.rows(now, slo.target))
+        return self._burn_rows[1]
 
     def _with_records(self, signals: Signals, good: Goodput, slo: Slo) -> tuple[Signals, Goodput]:
         """With what records of requests tell; where the page says nothing about now it is marked as old."""
