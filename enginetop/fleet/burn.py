@@ -106,6 +106,9 @@ class _Ring:
         while times and times[-1] > at:  # the clock was set back
             times.pop()
             del self._counts[-_FIELDS:]
+        if times and times[-1] == at:  # another replica's page of the same instant
+            self._counts[-_FIELDS:] = counts
+            return
         if times and times[-1] // self._spacing == at // self._spacing:
             return
         times.append(at)
