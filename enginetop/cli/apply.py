@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     settings = resolve(args, tell)
     plan = read_plan(Path(args.plan))
-    if not args.dry_run and not control.may_act(settings, args.yes):
+    if not args.dry_run and not control.may_act(settings):
         return exit_codes.REFUSED
     targets = wiring.live_targets(settings)
     source = wiring.live_engine(settings, targets, None)

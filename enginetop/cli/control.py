@@ -85,11 +85,11 @@ def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str
     return clients.get
 
 
-def may_act(settings: Settings, yes: bool) -> bool:
-    """Whether anything may be written at all; says what is missing otherwise."""
-    if settings.control is not None or yes:
+def may_act(settings: Settings) -> bool:
+    """Whether anything new may be written at all; says what is missing otherwise."""
+    if settings.control is not None:
         return True
-    tell("read-only: nothing is changed without a [control] table in the config file, or --yes")
+    tell("read-only: nothing is changed without a [control] table in the config file; an empty one will do")
     return False
 
 

@@ -24,6 +24,9 @@ FEWEST_REQUESTS = 50
 POWER = 0.8
 """The power that sample sizes are worked out for."""
 
+_TOLD_EFFECT = 0.1
+"""A smaller design effect only says that one side never varied; it is not worth a word."""
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -142,7 +145,7 @@ def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
         f"{100 * plain.difference:+.2f} points, "
         f"{100 * (1 - alpha):g} % bounds {100 * low:+.2f} and {100 * high:+.2f}"
     )
-    if effect is not None:
+    if effect is not None and effect >= _TOLD_EFFECT:
         why += f", design effect {effect:.1f}"
     return Judgement(verdict, plain.difference, low, high, effect, why)
 

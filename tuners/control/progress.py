@@ -11,6 +11,7 @@ from typing import Any
 from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState, Guard, Verdict
 from enginetop.fleet.plan import Plan, PlannedChange
 from enginetop.fleet.snapshot import FleetSnapshot
+from tuners.control.effect import NO_TRACE, StepTrace
 from tuners.control.judge import Judgement
 from tuners.control.knob_api import KnobReply
 from tuners.control.observe import Mark
@@ -65,7 +66,7 @@ class Written:
     `version` is the knob's version as we know it; None: not known. `renewed_at` is the last write that was
     confirmed, `asked_at` the last request of any kind, `undo_asked_at` the last write of the former value.
     `sent`: the write was or may have been done, so that only reads can tell more. `confirmed`: the new value
-    was read back. `kept`: it stands without a ttl. `mean_step_before` is the mean number of tokens in a step,
+    was read back. `kept`: it stands without a ttl. `before` is how its steps were
     in the window before the write.
     """
 
@@ -79,7 +80,7 @@ class Written:
     sent: bool = False
     confirmed: bool = False
     kept: bool = False
-    mean_step_before: float | None = None
+    before: StepTrace = NO_TRACE
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from tuners.control.effect import mean_step_tokens
+from tuners.control.effect import step_trace
 from tuners.control.holding import not_ours
 from tuners.control.knob_api import REFUSALS, ReplyKind
 from tuners.control.observe import replica_of
@@ -21,8 +21,8 @@ def write(turn: Turn, targets: tuple[str, ...]) -> None:
     for target in targets:
         change = turn.progress.change_of(target)
         version = _version(turn, target)
-        mean = mean_step_tokens(replica_of(turn.snapshot, target))
-        written[target] = Written(change, version, turn.now, turn.now, turn.now, mean_step_before=mean)
+        trace = step_trace(replica_of(turn.snapshot, target))
+        written[target] = Written(change, version, turn.now, turn.now, turn.now, before=trace)
     turn.update(written=MappingProxyType(written))
     for target in targets:
         _ask(turn, target)

@@ -161,6 +161,16 @@ def test_a_file_that_is_no_plan(
     assert "unknown key 'exec'" in err
 
 
+def test_without_a_control_table_nothing_is_changed(
+    run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str]
+) -> None:
+    code, out, err = run("apply", _file(home, plan_on(urls)), "--yes", *urls)
+    assert (code, out) == (2, "")
+    assert "read-only" in err
+    assert "[control]" in err
+    assert knob(urls[0])[1].version == 0
+
+
 def test_apply_then_the_audit_then_a_change_that_is_over(
     run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str]
 ) -> None:

@@ -9,12 +9,22 @@ import pytest
 
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Distribution, Quantile, ReplicaSnapshot, Scalar
-from tuners.control.effect import Effect, find_effect
+from tuners.control.effect import Effect, StepTrace, find_effect
 
 
-def _replica(count: float | None, mean: float | None, p99: Quantile, running: float = 3.0) -> ReplicaSnapshot:
+def _replica(
+    count: float | None,
+    mean: float | None,
+    p99: Quantile,
+    running: float = 3.0,
+    itl: Distribution | None = None,
+) -> ReplicaSnapshot:
     steps = Distribution(count, None, Quantile(mean), {"p99": p99}, "tokens", Quality.OK)
-    signals = {"iteration_tokens": steps, "requests_running": Scalar(running, "requests", Quality.OK)}
+    signals = {
+        "iteration_tokens": steps,
+        "itl_seconds": itl,
+        "requests_running": Scalar(running, "requests", Quality.OK),
+    }
     return cast("ReplicaSnapshot", SimpleNamespace(signals=signals))
 
 
@@ -32,7 +42,9 @@ def _replica(count: float | None, mean: float | None, p99: Quantile, running: fl
     ],
 )
 def test_a_token_budget(count: float | None, mean: float | None, p99: Quantile, effect: Effect) -> None:
-    assert find_effect(_replica(count, mean, p99), "max_num_batched_tokens", 768, None).effect is effect
+    assert (
+        find_effect(_replica(count, mean, p99), "max_num_batched_tokens", 768, StepTrace()).effect is effect
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,16 +54,31 @@ def test_a_token_budget(count: float | None, mean: float | None, p99: Quantile, 
 def test_prompts_cut_into_more_chunks_make_steps_smaller(before: float, effect: Effect) -> None:
     """385 tokens a step are 85 % of 452.9."""
     replica = _replica(3757.0, 385.0, Quantile(9000.0, 8192.0, 16384.0))
-    finding = find_effect(replica, "max_num_batched_tokens", 768, before)
+    finding = find_effect(replica, "max_num_batched_tokens", 768, StepTrace(before))
     assert finding.effect is effect
-    assert f"{before:.0f} before" in finding.words
+    assert f"tokens {before:.0f} -> 385 in the mean" in finding.words
 
 
 def test_a_lone_request_has_steps_that_are_not_counted() -> None:
     """Chunks without an output are left out, so the mean of those counted may be above the budget."""
     alone = _replica(40.0, 1500.0, Quantile(1900.0, 1024.0, 2048.0), running=1.0)
-    assert find_effect(alone, "max_num_batched_tokens", 768, None).effect is Effect.UNKNOWN
+    assert find_effect(alone, "max_num_batched_tokens", 768, StepTrace()).effect is Effect.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "effect"),
+    [(0.160, 0.024, Effect.SEEN), (0.100, 0.085, Effect.SEEN), (0.100, 0.086, Effect.UNKNOWN)],
+)
+def test_the_longest_steps_become_shorter(before: float, after: float, effect: Effect) -> None:
+    """The mean stays, since the same prompts count in the same number of steps with an output."""
+    gaps = Distribution(9000, None, Quantile(0.02), {"p99": Quantile(after)}, "seconds", Quality.OK)
+    replica = _replica(3757.0, 385.0, Quantile(9000.0, 8192.0, 16384.0), itl=gaps)
+    finding = find_effect(replica, "max_num_batched_tokens", 768, StepTrace(385.0, before))
+    assert finding.effect is effect
+    assert f"ITL p99 {before * 1000:.0f} -> {after * 1000:.0f} ms" in finding.words
 
 
 def test_a_knob_without_a_trace() -> None:
-    assert find_effect(_replica(9.0, 1.0, Quantile()), "max_num_seqs", 8, None).effect is Effect.UNKNOWN
+    assert (
+        find_effect(_replica(9.0, 1.0, Quantile()), "max_num_seqs", 8, StepTrace()).effect is Effect.UNKNOWN
+    )
