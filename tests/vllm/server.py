@@ -38,6 +38,10 @@ def free_port() -> int:
         return port
 
 
+DRAFTS = "vllm:spec_decode_num_drafts_total"
+DRAFT_TOKENS = "vllm:spec_decode_num_draft_tokens_total"
+
+
 class Page:
     """The server's /metrics at one moment."""
 
@@ -216,3 +220,20 @@ def wait_for(condition: Callable[[], object], seconds: float = 20.0, pause: floa
     while not condition():
         assert time.monotonic() < end, f"not within {seconds:g} s"
         time.sleep(pause)
+
+
+def run_for(server: Server, steps: int) -> list[int]:
+    """Tokens scheduled in each of at least `steps` further steps."""
+    start = server.log_size()
+    wait_for(lambda: len(server.steps(start)) >= steps, 60.0)
+    return server.steps(start)
+
+
+def drafts_per_step(server: Server, at_least: int = 400) -> float:
+    """Draft tokens a draft over a window that begins when the change has been in force for some steps."""
+    run_for(server, 5)
+    start = server.page()
+    wait_for(lambda: server.page().value(DRAFTS) - start.value(DRAFTS) >= at_least, 60.0)
+    end = server.page()
+    drafts = end.value(DRAFTS) - start.value(DRAFTS)
+    return (end.value(DRAFT_TOKENS) - start.value(DRAFT_TOKENS)) / drafts

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.vllm.load import Load
-from tests.vllm.server import Server, wait_for
+from tests.vllm.server import DRAFT_TOKENS, Server, drafts_per_step, run_for, wait_for
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
@@ -22,21 +22,12 @@ KNOBS = (
     "thinking_token_budget",
 )
 STEPS = "vllm:iteration_tokens_total"
-DRAFTS = "vllm:spec_decode_num_drafts_total"
-DRAFT_TOKENS = "vllm:spec_decode_num_draft_tokens_total"
 
 
 @pytest.fixture(autouse=True)
 def as_started(speculating: Server) -> None:
     for name in KNOBS:
         assert speculating.reset(name).status_code == 200
-
-
-def run_for(server: Server, steps: int) -> list[int]:
-    """Tokens scheduled in each of at least `steps` further steps."""
-    start = server.log_size()
-    wait_for(lambda: len(server.steps(start)) >= steps, 60.0)
-    return server.steps(start)
 
 
 def test_the_sheet(speculating: Server) -> None:
@@ -99,16 +90,6 @@ def test_budget_live_under_load(speculating: Server, record: dict[str, object]) 
     assert load.failures == []
     record["budget 512 -> 128 -> 512: largest step, tokens"] = [max(before), max(lowered), max(raised)]
     record["budget: requests completed, failed"] = [len(load.usages), len(load.failures)]
-
-
-def drafts_per_step(server: Server, at_least: int = 400) -> float:
-    """Draft tokens a draft over a window that begins when the change has been in force for some steps."""
-    run_for(server, 5)
-    start = server.page()
-    wait_for(lambda: server.page().value(DRAFTS) - start.value(DRAFTS) >= at_least, 60.0)
-    end = server.page()
-    drafts = end.value(DRAFTS) - start.value(DRAFTS)
-    return (end.value(DRAFT_TOKENS) - start.value(DRAFT_TOKENS)) / drafts
 
 
 def test_drafts_live_under_load(speculating: Server, record: dict[str, object]) -> None:

@@ -19,11 +19,12 @@ import pytest
 from enginetop import __version__
 from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
 from tests.vllm.load import Load
-from tests.vllm.server import Server, wait_for
+from tests.vllm.server import Server, drafts_per_step, wait_for
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 BUDGET = "max_num_batched_tokens"
+DRAFTS = "num_speculative_tokens"
 
 
 @dataclass(frozen=True)
@@ -59,16 +60,17 @@ class Desk:
             check=False,
         )
 
-    def plan(self, name: str, after: int) -> Path:
+    def plan(self, name: str, after: int, knob: str = BUDGET, servers: int = 2) -> Path:
+        """A plan for the first `servers` engines, written to a file."""
         changes = tuple(
             PlannedChange(
                 target=server.url,
                 instance=server.knobs("GET", "knobs").json()["instance"],
-                knob=BUDGET,
-                before=server.row(BUDGET)["value"],
+                knob=knob,
+                before=server.row(knob)["value"],
                 after=after,
             )
-            for server in self.servers
+            for server in self.servers[:servers]
         )
         now = time.time()
         plan = Plan(
@@ -147,6 +149,30 @@ def test_a_plan_is_tried_promoted_and_seen(desk: Desk, record: dict[str, object]
     record["enginetop apply, budget 512 -> 128 on two engines"] = (
         f"{outcome['state']}, {outcome['verdict']}, {time.monotonic() - began:.0f} s, "
         f"{sum(len(load.usages) for load in loads)} requests, none failed"
+    )
+
+
+def test_fewer_drafts_and_back(desk: Desk, record: dict[str, object]) -> None:
+    """The engine without speculation is the baseline."""
+    server = desk.servers[0]
+    plan = desk.plan("drafts", 1, DRAFTS, servers=1)
+    with traffic(desk) as loads:
+        first = drafts_per_step(server)
+        done = desk.run("apply", str(plan), "--yes", "--format", "json", "--config", str(desk.config))
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        assert (server.row(DRAFTS)["value"], server.row(DRAFTS)["expires_in_seconds"]) == (1, None)
+        fewer = drafts_per_step(server)
+        undone = desk.run("rollback", "drafts", "--yes", "--config", str(desk.config))
+        assert undone.returncode == 0, undone.stderr
+        assert server.row(DRAFTS)["value"] == 4
+        again = drafts_per_step(server)
+    assert first > 2
+    assert fewer == 1
+    assert again > 2
+    assert [load.failures for load in loads] == [[], []]
+    requests = sum(len(load.usages) for load in loads)
+    record["enginetop apply, K 4 -> 1, then rollback: draft tokens a draft"] = (
+        f"{first:.2f}, {fewer:.2f}, {again:.2f}; {requests} requests, none failed"
     )
 
 
