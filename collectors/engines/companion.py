@@ -27,4 +27,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("requests_within_slo", ("requests_within_slo",), slo_labels=True, prefixes=_PREFIXES, note=_NOTE),
     Row("reasoning_tokens", ("reasoning_tokens",), prefixes=_PREFIXES, note=_NOTE),
+    Row("completed_ttft_seconds", ("ttft_seconds",), prefixes=_PREFIXES, note=_NOTE),
+    Row("completed_tpot_seconds", ("tpot_seconds",), prefixes=_PREFIXES, note=_NOTE),
 )

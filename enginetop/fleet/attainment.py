@@ -3,7 +3,8 @@
 A histogram tells marginals only. Bounds of the joint share are Fréchet's, from the shares at the edges of the
 objective's buckets, so that the truth lies between them whatever the dependence; the product of the two
 shares is a reference (TTFT and TPOT are usually positively correlated, so that the truth is nearer the upper
-bound).
+bound). An engine counts TTFT at the first token and TPOT at the end, of requests that may differ within a
+window; a companion counts both at the end, so that its histograms go first: their bounds are hard.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from enginetop.fleet.facts import Facts
+from enginetop.fleet.histogram import HistogramIncrease
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import (
     NO_QUANTILE,
@@ -24,6 +26,7 @@ from enginetop.fleet.snapshot import (
 )
 
 _TTFT, _TPOT = "ttft_seconds", "tpot_seconds"
+_COMPLETED_TTFT, _COMPLETED_TPOT = "completed_ttft_seconds", "completed_tpot_seconds"
 _SAME_POPULATION = (
     0.05  # relative difference of the counts up to which two histograms tell of the same requests
 )
@@ -45,6 +48,13 @@ def attainment(signals: Signals, facts: Facts, slo: Slo) -> Attainment:
 
     `signals` are those made of `facts`: a distribution that they call suspect is not judged.
     """
+    completed = _completed(facts)
+    if completed is not None:
+        ttft, tpot = (
+            one.share_within(limit)
+            for one, limit in zip(completed, (slo.ttft_seconds, slo.tpot_seconds), strict=True)
+        )
+        return Attainment(ttft, tpot, joint_share(ttft, tpot))
     ttft, tpot = (
         _judged(signals, facts, name, limit)
         for name, limit in ((_TTFT, slo.ttft_seconds), (_TPOT, slo.tpot_seconds))
@@ -57,7 +67,10 @@ def own_attainment(signals: Signals, facts: Facts, parts: Iterable[tuple[Facts, 
 
     `signals` and `facts` are those of the whole fleet.
     """
-    judged = [(part.histograms.get(_TTFT), part.histograms.get(_TPOT), slo) for part, slo in parts]
+    judged = [
+        (*(_completed(part) or (part.histograms.get(_TTFT), part.histograms.get(_TPOT))), slo)
+        for part, slo in parts
+    ]
     ttft = _added([(one.share_within(slo.ttft_seconds), one.count) for one, _, slo in judged if one])
     tpot = _added([(one.share_within(slo.tpot_seconds), one.count) for _, one, slo in judged if one])
     return _both(
@@ -77,7 +90,8 @@ def joint_share(*shares: Quantile) -> Span:
     independent: float | None = 1.0
     for share in shares:
         independent = None if independent is None or share.value is None else independent * share.value
-    return Span(max(0.0, sum(lows) - (len(shares) - 1)), min(highs), independent)
+    high = min(highs)
+    return Span(min(high, max(0.0, sum(lows) - (len(shares) - 1))), high, independent)
 
 
 def times(span: Span, rate: float | None) -> Span:
@@ -95,6 +109,14 @@ def _both(ttft: Quantile, tpot: Quantile, counts: Sequence[float], notes: Sequen
     if fewer > 0 and more - fewer > _SAME_POPULATION * more:
         said.append(f"TTFT of {counts[0]:g} and TPOT of {counts[1]:g} requests: not the same ones")
     return Attainment(ttft, tpot, joint_share(ttft, tpot), "; ".join(said))
+
+
+def _completed(facts: Facts) -> tuple[HistogramIncrease, HistogramIncrease] | None:
+    """Histograms of completed requests, where every engine's companion told them."""
+    if _COMPLETED_TTFT in facts.gaps or _COMPLETED_TPOT in facts.gaps:
+        return None
+    ttft, tpot = facts.histograms.get(_COMPLETED_TTFT), facts.histograms.get(_COMPLETED_TPOT)
+    return (ttft, tpot) if ttft and tpot and ttft.count and tpot.count else None
 
 
 def _judged(signals: Signals, facts: Facts, name: str, limit: float) -> Quantile:

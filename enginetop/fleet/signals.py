@@ -130,5 +130,7 @@ MEASURES: dict[str, MeasureKind] = {
     "spec_accepted_tokens": MeasureKind.COUNTER,
     "spec_accepted_at_position": MeasureKind.COUNTER,
     **{signal.name: MeasureKind.HISTOGRAM for signal in DISTRIBUTIONS},
+    "completed_ttft_seconds": MeasureKind.HISTOGRAM,
+    "completed_tpot_seconds": MeasureKind.HISTOGRAM,
 }
 """Every measure that an engine's table may map to."""
