@@ -90,6 +90,7 @@ class ReplicaTracker:
         """`fixed_spacing_seconds`: the asked interval; None (a replay): judge age by the target's own."""
         self.target = target
         self._slo_for = slo_for
+        self._slo: tuple[str | None, Slo] | None = None
         self._history = TargetHistory(window_seconds)
         self._window = WindowValues(self._history, window_seconds)
         self._spacing = Spacing(fixed_spacing_seconds)
@@ -198,9 +199,16 @@ class ReplicaTracker:
             self._scrape_seconds = observation.seconds
             self._answer_failure = None
 
+    def _objective(self) -> Slo:
+        """The objective of the model that the newest page names."""
+        model = _model_name(self._identity.model)
+        if self._slo is None or self._slo[0] != model:
+            self._slo = (model, self._slo_for(model))
+        return self._slo[1]
+
     def _count(self, reading: Reading) -> None:
         """Keep what the page tells about requests for the error budget."""
-        slo = self._slo_for(_model_name(reading.identity.model))
+        slo = self._objective()
         if self._counter.limits != (slo.ttft_seconds, slo.tpot_seconds):
             self._counter, self._burn, self._burn_rows = RequestCounter(slo), BurnHistory(), None
         self.ended = (reading.at, self._counter.take(*self._history.counted, self._history.totals))
@@ -275,7 +283,7 @@ class ReplicaTracker:
         if reading is None or (self._values is not None and self._values.facts.at == values.facts.at):
             return  # the same page, over a window that moved on
         preemptions = self._history.totals.get("preemptions", 0.0)
-        slo = self._slo_for(_model_name(reading.identity.model))
+        slo = self._objective()
         load = load_of(
             values.signals,
             values.facts,
@@ -289,7 +297,7 @@ class ReplicaTracker:
     def _draw(self, now: float, share: GpuShare) -> ReplicaSnapshot:
         reading, identity, judgement = self._reading, self._identity, self._judgement
         model = _model_name(identity.model)
-        slo = self._slo_for(model)
+        slo = self._objective()
         signals, ranks = self._shown(now, share)
         good = goodput(signals, self._fresh_facts, slo)
         if self.records:
