@@ -24,13 +24,19 @@ _LABEL_WIDTH = 9
 
 
 def report_lines(snapshot: FleetSnapshot) -> Iterator[Line]:
-    """The report; never empty."""
+    """The report; never empty. Of a pool one suggestion is told in full, since a plan carries it to all."""
     suggestions, quiet = suggestions_of(snapshot), quiet_of(snapshot.replicas)
     if not suggestions and not quiet:
         yield plain("nothing to advise on: no engine answers")
         return
+    pools: dict[tuple[object, ...], list[Suggestion]] = {}
     for suggestion in suggestions:
-        yield from _suggestion(snapshot, suggestion)
+        replica = suggestion.replica
+        key = (replica.engine, replica.model, replica.role, suggestion.advice.knob)
+        pools.setdefault(key, []).append(suggestion)
+    for first, *others in pools.values():
+        yield from _suggestion(snapshot, first)
+        yield from _labelled("also", [" · ".join(map(_in_short, others))])
         yield plain("")
     for group in quiet:
         yield from _quiet(group)
@@ -40,12 +46,21 @@ def _suggestion(snapshot: FleetSnapshot, suggestion: Suggestion) -> Iterator[Lin
     replica, advice = suggestion.replica, suggestion.advice
     others = len(pool_of(snapshot, replica))
     where = f"{replica.target.name}, then its pool ({others})" if others else replica.target.name
-    change = change_text(advice.current, advice.proposed, disable=advice.action == "disable")
+    change = _change(suggestion)
     how = APPLY_WORDS.get(advice.apply, advice.apply)
     yield plain(printable(f"{advice.knob}  {change}   {where}   {how}   confidence {advice.confidence}"))
     yield from _labelled("because", reasons_of(advice))
     yield from _labelled("expect", [" · ".join(expectation_items(advice.expected))])
     yield from _labelled("wrong if", caveats_of(advice))
+
+
+def _change(suggestion: Suggestion) -> str:
+    advice = suggestion.advice
+    return change_text(advice.current, advice.proposed, disable=advice.action == "disable")
+
+
+def _in_short(suggestion: Suggestion) -> str:
+    return f"{suggestion.replica.target.name} {_change(suggestion)} ({suggestion.advice.confidence})"
 
 
 def _labelled(label: str, texts: Iterable[str]) -> Iterator[Line]:

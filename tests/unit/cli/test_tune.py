@@ -93,6 +93,16 @@ def test_the_report_of_a_suggestion(tune: Callable[..., int], capsys: pytest.Cap
     ]
 
 
+def test_a_pool_is_told_once(tune: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    smaller = replace(LOWER, proposed=4096, confidence="medium")
+    assert tune(fleet([shown("b1", smaller), shown("b2", LOWER)])) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "confidence" in line] == [
+        "max_num_batched_tokens  8192 → 6144   b2, then its pool (1)   live, reversible   confidence high"
+    ]
+    assert "also      b1 8192 → 4096 (medium)" in lines
+
+
 def test_json_holds_every_row(tune: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert tune(fleet([shown("b1", LOWER)]), "--format", "json") == 0
     document = json.loads(capsys.readouterr().out)
