@@ -15,6 +15,7 @@ from collectors.scrape import DEADLINE_SHARE
 from enginetop.alerts.objective_checks import burn_warnings
 from enginetop.cli.alert_settings import AlertSettings, alert_settings
 from enginetop.cli.targets import distinct, parse_target
+from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import Slo
@@ -56,6 +57,8 @@ class Settings:
     """Where the knob API of a target (by URL) is, where the config file says so."""
     alerts: AlertSettings = field(default_factory=AlertSettings)
     """Rules, silences and sinks of the config file."""
+    price: Price | None = None
+    """What GPU hours cost, where the config file says so."""
 
     def slo_for(self, model: str | None) -> Slo:
         """The first objective whose pattern matches the model's name, else the default one."""
@@ -107,7 +110,16 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         control=_control(config),
         knob_paths=_knob_paths(config),
         alerts=_alerts(args.config, config, window),
+        price=_price(config),
     )
+
+
+def _price(config: Config | None) -> Price | None:
+    if config is None or config.cost is None:
+        return None
+    from enginetop.fleet.config import price_of
+
+    return price_of(config.cost)
 
 
 def _read_config(named: str | None) -> Config | None:

@@ -140,6 +140,7 @@ def _tracker(settings: Settings, targets: Sequence[Target], spacing_seconds: flo
         window_seconds=settings.window_seconds,
         slo_for=settings.slo_for,
         fixed_spacing_seconds=spacing_seconds,
+        price=settings.price,
     )
 
 

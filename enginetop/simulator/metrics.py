@@ -11,7 +11,7 @@ from enginetop.fleet.model import EngineKind
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.buckets import buckets
 from enginetop.simulator.request import Request
-from enginetop.simulator.truth import FINISH_REASONS
+from enginetop.simulator.truth import FINISH_REASONS, GOOD_REASONS
 
 MOST_OBJECTIVES = 8
 
@@ -144,10 +144,15 @@ class EngineMetrics:
             del self.within[next(iter(self.within))]
 
     def judge(self, request: Request, within: bool) -> None:
-        """The client of `request` has its answer, `within` the SLO or not."""
+        """The client of `request` has its answer, `within` the SLO or not.
+
+        The histograms hold completed requests only, as those of the vLLM companion do.
+        """
         self.judged[request.finish_reason] += 1
         self.within_slo += within
         self.within[self._objective] += within
+        if request.finish_reason not in GOOD_REASONS:
+            return
         self.fine_first_token.observe(request.client_ttft_seconds)
         self.fine_per_token.observe(request.tpot_seconds)
         self.reasoning_tokens.observe(request.reasoning_tokens)

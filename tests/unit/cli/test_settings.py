@@ -9,6 +9,7 @@ import pytest
 from collectors.fetch import Credentials
 from enginetop.cli.parser import parse
 from enginetop.cli.settings import KnobPath, Settings, resolve
+from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import Slo
 from tuners.control.settings import ControlSettings
@@ -183,3 +184,9 @@ def test_usage_errors_are_one_line_and_exit_2(argv: list[str], capsys: pytest.Ca
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.count("\n") == 1
+
+
+def test_the_price_of_a_gpu_hour(tmp_path: Path) -> None:
+    settings, _ = _settings(tmp_path, '[cost]\nper_gpu_hour = 2.5\ncurrency = "EUR"\n')
+    assert settings.price == Price(2.5, "EUR")
+    assert _settings(tmp_path, "", "r1:8000")[0].price is None

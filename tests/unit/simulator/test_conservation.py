@@ -124,6 +124,8 @@ def test_gauges_are_those_of_the_requests(lived: tuple[EngineModel, ReadPage]) -
 def test_histograms_of_ended_requests(lived: tuple[EngineModel, ReadPage]) -> None:
     engine, page = lived
     ended = list(engine.finished)
+    completed = [request.finish_reason in ("stop", "length") for request in ended]
+    assert not all(completed)
     drawn = [request.drawn for request in ended]
     moments = [
         (r.drawn.arrival_at, r.first_scheduled_at or 0.0, r.first_token_at or 0.0, r.last_token_at or 0.0)
@@ -150,12 +152,18 @@ def test_histograms_of_ended_requests(lived: tuple[EngineModel, ReadPage]) -> No
             (last - first) / (r.output_tokens - 1)
             for (_, _, first, last), r in zip(moments, ended, strict=True)
         ],
-        "enginetop_ttft_seconds": [first - arrival for arrival, _, first, _ in moments],
+        # the companion's: of completed requests only
+        "enginetop_ttft_seconds": [
+            first - arrival for (arrival, _, first, _), done in zip(moments, completed, strict=True) if done
+        ],
         "enginetop_tpot_seconds": [
             (last - first) / (r.output_tokens - 1)
-            for (_, _, first, last), r in zip(moments, ended, strict=True)
+            for (_, _, first, last), r, done in zip(moments, ended, completed, strict=True)
+            if done
         ],
-        "enginetop_reasoning_tokens": [r.reasoning_tokens for r in ended],
+        "enginetop_reasoning_tokens": [
+            r.reasoning_tokens for r, done in zip(ended, completed, strict=True) if done
+        ],
     }
     for name, values in expected.items():
         page.assert_histogram(name, values)

@@ -157,7 +157,8 @@ def test_ranks_have_their_own_gauges_and_one_count_of_requests() -> None:
     streaming = frozenset({("is_streaming", "true")})
     assert of_requests["sglang:num_requests_total", streaming] == ended
     assert of_requests["sglang:e2e_request_latency_seconds_count", streaming] == ended
-    assert of_requests["enginetop_ttft_seconds_count", frozenset()] == ended
+    completed = sum(engine.metrics.finished[why] for engine in replica.engines for why in ("stop", "length"))
+    assert of_requests["enginetop_ttft_seconds_count", frozenset()] == completed
     assert of_requests["enginetop_simulated", frozenset()] == 1
     labels = {labels for _, shape in shapes(DISAGGREGATED).items() for labels in shape[1]}
     assert all(
