@@ -35,6 +35,10 @@ KV_PRESSURE_RATIO = 0.95
 SLO_MIN_REQUESTS = 20
 """Fewer requests in the window say nothing about a 95th percentile."""
 
+MEDIAN_MIN_REQUESTS = 5
+"""From so many on the median speaks: three of five beyond an objective that holds for 95 % is chance once in
+860 windows (binomial), and a replica that is slow finishes few requests."""
+
 
 class Severity(IntEnum):
     """How loud a condition is; `WARN` and above "need you"."""
@@ -230,13 +234,15 @@ def _latency_breach(signal: str, word: str, limit: Callable[[ReplicaSnapshot], f
 
     def breach(replica: ReplicaSnapshot) -> Condition | None:
         value = replica.signals.get(signal)
-        if not isinstance(value, Distribution) or (value.count or 0) < SLO_MIN_REQUESTS:
+        count = value.count or 0 if isinstance(value, Distribution) else 0
+        if count < MEDIAN_MIN_REQUESTS:
             return None
-        quantile = quantile_of(value, "p95")
+        name = "p95" if count >= SLO_MIN_REQUESTS else "p50"
+        quantile = quantile_of(value, name)
         number, allowed = quantile_number(quantile), limit(replica)
         if number is None or number <= allowed:
             return None
-        shown = f"{title} p95 {CENSORED if quantile.censored else ''}{seconds_text(number)}"
+        shown = f"{title} {name} {CENSORED if quantile.censored else ''}{seconds_text(number)}"
         return Condition(Severity.WARN, word, shown, f"{shown}, the SLO allows {seconds_text(allowed)}")
 
     return breach

@@ -51,6 +51,10 @@ def test_latency_beyond_the_slo_leads_when_enough_requests_say_so() -> None:
     assert condition_of(replica("a", changes=slow), AT).short == "TPOT p95 160 ms"
     few = {"tpot_seconds": distribution(0.05, 0.16, count=19)}
     assert condition_of(replica("a", changes=few), AT).severity is Severity.OK
+    slow_and_few = {"tpot_seconds": distribution(0.12, 0.16, count=5)}
+    assert condition_of(replica("a", changes=slow_and_few), AT).short == "TPOT p50 120 ms"
+    hardly_any = {"tpot_seconds": distribution(0.12, 0.16, count=4)}
+    assert condition_of(replica("a", changes=hardly_any), AT).severity is Severity.OK
     over = {"ttft_seconds": distribution(1, censored(10))}
     assert condition_of(replica("a", changes=over), AT).short == "TTFT p95 ≥10 s"
 
