@@ -15,7 +15,8 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from collectors.page import Layout
-from enginetop.fleet.signals import MEASURES, MeasureKind
+from enginetop.fleet.beyond_catalogue import MEASURE_KINDS
+from enginetop.fleet.signals import MeasureKind
 
 T = TypeVar("T")
 Labels = Mapping[str, str]
@@ -30,6 +31,8 @@ class Row:
     the draft position. `lazy`: the engine creates the series at its first event, so that a page without it
     says nothing yet. `note` tells why a page may not have it. `prefixes` are the row's own where they are not
     the table's. `slo_labels`: the labels `ttft_seconds` and `tpot_seconds` name the objective of the count.
+    `total_label`: the child without a value for this label is the total of the others and is taken in their
+    place; where there is no such child the others are added.
     """
 
     measure: str
@@ -41,11 +44,12 @@ class Row:
     note: str = ""
     prefixes: tuple[str, ...] = ()
     slo_labels: bool = False
+    total_label: str = ""
 
     @property
     def kind(self) -> MeasureKind:
         """How the raw series is exposed; the measure decides."""
-        return MEASURES[self.measure]
+        return MEASURE_KINDS[self.measure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +57,17 @@ class Table:
     """The rows of one engine.
 
     `prefixes` are in order of preference. `rank_labels`: of each group the first label that a series carries
-    is part of its data-parallel rank. `unsupported` gives the reason for measures that no version exports.
+    is part of its data-parallel rank; ranks are added. `shard_labels` name the tensor, pipeline or expert
+    ranks that work on the same requests: of series that differ in these only, the one of the lowest shard is
+    taken, and it keeps its identity from page to page when another shard has to stand in. `unsupported` gives
+    the reason for measures that no version exports.
     """
 
     title: str
     prefixes: tuple[str, ...]
     rows: tuple[Row, ...]
     rank_labels: tuple[tuple[str, ...], ...] = ()
+    shard_labels: tuple[str, ...] = ()
     unsupported: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def sources(self) -> Mapping[str, tuple[str, ...]]:

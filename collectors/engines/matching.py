@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.engines import companion
+from collectors.engines.counted import child_of, counted
 from collectors.engines.mapping import Labels, Row, Table, rank_key
 from collectors.page import Layout, Page
 from enginetop.fleet.model import Quality
@@ -142,7 +143,7 @@ class _Samples:
         for index, name in enumerate(layout.names):
             self._by_name[name].append(index)
         self._created = {
-            (layout.names[i], _child(layout.labels[i])): i
+            (layout.names[i], child_of(layout.labels[i])): i
             for name, indexes in self._by_name.items()
             if name.endswith("_created")
             for i in indexes
@@ -165,7 +166,7 @@ class _Samples:
         """Index of the sample that holds the birth time of `item`, if the page has one."""
         if not self._created:
             return None
-        return self._created.get((f"{item.family}_created", _child(self._layout.labels[item.index])))
+        return self._created.get((f"{item.family}_created", child_of(self._layout.labels[item.index])))
 
     def progress(self) -> tuple[int, ...]:
         """Every counter and histogram count of the engine itself, in an order that lines cannot disturb."""
@@ -208,33 +209,44 @@ class _Samples:
 
     def _children(self, row: Row, family: str, parts: Sequence[tuple[str, Part]]) -> dict[str, list[_Found]]:
         """By rank, the samples of one family that the row wants."""
+        layout, table = self._layout, self._table
         found: dict[str, dict[tuple[object, ...], _Found]] = {}
-        for suffix, part in parts:
-            for index in self._by_name.get(family + suffix, ()):
-                labels = self._layout.labels[index]
-                if not self._own(index) or any(labels.get(k) not in want for k, want in row.where.items()):
-                    continue
-                le, position = math.nan, -1
-                if part is Part.BUCKET and (le := _number(labels.get("le"))) != le:
-                    continue
-                if row.position_label and (position := _position(labels.get(row.position_label))) < 0:
-                    continue
-                rank = self._table.rank_of(labels)
-                key = rank_key(rank)
-                if rank:
-                    self.ranks.setdefault(key, MappingProxyType(rank))
-                slo = _slo(labels) if row.slo_labels else None
-                scaled = part is not Part.COUNT and part is not Part.BUCKET
-                group = "" if part is Part.VALUE else f"{family}{sorted(_child(labels))}"
-                series = Series(
-                    row.measure, key, self._layout.keys[index], part, le * row.scale, position, group, slo
-                )
-                # One bound written in two ways ("0.3", "0.30") is one bucket.
-                identity = (part, _child(labels), le if part is Part.BUCKET else None)
-                found.setdefault(key, {})[identity] = _Found(
-                    series, index, family, row.scale if scaled else 1.0
-                )
+        wanted = [(part, i) for suffix, part in parts for i in self._wanted(row, family + suffix)]
+        children = [layout.labels[index] for _, index in wanted]
+        for at in counted(children, row.total_label, table.shard_labels):
+            (part, index), labels = wanted[at], children[at]
+            le, position = math.nan, -1
+            if part is Part.BUCKET and (le := _number(labels.get("le"))) != le:
+                continue
+            if row.position_label and (position := _position(labels.get(row.position_label))) < 0:
+                continue
+            rank = table.rank_of(labels)
+            key = rank_key(rank)
+            if rank:
+                self.ranks.setdefault(key, MappingProxyType(rank))
+            slo = _slo(labels) if row.slo_labels else None
+            scaled = part is not Part.COUNT and part is not Part.BUCKET
+            child = child_of(labels, table.shard_labels)
+            group = "" if part is Part.VALUE else f"{family}{sorted(child)}"
+            series = Series(row.measure, key, self._key(index), part, le * row.scale, position, group, slo)
+            # One bound written in two ways ("0.3", "0.30") is one bucket.
+            identity = (part, child, le if part is Part.BUCKET else None)
+            found.setdefault(key, {})[identity] = _Found(series, index, family, row.scale if scaled else 1.0)
         return {key: list(samples.values()) for key, samples in found.items()}
+
+    def _wanted(self, row: Row, name: str) -> Iterator[int]:
+        """The engine's own samples of this name that have the labels that the row asks for."""
+        for index in self._by_name.get(name, ()):
+            labels = self._layout.labels[index]
+            if self._own(index) and all(labels.get(k) in want for k, want in row.where.items()):
+                yield index
+
+    def _key(self, index: int) -> str:
+        """What names a series from page to page: name and labels, without its shard."""
+        labels, shards = self._layout.labels[index], self._table.shard_labels
+        if not any(label in labels for label in shards):
+            return self._layout.keys[index]
+        return f"{self._layout.names[index]}{sorted((k, v) for k, v in labels.items() if k not in shards)}"
 
     def _own(self, index: int) -> bool:
         return ROUTER_LABELS.isdisjoint(self._layout.labels[index])
@@ -256,11 +268,6 @@ class _Samples:
         return any(
             family + suffix in self._by_name or family + suffix in types for suffix, _ in (*parts, ("", 0))
         )
-
-
-def _child(labels: Labels) -> frozenset[tuple[str, str]]:
-    """What tells the children of a family apart: all labels but the bucket's bound."""
-    return frozenset((k, v) for k, v in labels.items() if k != "le")
 
 
 def _number(text: str | None) -> float:
