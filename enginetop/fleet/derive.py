@@ -84,7 +84,9 @@ def signals(facts: Facts | WindowFacts) -> Signals:
         values[name] = _ratio(name, facts)
     values[_REASONING_SHARE] = _reasoning_share(facts)
     for signal in DISTRIBUTIONS:
-        values[signal.name] = _distribution(signal.name, signal.unit, facts)
+        name = signal.name
+        known = name in facts.histograms
+        values[name] = distribution_of(name, signal.unit, facts) if known else _null(name, facts)
     return MappingProxyType(values)
 
 
@@ -110,7 +112,7 @@ def _not_here() -> Mapping[str, SignalValue]:
 def _null_value(name: str, quality: Quality, note: str) -> SignalValue:
     signal = SIGNALS[name]
     if signal.shape is Shape.DISTRIBUTION:
-        return Distribution(None, None, NO_QUANTILE, _NO_QUANTILES, signal.unit, quality, note)
+        return no_distribution(signal.unit, quality, note)
     return Scalar(None, signal.unit, quality, note)
 
 
@@ -193,10 +195,14 @@ def _reasoning_share(facts: Facts) -> SignalValue:
     return _scalar(_REASONING_SHARE, spent / made, (quality, note))
 
 
-def _distribution(name: str, unit: str, facts: Facts) -> SignalValue:
-    histogram = facts.histograms.get(name)
-    if histogram is None:
-        return _null(name, facts)
+def no_distribution(unit: str, quality: Quality, note: str) -> Distribution:
+    """A distribution that is not known, and why."""
+    return Distribution(None, None, NO_QUANTILE, _NO_QUANTILES, unit, quality, note)
+
+
+def distribution_of(name: str, unit: str, facts: Facts) -> Distribution:
+    """The distribution of a histogram that the facts hold; KeyError if they hold none."""
+    histogram = facts.histograms[name]
     quality, note = _trust(facts, name)
     if histogram.count <= 0:
         return Distribution(histogram.count, histogram.sum, NO_QUANTILE, _NO_QUANTILES, unit, quality, note)

@@ -41,7 +41,8 @@ def snapshot_document(snapshot: FleetSnapshot) -> Json:
     """The snapshot as the contract names its keys; every key is always there, empty when there is nothing.
 
     Beyond the contract's keys: `sequence`, `interval_seconds`, `simulated` (any replica is), `collector` and
-    `gpu_problem`; of a replica `since` (Unix seconds), `simulated`, `next_try_at` and `spacing_seconds`.
+    `gpu_problem`; of a replica `since` (Unix seconds), `simulated`, `next_try_at` and `spacing_seconds`;
+    of both fleet and replica `beyond`, the signals that only some engines export, where they do.
     """
     return {
         "schema": SCHEMA,
@@ -83,6 +84,7 @@ def replica_document(replica: ReplicaSnapshot) -> Json:
             key: {"value": _plain(setting.value), "source": setting.source}
             for key, setting in replica.config.items()
         },
+        "beyond": _signals(replica.beyond),
         "bound_by": {word: _finite(share) for word, share in replica.bound_by.items()},
         "goodput": _goodput(replica.goodput, replica.slo),
         "events": [_event(event) for event in replica.events],
@@ -96,6 +98,7 @@ def _fleet(fleet: FleetSummary) -> Json:
         "replicas": fleet.replicas,
         "states": _states(fleet.states),
         "signals": _signals(fleet.signals),
+        "beyond": _signals(fleet.beyond),
         "goodput": _goodput(fleet.goodput, fleet.slo),
     }
 

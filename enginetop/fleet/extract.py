@@ -9,6 +9,7 @@ from itertools import accumulate
 from operator import gt, itemgetter
 from weakref import WeakKeyDictionary
 
+from enginetop.fleet.beyond_catalogue import MEASURE_KINDS
 from enginetop.fleet.facts import (
     NO_COUNTS,
     RATIOS,
@@ -113,7 +114,7 @@ class _EnginePlan:
         self.objectives: dict[tuple[float, float] | None, list[int]] = {}
         label_sets: dict[tuple[str, str], dict[int, Series]] = {}
         for slot, one in series.items():
-            kind = MEASURES.get(one.measure)
+            kind = MEASURE_KINDS.get(one.measure)
             if kind is MeasureKind.HISTOGRAM and one.part is not Part.VALUE:
                 label_sets.setdefault((one.measure, one.group), {})[slot] = one
             elif kind is MeasureKind.COUNTER and one.part is Part.VALUE:
@@ -272,7 +273,7 @@ def _usable(slots: Slots, current: frozenset[int], baseline: Columns | None) -> 
 
 def _gap_of(measure: str, columns: Columns, on_page: Collection[str], known: Collection[str]) -> Gap:
     if measure in on_page:
-        return _OTHER_RANKS if MEASURES[measure] is MeasureKind.GAUGE else _NOT_YET
+        return _OTHER_RANKS if MEASURE_KINDS[measure] is MeasureKind.GAUGE else _NOT_YET
     absence = columns.absent.get(measure, _UNSUPPORTED)
     if absence.quality is Quality.UNSUPPORTED and measure in known:  # whoever had it before supports it
         return _OFF_PAGE

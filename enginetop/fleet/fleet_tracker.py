@@ -9,6 +9,7 @@ from itertools import count
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from enginetop.fleet.beyond import beyond
 from enginetop.fleet.burn import BurnHistory
 from enginetop.fleet.derive import no_signals, signals
 from enginetop.fleet.efficiency import MeanPower, Price, efficiency
@@ -64,6 +65,7 @@ class FleetTracker:
         self._merged_windows: tuple[WindowFacts, ...] | None = None
         self._merged: Facts | None = None
         self._merged_signals: Signals = {}
+        self._merged_beyond: Signals = {}
         for target in targets:
             self._track(target)
 
@@ -178,6 +180,7 @@ class FleetTracker:
             signals={**shown, "power_watts": power, **figures},
             slo=slo,
             goodput=replace(good, burn=self._burn.rows(now, slo.target)),
+            beyond=self._merged_beyond,
         )
 
     def _merge(self, counted: Sequence[tuple[Target, WindowFacts]]) -> None:
@@ -188,9 +191,10 @@ class FleetTracker:
         self._merged_windows = windows
         if windows:
             self._merged = self._merge_tree.merged(windows, [target.name for target, _ in counted])
-            self._merged_signals = signals(self._merged)
+            self._merged_signals, self._merged_beyond = signals(self._merged), beyond(self._merged)
         else:
             self._merged, self._merged_signals = None, no_signals(Quality.UNKNOWN, "no replica is up")
+            self._merged_beyond = {}
 
 
 def default_name(url: str) -> str:

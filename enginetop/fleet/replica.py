@@ -321,6 +321,7 @@ class ReplicaTracker:
             bad_lines=reading.bad_lines if reading is not None else 0,
             signals=signals,
             ranks=ranks,
+            beyond=self._beyond(now),
             config=reading.config if reading is not None else MappingProxyType({}),
             events=self._log.events(),
             gpus=share.gpus,
@@ -365,6 +366,15 @@ class ReplicaTracker:
             why_not=share.power.note if not known or not share.gpus else "the GPUs are not its own",
             price=self._price,
         )
+
+    def _beyond(self, now: float) -> Signals:
+        """The signals beyond the core, as the state allows."""
+        values, state = self._values, self._judgement.state
+        if values is None or not values.beyond or self._page_at is None or state in _VALUES_MEAN_NOTHING:
+            return MappingProxyType({})
+        if state is not ReplicaState.STALE:
+            return values.beyond
+        return aged(values.beyond, f"{duration_text(now - self._page_at)} old")
 
     @property
     def _fresh_facts(self) -> WindowFacts | None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from enum import Enum
 from weakref import WeakKeyDictionary
 
+from enginetop.fleet.beyond_catalogue import MEASURE_KINDS
 from enginetop.fleet.reading import Columns, Part, Series
-from enginetop.fleet.signals import MEASURES, MeasureKind
+from enginetop.fleet.signals import MeasureKind
 
 
 class Kind(Enum):
@@ -84,4 +85,4 @@ def _identity(series: Series) -> tuple[str, Part, str]:
 def _kind(series: Series) -> Kind:
     if series.part is not Part.VALUE:
         return _KIND_OF_PART[series.part]
-    return Kind.COUNTER if MEASURES.get(series.measure) is MeasureKind.COUNTER else Kind.GAUGE
+    return Kind.COUNTER if MEASURE_KINDS.get(series.measure) is MeasureKind.COUNTER else Kind.GAUGE

@@ -240,7 +240,7 @@ class ReplicaSnapshot:
     `totals` holds running totals of counters since the replica was first seen, resets included, as of
     `scraped_at`: they never fall, and the difference of two snapshots is what happened in between. What the
     page does not count has no entry; names in `totals.TOTALS`. `bound_by`: what limited the replica, as
-    shares of the window.
+    shares of the window. `beyond` holds what the page exports of the catalogue `beyond_catalogue`.
     """
 
     target: Target
@@ -272,6 +272,7 @@ class ReplicaSnapshot:
     totals: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     goodput: Goodput = NO_GOODPUT
     bound_by: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({"unknown": 1.0}))
+    beyond: Signals = field(default_factory=lambda: MappingProxyType({}))
 
     def scalar(self, name: str) -> Scalar:
         """The scalar signal `name`; KeyError: no such signal, TypeError: it is a distribution."""
@@ -297,6 +298,7 @@ class FleetSummary:
     signals: Signals
     slo: Slo
     goodput: Goodput = NO_GOODPUT
+    beyond: Signals = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)

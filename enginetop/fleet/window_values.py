@@ -6,6 +6,7 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
+from enginetop.fleet.beyond import beyond
 from enginetop.fleet.derive import rank_signals, signals
 from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.history import TargetHistory
@@ -20,6 +21,7 @@ class Values:
     facts: WindowFacts
     signals: Signals
     ranks: tuple[RankSnapshot, ...]
+    beyond: Signals
 
 
 class WindowValues:
@@ -47,7 +49,7 @@ class WindowValues:
             if facts is None:
                 return None
             derived = signals(facts)
-            self._values = Values(facts, derived, rank_signals(facts, derived))
+            self._values = Values(facts, derived, rank_signals(facts, derived), beyond(facts.total))
             self._true_until = self._next_move(max(facts.since, now - self._window_seconds))
         return self._values
 

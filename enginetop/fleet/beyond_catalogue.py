@@ -1,0 +1,195 @@
+"""What some engines say beyond the core signals: KV tiers, LoRA, grammar, transfer, experts, admission.
+
+A signal of this catalogue is in a snapshot only where a page exports it, so that it costs nothing elsewhere
+and a fleet of engines without it is not full of empty rows. The measures below are those that an engine's
+mapping table may name beside the core ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from enginetop.fleet.signals import MEASURES, MeasureKind
+
+
+class Form(StrEnum):
+    """How a signal is made of its measures.
+
+    `TOTAL`: gauge, summed over ranks and replicas. `MAXIMUM`: gauge, the largest. `AVERAGE`: gauge, the mean
+    over ranks. `SHARE_NOW`: one gauge over another. `RATE`: a counter's increase per second. `SHARE`: the
+    increase of one counter over that of another. `DISTRIBUTION`: a histogram.
+    """
+
+    TOTAL = "total"
+    MAXIMUM = "maximum"
+    AVERAGE = "average"
+    SHARE_NOW = "share_now"
+    RATE = "rate"
+    SHARE = "share"
+    DISTRIBUTION = "distribution"
+
+
+_KINDS = {
+    Form.TOTAL: MeasureKind.GAUGE,
+    Form.MAXIMUM: MeasureKind.GAUGE,
+    Form.AVERAGE: MeasureKind.GAUGE,
+    Form.SHARE_NOW: MeasureKind.GAUGE,
+    Form.RATE: MeasureKind.COUNTER,
+    Form.SHARE: MeasureKind.COUNTER,
+    Form.DISTRIBUTION: MeasureKind.HISTOGRAM,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """One row of the catalogue. `measures`: one, or numerator and denominator of a share."""
+
+    name: str
+    group: str
+    unit: str
+    form: Form
+    measures: tuple[str, ...]
+    meaning: str
+
+
+def _row(name: str, group: str, unit: str, form: Form, meaning: str, *measures: str) -> Beyond:
+    return Beyond(name, group, unit, form, measures or (name,), meaning)
+
+
+BEYOND: tuple[Beyond, ...] = (
+    _row("kv_host_usage_ratio", "KV tiers", "ratio", Form.MAXIMUM, "share of the host-memory KV tier in use"),
+    _row(
+        "kv_host_tokens_ratio",
+        "KV tiers",
+        "ratio",
+        Form.SHARE_NOW,
+        "tokens held in the host-memory KV tier over its size",
+        "kv_host_used_tokens",
+        "kv_host_total_tokens",
+    ),
+    _row(
+        "kv_host_hit_tokens_per_second",
+        "KV tiers",
+        "tokens/s",
+        Form.RATE,
+        "prompt tokens found in host memory instead of computed",
+        "kv_host_hit_tokens",
+    ),
+    _row(
+        "kv_disk_hit_tokens_per_second",
+        "KV tiers",
+        "tokens/s",
+        Form.RATE,
+        "prompt tokens found on local storage",
+        "kv_disk_hit_tokens",
+    ),
+    _row(
+        "kv_remote_hit_tokens_per_second",
+        "KV tiers",
+        "tokens/s",
+        Form.RATE,
+        "prompt tokens fetched from another instance or an external store (LMCache and the like)",
+        "kv_remote_hit_tokens",
+    ),
+    _row(
+        "kv_offload_bytes_per_second",
+        "KV tiers",
+        "bytes/s",
+        Form.RATE,
+        "KV written out to a lower tier",
+        "kv_offload_bytes",
+    ),
+    _row(
+        "kv_onload_bytes_per_second",
+        "KV tiers",
+        "bytes/s",
+        Form.RATE,
+        "KV read back from a lower tier",
+        "kv_onload_bytes",
+    ),
+    _row("lora_running_adapters", "LoRA", "adapters", Form.TOTAL, "adapters with running requests"),
+    _row("lora_waiting_adapters", "LoRA", "adapters", Form.TOTAL, "adapters with waiting requests"),
+    _row("lora_slots_used", "LoRA", "adapters", Form.TOTAL, "adapters resident on the GPU"),
+    _row("lora_slots_total", "LoRA", "adapters", Form.TOTAL, "adapters that fit on the GPU"),
+    _row(
+        "grammar_waiting_requests",
+        "structured output",
+        "requests",
+        Form.TOTAL,
+        "requests waiting for their grammar to be compiled",
+    ),
+    _row(
+        "grammar_compile_seconds",
+        "structured output",
+        "seconds",
+        Form.DISTRIBUTION,
+        "time to compile a grammar",
+    ),
+    _row(
+        "deferred_requests",
+        "admission",
+        "requests",
+        Form.TOTAL,
+        "waiting for something other than capacity: a LoRA slot, remote KV",
+    ),
+    _row(
+        "requests_rejected_per_second",
+        "admission",
+        "requests/s",
+        Form.RATE,
+        "requests refused at the door",
+        "requests_rejected",
+    ),
+    _row(
+        "transfer_waiting_requests",
+        "prefill/decode",
+        "requests",
+        Form.TOTAL,
+        "requests waiting for, or in, a KV transfer between prefill and decode",
+    ),
+    _row("kv_transfer_seconds", "prefill/decode", "seconds", Form.DISTRIBUTION, "time of one KV transfer"),
+    _row(
+        "kv_transfer_failures_per_second",
+        "prefill/decode",
+        "1/s",
+        Form.RATE,
+        "KV transfers that failed or came too late",
+        "kv_transfer_failures",
+    ),
+    _row(
+        "expert_balance_ratio",
+        "experts",
+        "ratio",
+        Form.AVERAGE,
+        "mean over maximum load of the experts: 1 is even",
+    ),
+    _row("backends_healthy", "gateway", "backends", Form.TOTAL, "backends that the gateway routes to"),
+    _row("backends_total", "gateway", "backends", Form.TOTAL, "backends that the gateway knows"),
+    _row(
+        "retries_per_second",
+        "gateway",
+        "1/s",
+        Form.RATE,
+        "requests tried again on another backend",
+        "retries",
+    ),
+    _row(
+        "migrations_per_second",
+        "gateway",
+        "1/s",
+        Form.RATE,
+        "requests moved to another worker while being served",
+        "migrations",
+    ),
+)
+
+BEYOND_MEASURES: Mapping[str, MeasureKind] = MappingProxyType(
+    {measure: _KINDS[row.form] for row in BEYOND for measure in row.measures}
+)
+"""Raw measures that only this catalogue is made of."""
+
+MEASURE_KINDS: Mapping[str, MeasureKind] = MappingProxyType({**MEASURES, **BEYOND_MEASURES})
+"""Every measure that an engine's table may map to, core and beyond."""
