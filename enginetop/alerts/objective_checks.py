@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from enginetop.alerts.rule import Check, Finding
+from enginetop.fleet.burn import PAGE_THRESHOLD, WINDOWS, is_reachable
 from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState, value_text
 from enginetop.fleet.snapshot import FleetSnapshot, Slo
 
 FLEET = "fleet"
 """The target of an alert about all replicas together."""
-
-PAGE_THRESHOLD = 6.0
-"""Burn from which somebody is woken (Google SRE Workbook, ch. 5: 14.4 and 6; 3 and 1 are tickets)."""
-
-BURN_THRESHOLDS: tuple[float, ...] = (14.4, 6.0, 3.0, 1.0)
 
 FAILED_SECONDS = 3600.0
 """How long an undone change is news. A failed rollback is news until the change ends otherwise."""
@@ -57,8 +53,8 @@ def budget_burn(page: bool) -> Check:
 
 def burn_warnings(slo: Slo) -> Iterator[str]:
     """A line for each burn threshold that can never be reached: all requests bad burn 1 / (1 - target)."""
-    for threshold in BURN_THRESHOLDS:
-        if threshold * (1 - slo.target) > 1:
+    for _, _, threshold in WINDOWS:
+        if not is_reachable(threshold, slo.target):
             yield (
                 f"SLO target {slo.target:g}: its error budget burns at most {1 / (1 - slo.target):.3g}x, so "
                 f"that the alert at {threshold:g}x can never fire; it needs a target above "
@@ -67,11 +63,11 @@ def burn_warnings(slo: Slo) -> Iterator[str]:
 
 
 def canary_failed(changes: Changes) -> Check:
-    """A change was undone within the last hour."""
+    """A verdict or a guard undid a change within the last hour; what somebody asked for is no failure."""
 
     def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
         for row in _last_words(changes(), snapshot.at):
-            if row.state is ChangeState.ROLLED_BACK:
+            if row.state is ChangeState.ROLLED_BACK and not row.asked:
                 yield _change_finding(row, snapshot.at - row.at < FAILED_SECONDS)
 
     return check

@@ -26,6 +26,9 @@ WINDOWS: tuple[tuple[float, float, float], ...] = (
 )
 """Long window and short window in seconds, and the threshold that both must be above."""
 
+PAGE_THRESHOLD = 6.0
+"""Burn from which somebody is woken: the two fast pairs are pages, the slow ones tickets."""
+
 FEW_REQUESTS, FEWEST_BAD = 100.0, 10.0
 """Where fewer requests than the first ended in the long window, nothing fires below this many bad ones."""
 
@@ -38,6 +41,12 @@ TIERS: tuple[tuple[float, float], ...] = (
 """Spacing and reach in seconds of each ring; a window is read from the first one that reaches far enough."""
 
 FINEST_SECONDS = TIERS[0][0]
+
+
+def is_reachable(threshold: float, target: float) -> bool:
+    """Whether a threshold can be reached at all: when all requests are bad they burn 1 / (1 - target)."""
+    return threshold * (1.0 - target) <= 1.0 + 1e-12
+
 
 _FIELDS = 8
 Counts = tuple[float, float, float, float, float, float, float, float]
@@ -172,7 +181,7 @@ class BurnHistory:
                     None if short is None else short.ratio / budget,
                     threshold,
                     firing,
-                    reachable=threshold * budget <= 1.0 + 1e-12,
+                    reachable=is_reachable(threshold, target),
                 )
             )
         return tuple(rows)

@@ -74,7 +74,10 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One line of the audit, without its hash: `change` is the change's id."""
+    """One line of the audit, without its hash: `change` is the change's id.
+
+    `asked`: it was undone because a person asked for it or the program ended, not for what was observed.
+    """
 
     change: str
     at: float
@@ -85,6 +88,7 @@ class AuditRow:
     after: int | None
     verdict: Verdict | None = None
     detail: str = ""
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -127,6 +127,7 @@ def row_document(row: AuditRow) -> dict[str, Any]:
         "after": row.after,
         "verdict": row.verdict.value if row.verdict else None,
         "detail": row.detail,
+        "asked": row.asked,
     }
 
 
@@ -144,6 +145,7 @@ def _parse(line: bytes) -> AuditRow | None:
             after=document["after"],
             verdict=None if verdict is None else Verdict(verdict),
             detail=str(document["detail"]),
+            asked=bool(document.get("asked", False)),
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -116,10 +116,14 @@ class Controller:
         )
 
     def refuse(self, plan: Plan, why: str) -> None:
-        """Note in the audit that a plan was refused."""
+        """Note in the audit that a plan was refused.
+
+        While the very same plan is carried out, its id is another change's: a final state under it would tell
+        readers that this one has ended. The refused attempt is then `<id>-again`.
+        """
         canary = plan.canary
         row = AuditRow(
-            change=plan.id,
+            change=f"{plan.id}-again" if self._runs(plan.id) else plan.id,
             at=self._world.now(),
             state=ChangeState.REFUSED,
             target=canary.target,
@@ -130,6 +134,14 @@ class Controller:
         )
         with suppress(OSError):  # the refusal stands whether or not it can be noted
             self._store.append((row,))
+
+    def _runs(self, change: str) -> bool:
+        """Whether a change of this id has begun, here or elsewhere, and not ended."""
+        try:
+            _, state, _ = stored_plan(self._store.load(change))
+        except StoredChangeError:
+            return False
+        return state not in FINAL_STATES
 
     def recover(self, why: str = "enginetop ended before the change did") -> tuple[ChangeView, ...]:
         """Undo every change that was left unfinished; blocks, and returns their final views.

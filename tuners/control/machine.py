@@ -84,7 +84,7 @@ def step(
         return Step(progress, (), ())
     if progress.ending is None and stop:
         if progress.written:
-            turn.undo(stop)
+            turn.undo(stop, asked=True)
         else:
             turn.to(ChangeState.REFUSED, f"{stop}; nothing had been written")
             return Step(turn.progress, (), tuple(turn.rows))

@@ -85,13 +85,17 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The decision to undo everything: which final state it leads to, why, and how far it is."""
+    """The decision to undo everything: which final state it leads to, why, and how far it is.
+
+    `asked`: somebody wanted it; nothing that was observed speaks against the change.
+    """
 
     to: ChangeState
     why: str
     began: float
     undone: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,6 +185,7 @@ class Turn:
                 after=ask.value if ask else canary.after,
                 verdict=progress.verdict,
                 detail=detail,
+                asked=progress.ending is not None and progress.ending.asked,
             )
         )
 
@@ -201,9 +206,9 @@ class Turn:
         written[target] = replace(written[target], **changes)
         self.update(written=MappingProxyType(written))
 
-    def undo(self, why: str, to: ChangeState = ChangeState.ROLLED_BACK) -> None:
-        """Begin to undo everything, at once; the audit gets a row."""
+    def undo(self, why: str, to: ChangeState = ChangeState.ROLLED_BACK, *, asked: bool = False) -> None:
+        """Begin to undo everything, at once; the audit gets a row. `asked` as in `Ending`."""
         for target in self.progress.written:
             self.touch(target, asked_at=float("-inf"))
-        self.update(ending=Ending(to, why, self.now), detail=f"going back: {why}")
+        self.update(ending=Ending(to, why, self.now, asked=asked), detail=f"going back: {why}")
         self.note(f"going back: {why}")

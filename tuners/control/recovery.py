@@ -30,7 +30,9 @@ def progress_document(progress: Progress) -> dict[str, Any]:
         "approved_by": progress.approved_by,
         "written": list(progress.changed),
         "baselines": list(progress.baselines),
-        "ending": None if ending is None else {"to": ending.to.value, "why": ending.why},
+        "ending": None
+        if ending is None
+        else {"to": ending.to.value, "why": ending.why, "asked": ending.asked},
         "verdict": judgement.verdict.value if judgement else None,
         "why": judgement.why if judgement else "",
         "detail": progress.detail,
@@ -58,10 +60,15 @@ def resume_to_undo(
     finished = state in FINAL_STATES
     written = plan.targets if finished else tuple(map(str, document.get("written", ())))
     stored = document.get("ending")
-    ending = Ending(ChangeState.ROLLED_BACK if written else ChangeState.REFUSED, why, now)
+    ending = Ending(ChangeState.ROLLED_BACK if written else ChangeState.REFUSED, why, now, asked=True)
     if isinstance(stored, Mapping) and not finished:
         try:
-            ending = Ending(ChangeState(stored["to"]), f"{stored['why']} ({why})", now)
+            ending = Ending(
+                ChangeState(stored["to"]),
+                f"{stored['why']} ({why})",
+                now,
+                asked=bool(stored.get("asked", False)),
+            )
         except (KeyError, ValueError):
             raise StoredChangeError("a damaged stored change: ending") from None
     verdict = document.get("verdict")

@@ -439,6 +439,14 @@ def test_changes() -> None:
     ]
 
 
+def test_what_somebody_took_back_is_no_failed_canary() -> None:
+    asked = [audit(ChangeState.DONE, 0), replace(audit(ChangeState.ROLLED_BACK, 10), asked=True)]
+    judged = [audit(ChangeState.OBSERVE, 20, "c2"), audit(ChangeState.ROLLED_BACK, 30, "c2")]
+    rows = [*asked, *judged]
+    told = tell(AlertBook(builtin_rules(60.0, lambda: rows)), same([10, 20, 30]))
+    assert told == [(30, "CanaryFailed", "warning", "firing")]
+
+
 def test_a_knob_that_had_no_value_is_unset_not_none() -> None:
     rows = [replace(audit(ChangeState.ROLLBACK_FAILED, 10), before=None)]
     watched = AlertBook(builtin_rules(60.0, lambda: rows))

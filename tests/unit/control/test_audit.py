@@ -37,12 +37,19 @@ def audit(tmp_path: Path) -> Audit:
 
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
-    rows = (row(1), row(2, verdict=Verdict.WORSE, after=512), row(3, before=None))
+    rows = (row(1), row(2, verdict=Verdict.WORSE, after=512), row(3, before=None, asked=True))
     audit = Audit(tmp_path / "new")
     audit.append(rows[:1])
     audit.append(rows[1:])
     assert Audit(tmp_path / "new").rows() == rows
     assert audit.verify().intact
+
+
+def test_a_row_of_an_older_version_was_not_asked_for(tmp_path: Path) -> None:
+    old = row_document(row(1))
+    del old["asked"]
+    (tmp_path / "audit.jsonl").write_text(json.dumps(old) + "\n")
+    assert [found.asked for found in Audit(tmp_path).rows()] == [False]
 
 
 def test_the_keys_of_the_contract(audit: Audit, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from enginetop.fleet.change import ChangeState, ChangeView, Verdict
+from enginetop.fleet.change import FINAL_STATES, ChangeState, ChangeView, Verdict
 from enginetop.fleet.ports import ChangeControl
 from enginetop.fleet.snapshot import Advice, FleetSnapshot
 from tests.support.control_runs import SHORT, gain, loss, values
@@ -238,6 +238,54 @@ def test_a_second_controller_is_refused_with_a_line_in_the_audit(
     source.release()
     assert _end(first).state is ChangeState.ROLLED_BACK
     assert values(fleet) == BACK
+
+
+def test_the_plan_that_runs_is_not_ended_by_its_second_start(
+    make: Callable[..., tuple[VirtualFleet, Source, Controller]],
+) -> None:
+    fleet, source, first = make(three(attainment=gain))
+    _, _, second = make(three(attainment=gain))
+    source.hold_at(60.0)
+    first.begin(plan_for(fleet), "me")
+    _until(first, ChangeState.WARMUP)
+    with pytest.raises(ControlError, match="another controller"):
+        second.begin(plan_for(fleet), "me")
+    *own, attempt = first.audit()
+    assert (attempt.change, attempt.state) == ("7f3a-again", ChangeState.REFUSED)
+    assert {row.change for row in own} == {"7f3a"}
+    assert not any(row.state in FINAL_STATES for row in own)
+    source.release()
+    assert _end(first).state is ChangeState.DONE
+    # once it is over, the plan's own last word is that it was refused
+    with pytest.raises(ControlError, match="carried out before"):
+        second.begin(plan_for(fleet), "me")
+    assert (second.audit()[-1].change, second.audit()[-1].state) == ("7f3a", ChangeState.REFUSED)
+
+
+def test_the_audit_tells_a_wish_from_a_verdict(
+    make: Callable[..., tuple[VirtualFleet, Source, Controller]],
+) -> None:
+    fleet, _, controller = make(three(attainment=loss), "worse")
+    controller.begin(plan_for(fleet), "me")
+    assert _end(controller).state is ChangeState.ROLLED_BACK
+    assert not any(row.asked for row in controller.audit())
+    fleet, _, controller = make(three(attainment=gain), "done")
+    controller.begin(plan_for(fleet), "me")
+    assert _end(controller).state is ChangeState.DONE
+    controller.roll_back("7f3a")
+    assert _end(controller).state is ChangeState.ROLLED_BACK
+    assert [(row.state, row.asked) for row in controller.audit() if row.state in FINAL_STATES] == [
+        (ChangeState.DONE, False),
+        (ChangeState.ROLLED_BACK, True),
+    ]
+    fleet, source, controller = make(three(attainment=gain), "stopped")
+    source.hold_at(60.0)
+    controller.begin(plan_for(fleet), "me")
+    _until(controller, ChangeState.WARMUP)
+    controller.roll_back("7f3a")
+    source.release()
+    assert _end(controller).state is ChangeState.ROLLED_BACK
+    assert controller.audit()[-1].asked
 
 
 def test_a_finished_change_is_not_rolled_back_beside_another_one(
