@@ -45,25 +45,37 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """One row of the catalogue. `measures`: one, or numerator and denominator of a share."""
+    """One row of the catalogue. `measures`: one, or numerator and denominator of a share.
+
+    `group` and `title` are how a screen heads and calls it.
+    """
 
     name: str
     group: str
+    title: str
     unit: str
     form: Form
     measures: tuple[str, ...]
     meaning: str
 
 
-def _row(name: str, group: str, unit: str, form: Form, meaning: str, *measures: str) -> Beyond:
-    return Beyond(name, group, unit, form, measures or (name,), meaning)
+def _row(name: str, group: str, title: str, unit: str, form: Form, meaning: str, *measures: str) -> Beyond:
+    return Beyond(name, group, title, unit, form, measures or (name,), meaning)
 
 
 BEYOND: tuple[Beyond, ...] = (
-    _row("kv_host_usage_ratio", "KV tiers", "ratio", Form.MAXIMUM, "share of the host-memory KV tier in use"),
+    _row(
+        "kv_host_usage_ratio",
+        "KV tiers",
+        "host used",
+        "ratio",
+        Form.MAXIMUM,
+        "share of the host-memory KV tier in use",
+    ),
     _row(
         "kv_host_tokens_ratio",
         "KV tiers",
+        "host used",
         "ratio",
         Form.SHARE_NOW,
         "tokens held in the host-memory KV tier over its size",
@@ -73,6 +85,7 @@ BEYOND: tuple[Beyond, ...] = (
     _row(
         "kv_host_hit_tokens_per_second",
         "KV tiers",
+        "host hits",
         "tokens/s",
         Form.RATE,
         "prompt tokens found in host memory instead of computed",
@@ -81,6 +94,7 @@ BEYOND: tuple[Beyond, ...] = (
     _row(
         "kv_disk_hit_tokens_per_second",
         "KV tiers",
+        "disk hits",
         "tokens/s",
         Form.RATE,
         "prompt tokens found on local storage",
@@ -89,6 +103,7 @@ BEYOND: tuple[Beyond, ...] = (
     _row(
         "kv_remote_hit_tokens_per_second",
         "KV tiers",
+        "remote hits",
         "tokens/s",
         Form.RATE,
         "prompt tokens fetched from another instance or an external store (LMCache and the like)",
@@ -97,6 +112,7 @@ BEYOND: tuple[Beyond, ...] = (
     _row(
         "kv_offload_bytes_per_second",
         "KV tiers",
+        "written out",
         "bytes/s",
         Form.RATE,
         "KV written out to a lower tier",
@@ -105,25 +121,32 @@ BEYOND: tuple[Beyond, ...] = (
     _row(
         "kv_onload_bytes_per_second",
         "KV tiers",
+        "read back",
         "bytes/s",
         Form.RATE,
         "KV read back from a lower tier",
         "kv_onload_bytes",
     ),
-    _row("lora_running_adapters", "LoRA", "adapters", Form.TOTAL, "adapters with running requests"),
-    _row("lora_waiting_adapters", "LoRA", "adapters", Form.TOTAL, "adapters with waiting requests"),
-    _row("lora_slots_used", "LoRA", "adapters", Form.TOTAL, "adapters resident on the GPU"),
-    _row("lora_slots_total", "LoRA", "adapters", Form.TOTAL, "adapters that fit on the GPU"),
+    _row(
+        "lora_running_adapters", "LoRA", "running", "adapters", Form.TOTAL, "adapters with running requests"
+    ),
+    _row(
+        "lora_waiting_adapters", "LoRA", "waiting", "adapters", Form.TOTAL, "adapters with waiting requests"
+    ),
+    _row("lora_slots_used", "LoRA", "resident", "adapters", Form.TOTAL, "adapters resident on the GPU"),
+    _row("lora_slots_total", "LoRA", "slots", "adapters", Form.TOTAL, "adapters that fit on the GPU"),
     _row(
         "grammar_waiting_requests",
-        "structured output",
+        "grammar",
+        "waiting",
         "requests",
         Form.TOTAL,
         "requests waiting for their grammar to be compiled",
     ),
     _row(
         "grammar_compile_seconds",
-        "structured output",
+        "grammar",
+        "compile p95",
         "seconds",
         Form.DISTRIBUTION,
         "time to compile a grammar",
@@ -131,6 +154,7 @@ BEYOND: tuple[Beyond, ...] = (
     _row(
         "deferred_requests",
         "admission",
+        "deferred",
         "requests",
         Form.TOTAL,
         "waiting for something other than capacity: a LoRA slot, remote KV",
@@ -138,6 +162,7 @@ BEYOND: tuple[Beyond, ...] = (
     _row(
         "requests_rejected_per_second",
         "admission",
+        "rejected",
         "requests/s",
         Form.RATE,
         "requests refused at the door",
@@ -145,15 +170,19 @@ BEYOND: tuple[Beyond, ...] = (
     ),
     _row(
         "transfer_waiting_requests",
-        "prefill/decode",
+        "transfer",
+        "waiting",
         "requests",
         Form.TOTAL,
         "requests waiting for, or in, a KV transfer between prefill and decode",
     ),
-    _row("kv_transfer_seconds", "prefill/decode", "seconds", Form.DISTRIBUTION, "time of one KV transfer"),
+    _row(
+        "kv_transfer_seconds", "transfer", "time p95", "seconds", Form.DISTRIBUTION, "time of one KV transfer"
+    ),
     _row(
         "kv_transfer_failures_per_second",
-        "prefill/decode",
+        "transfer",
+        "failed",
         "1/s",
         Form.RATE,
         "KV transfers that failed or came too late",
@@ -162,15 +191,24 @@ BEYOND: tuple[Beyond, ...] = (
     _row(
         "expert_balance_ratio",
         "experts",
+        "balance",
         "ratio",
         Form.AVERAGE,
         "mean over maximum load of the experts: 1 is even",
     ),
-    _row("backends_healthy", "gateway", "backends", Form.TOTAL, "backends that the gateway routes to"),
-    _row("backends_total", "gateway", "backends", Form.TOTAL, "backends that the gateway knows"),
+    _row(
+        "backends_healthy",
+        "gateway",
+        "healthy",
+        "backends",
+        Form.TOTAL,
+        "backends that the gateway routes to",
+    ),
+    _row("backends_total", "gateway", "known", "backends", Form.TOTAL, "backends that the gateway knows"),
     _row(
         "retries_per_second",
         "gateway",
+        "retries",
         "1/s",
         Form.RATE,
         "requests tried again on another backend",
@@ -179,6 +217,7 @@ BEYOND: tuple[Beyond, ...] = (
     _row(
         "migrations_per_second",
         "gateway",
+        "migrations",
         "1/s",
         Form.RATE,
         "requests moved to another worker while being served",

@@ -7,6 +7,7 @@ from enginetop.fleet.state import duration_text
 from tui.view import numbers
 from tui.view.cells import EMPTY_LINE, UNKNOWN, Line, Span, clip, plain, spread
 from tui.view.condition import GLYPH_OF, INK_OF, STATES, Condition
+from tui.view.detail_beyond import beyond_lines
 from tui.view.detail_gpu import gpu_lines
 from tui.view.detail_latency import latency_lines, rank_lines, speculation_lines, token_lines
 from tui.view.detail_load import load_lines
@@ -31,6 +32,7 @@ def detail_lines(picture: Picture, url: str, width: int) -> list[Line]:
         latency_lines(replica, width),
         token_lines(replica),
         speculation_lines(replica),
+        beyond_lines(replica),
         rank_lines(replica),
         gpu_lines(replica, width),
         _config(replica),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState
 from enginetop.fleet.reading import ConfigValue
-from enginetop.fleet.snapshot import Goodput, RankSnapshot, ReplicaSnapshot
+from enginetop.fleet.snapshot import Goodput, RankSnapshot, ReplicaSnapshot, Scalar
 from tests.tui.snapshots import (
     AT,
     censored,
@@ -176,3 +178,20 @@ def test_every_state_can_be_looked_at(state: ReplicaState) -> None:
 def test_a_replica_that_is_gone() -> None:
     lines = detail_lines(Picture(fleet([])), "http://gone", 80)
     assert line_text(lines[0]) == " this replica is no longer in the fleet"
+
+
+def test_what_an_engine_says_beyond_the_core_has_a_line_a_group() -> None:
+    told = {
+        "kv_host_usage_ratio": Scalar(0.415, "ratio", Quality.OK),
+        "kv_offload_bytes_per_second": Scalar(2_500_000.0, "bytes/s", Quality.OK),
+        "lora_running_adapters": Scalar(2.0, "adapters", Quality.OK),
+        "lora_waiting_adapters": Scalar(None, "adapters", Quality.UNKNOWN, "the page holds no number for it"),
+        "requests_rejected_per_second": Scalar(0.25, "requests/s", Quality.OK),
+        "kv_transfer_seconds": distribution(0.004, 0.012, count=9),
+    }
+    one = dataclasses.replace(replica("a1"), beyond=told)
+    assert row(one, "KV tiers") == " KV tiers    host used 42 % · written out 2.5 MB/s"
+    assert row(one, "LoRA") == " LoRA        running 2 · waiting – the page holds no number for it"
+    assert row(one, "admission") == " admission   rejected 0.25/s"
+    assert row(one, "transfer") == " transfer    time p95 12 ms"
+    assert not [line for line in rows(replica("a1")) if line.startswith((" KV tiers", " LoRA"))]
