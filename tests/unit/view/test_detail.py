@@ -8,7 +8,7 @@ import pytest
 
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState
 from enginetop.fleet.reading import ConfigValue
-from enginetop.fleet.snapshot import Goodput, RankSnapshot, ReplicaSnapshot, Scalar
+from enginetop.fleet.snapshot import Goodput, RankSnapshot, ReplicaSnapshot, Scalar, Signals
 from tests.tui.snapshots import (
     AT,
     censored,
@@ -181,7 +181,7 @@ def test_a_replica_that_is_gone() -> None:
 
 
 def test_what_an_engine_says_beyond_the_core_has_a_line_a_group() -> None:
-    told = {
+    told: Signals = {
         "kv_host_usage_ratio": Scalar(0.415, "ratio", Quality.OK),
         "kv_offload_bytes_per_second": Scalar(2_500_000.0, "bytes/s", Quality.OK),
         "lora_running_adapters": Scalar(2.0, "adapters", Quality.OK),
