@@ -32,7 +32,8 @@ class Row:
     says nothing yet. `note` tells why a page may not have it. `prefixes` are the row's own where they are not
     the table's. `slo_labels`: the labels `ttft_seconds` and `tpot_seconds` name the objective of the count.
     `total_label`: the child without a value for this label is the total of the others and is taken in their
-    place; where there is no such child the others are added.
+    place; where there is no such child the others are added. `since` is the release that exports it first,
+    under any of its names, as far as is known; empty: not known, or all that are read do.
     """
 
     measure: str
@@ -45,6 +46,7 @@ class Row:
     prefixes: tuple[str, ...] = ()
     slo_labels: bool = False
     total_label: str = ""
+    since: str = ""
 
     @property
     def kind(self) -> MeasureKind:
@@ -60,7 +62,8 @@ class Table:
     is part of its data-parallel rank; ranks are added. `shard_labels` name the tensor, pipeline or expert
     ranks that work on the same requests: of series that differ in these only, the one of the lowest shard is
     taken, and it keeps its identity from page to page when another shard has to stand in. `unsupported` gives
-    the reason for measures that no version exports.
+    the reason for measures that no version exports. `enable` says by measure what makes the engine export it:
+    a flag, a setting or a release.
     """
 
     title: str
@@ -69,6 +72,7 @@ class Table:
     rank_labels: tuple[tuple[str, ...], ...] = ()
     shard_labels: tuple[str, ...] = ()
     unsupported: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    enable: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def sources(self) -> Mapping[str, tuple[str, ...]]:
         """Raw names by measure, in the preferred spelling, newest first; for documentation."""

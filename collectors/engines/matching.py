@@ -176,23 +176,26 @@ class _Samples:
 
     def absences(self) -> dict[str, Absence]:
         """Why each measure would be missing if no series were found for it."""
-        title = self._table.title
+        title, enable = self._table.title, self._table.enable
         reasons = {
             measure: Absence(
-                Quality.UNSUPPORTED, self._table.unsupported.get(measure) or f"not exported by {title}"
+                Quality.UNSUPPORTED,
+                self._table.unsupported.get(measure) or f"not exported by {title}",
+                enable.get(measure, ""),
             )
             for measure in MEASURES
         }
         for row in self.rows:
+            hint = enable.get(row.measure, "")
             if any(self._declared(family, parts) for family, parts in self._spellings(row)):
                 note = (row.note if row.lazy else "") or "exported, but nothing counted there yet"
                 reasons[row.measure] = Absence(Quality.UNKNOWN, note)
             elif row.lazy:
-                reasons[row.measure] = Absence(Quality.UNKNOWN, row.note or "not on the page yet")
+                reasons[row.measure] = Absence(Quality.UNKNOWN, row.note or "not on the page yet", hint)
             else:
                 whys = filter(None, (self._table.unsupported.get(row.measure), row.note))
                 note = "; ".join(whys) or f"not on the pages of this version of {title}"
-                reasons[row.measure] = Absence(Quality.UNSUPPORTED, note)
+                reasons[row.measure] = Absence(Quality.UNSUPPORTED, note, hint)
         return reasons
 
     def _spellings(self, row: Row) -> Iterator[tuple[str, tuple[tuple[str, Part], ...]]]:

@@ -25,7 +25,7 @@ from enginetop.fleet.facts import (
 from enginetop.fleet.histogram import HistogramIncrease, canonical_bound, merge_histograms
 from enginetop.fleet.increase import LARGEST, NONE
 from enginetop.fleet.model import Quality
-from enginetop.fleet.reading import EMPTY, Columns, Part, Series
+from enginetop.fleet.reading import EMPTY, Absence, Columns, Part, Series
 from enginetop.fleet.signals import MEASURES, MeasureKind
 from enginetop.fleet.slots import Slots, slots_of
 
@@ -38,7 +38,7 @@ _OFF_PAGE = Gap(Quality.UNKNOWN, "not on the last page")
 _OTHER_RANKS = Gap(Quality.UNKNOWN, "told for other ranks only")
 _NOT_BY_RANK = Gap(Quality.UNKNOWN, "not told by rank", parts=0)
 _NOT_YET = Gap(Quality.UNKNOWN, "not counted for this rank yet", parts=0)  # takes nothing from the sum
-_UNSUPPORTED = Gap(Quality.UNSUPPORTED)
+_UNSUPPORTED = Absence(Quality.UNSUPPORTED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,7 +277,7 @@ def _gap_of(measure: str, columns: Columns, on_page: Collection[str], known: Col
     absence = columns.absent.get(measure, _UNSUPPORTED)
     if absence.quality is Quality.UNSUPPORTED and measure in known:  # whoever had it before supports it
         return _OFF_PAGE
-    return Gap(absence.quality, absence.note)
+    return Gap(absence.quality, absence.told)
 
 
 def _sum(slots: Iterable[int], increases: Sequence[float]) -> float:

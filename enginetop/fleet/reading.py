@@ -50,10 +50,19 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Why a measure is not among the columns: not exported, or not seen yet (lazily created series)."""
+    """Why a measure is not among the columns: not exported, or not seen yet (lazily created series).
+
+    `enable` says what would make the engine export it, where something would.
+    """
 
     quality: Quality
     note: str = ""
+    enable: str = ""
+
+    @property
+    def told(self) -> str:
+        """Reason and remedy in one line."""
+        return f"{self.note}; to have it: {self.enable}" if self.enable else self.note
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
