@@ -113,6 +113,7 @@ class FleetTracker:
             window_seconds=self._window_seconds,
             slo_for=self._slo_for,
             fixed_spacing_seconds=self._fixed_spacing_seconds,
+            interval_seconds=self._interval_seconds,
             price=self._price,
         )
         return tracker

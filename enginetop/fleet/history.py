@@ -14,7 +14,7 @@ from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.increase import NONE, SeriesTotals, Step
 from enginetop.fleet.reading import Columns, Reading
 from enginetop.fleet.slots import Slots, slots_of
-from enginetop.fleet.snapshot import Signals
+from enginetop.fleet.snapshot import NO_GOODPUT, Goodput, Signals
 from enginetop.fleet.totals import RunningTotals, increase
 from enginetop.fleet.trends import RATES, Trends, trend_values
 
@@ -58,11 +58,11 @@ class TargetHistory:
 
     Memory: 8 bytes for each raw series and sample (230 series every 2 s for 60 s: 57 kB), nothing but a few
     words for a page on which no number changed. At most 2048 samples are kept: closer pages than that replace
-    one another, which moves a baseline by less than a thousandth of the window. `trend_points` is the length
-    of `trends`.
+    one another, which moves a baseline by less than a thousandth of the window. `interval_seconds` is the
+    spacing that `trends` are made for.
     """
 
-    def __init__(self, keep_seconds: float, trend_points: int = 150) -> None:
+    def __init__(self, keep_seconds: float, interval_seconds: float = 2.0) -> None:
         self._keep_seconds = keep_seconds
         self._totals = SeriesTotals(keep_seconds)
         self._samples: list[_Sample] = []
@@ -71,7 +71,7 @@ class TargetHistory:
         self._trend_from: _Sample | None = None
         self._trend_rates: Mapping[str, float | None] = {}
         self.last: Reading | None = None
-        self.trends = Trends(trend_points)
+        self.trends = Trends(interval_seconds)
         self._running = RunningTotals()
 
     @property
@@ -159,8 +159,8 @@ class TargetHistory:
             self._extraction = (key, Extraction(slots, columns, other))
         return self._extraction[1]
 
-    def add_trend_point(self, at: float, signals: Signals) -> None:
-        """Append one point to `trends` from the signals that a screen shows at `at`.
+    def add_trend_point(self, at: float, signals: Signals, goodput: Goodput = NO_GOODPUT) -> None:
+        """Append one point to `trends` from the figures that a screen shows at `at`.
 
         Token and preemption rates are those since the page of the previous point, not those of the window, so
         that a plot shows what happens now; without a new page since then they stay, and they are None where
@@ -172,7 +172,7 @@ class TargetHistory:
             base = self._trend_from if self._trend_from in samples else samples[max(0, len(samples) - 2)]
             self._trend_rates = self._rates(base, last) if last.at > base.at else {}
             self._trend_from = last
-        self.trends.add(at, trend_values(signals, self._trend_rates))
+        self.trends.add(at, trend_values(signals, self._trend_rates, goodput))
 
     def _rates(self, base: _Sample, last: _Sample) -> Mapping[str, float | None]:
         slots, seconds = self._totals.slots, last.at - base.at

@@ -85,13 +85,17 @@ class ReplicaTracker:
         window_seconds: float,
         slo_for: SloFor,
         fixed_spacing_seconds: float | None,
+        interval_seconds: float = 2.0,
         price: Price | None = None,
     ) -> None:
-        """`fixed_spacing_seconds`: the asked interval; None (a replay): judge age by the target's own."""
+        """`fixed_spacing_seconds`: the asked interval; None (a replay): judge age by the target's own.
+
+        `interval_seconds` is how often a picture is expected.
+        """
         self.target = target
         self._slo_for = slo_for
         self._slo: tuple[str | None, Slo] | None = None
-        self._history = TargetHistory(window_seconds)
+        self._history = TargetHistory(window_seconds, interval_seconds)
         self._window = WindowValues(self._history, window_seconds)
         self._spacing = Spacing(fixed_spacing_seconds)
         self._price = price
@@ -304,7 +308,7 @@ class ReplicaTracker:
             signals, good = self._with_records(signals, good, slo)
         if self._fresh_facts is not None:
             signals = {**signals, **self._efficiency(now, signals, good, share)}
-        self._history.add_trend_point(now, signals)
+        self._history.add_trend_point(now, signals, good)
         failure = self._unreachable or self._answer_failure
         return ReplicaSnapshot(
             target=self.target,

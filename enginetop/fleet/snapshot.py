@@ -6,7 +6,7 @@ contract (`enginetop.snapshot/1`), written by `document.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -267,8 +267,8 @@ class ReplicaSnapshot:
     next_try_at: float | None = None
     spacing_seconds: float | None = None
     live_progress: bool = True
-    trends: Mapping[str, tuple[float | None, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    trend_times: tuple[float, ...] = ()
+    trends: Mapping[str, Sequence[float | None]] = field(default_factory=lambda: MappingProxyType({}))
+    trend_times: Sequence[float] = ()
     totals: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     goodput: Goodput = NO_GOODPUT
     bound_by: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({"unknown": 1.0}))

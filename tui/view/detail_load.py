@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from enginetop.fleet.snapshot import ReplicaSnapshot, Scalar
 from tui.view import charts, numbers
@@ -100,7 +100,7 @@ def _plot(
     return [(Span(caption, "head"),), *(merge((*line, Span(" "))) for line in lines)]
 
 
-def _plot_step(times: tuple[float, ...], at: float, room: int) -> float:
+def _plot_step(times: Sequence[float], at: float, room: int) -> float:
     """Seconds a column, one of few round values: all known times fit, and no column falls between two."""
     span = max(at - times[0], 1.0)
     least = 2 * span / len(times)

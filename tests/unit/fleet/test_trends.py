@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+from array import array
+from dataclasses import replace
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from enginetop.fleet.derive import no_signals, signals
 from enginetop.fleet.history import TargetHistory
-from enginetop.fleet.trends import TREND_NAMES, Trends
+from enginetop.fleet.model import Quality
+from enginetop.fleet.snapshot import Goodput, Span
+from enginetop.fleet.trends import TREND_NAMES, Trends, trend_bytes, trend_values
 from tests.support.history_pages import INF, Told, columns, histogram, value
 
 SHAPE = columns(
@@ -73,10 +82,101 @@ def test_a_target_that_is_away_leaves_holes() -> None:
 
 
 def test_only_the_newest_points_are_kept() -> None:
-    trends = Trends(points=3)
-    for at in range(5):
-        trends.add(at, {"kv_usage_ratio": at / 10})
-    assert list(trends.times) == [2, 3, 4]
-    assert trends.values["kv_usage_ratio"] == (0.2, 0.3, 0.4)
-    assert trends.values["requests_running"] == (None, None, None)
+    trends = Trends(interval_seconds=300.0)
+    for at in range(0, 2400, 300):
+        trends.add(at, {"kv_usage_ratio": at / 4800})
+    assert list(trends.times) == [1200, 1500, 1800, 2100]
+    assert list(trends.values["kv_usage_ratio"]) == [0.25, 0.3125, 0.375, 0.4375]
+    assert list(trends.values["requests_running"]) == [None] * 4
     assert tuple(trends.values) == TREND_NAMES
+
+
+def test_fifteen_minutes_are_kept_at_the_interval_whatever_it_is() -> None:
+    for interval in (0.5, 2.0, 15.0):
+        trends = Trends(interval)
+        for tick in range(int(2000 / interval)):
+            trends.add(tick * interval, {"requests_running": tick})
+        assert len(trends.times) == 900 / interval + 1
+        assert trends.times[-1] - trends.times[0] == 900
+        assert trends.values["requests_running"][-1] == int(2000 / interval) - 1
+
+
+def test_points_closer_than_the_interval_cover_no_less_time() -> None:
+    trends = Trends(2.0)
+    for tick in range(8000):
+        trends.add(tick / 4, {})
+    times = list(trends.times)
+    assert times[-1] == 7999 / 4
+    assert times[-1] - times[0] > 890
+    assert len(times) <= 451
+
+
+def test_what_was_given_away_does_not_change() -> None:
+    trends = Trends(300.0)
+    for at in (0, 300, 600):
+        trends.add(at, {"requests_running": at})
+    times, running = trends.times, trends.values["requests_running"]
+    for at in range(900, 9000, 300):
+        trends.add(at, {"requests_running": at})
+    trends.add(100, {"requests_running": 1})
+    assert (list(times), list(running)) == ([0, 300, 600], [0, 300, 600])
+    assert list(trends.times) == [100]
+
+
+def test_figures_that_are_not_finite_are_not_known() -> None:
+    trends = Trends()
+    trends.add(0, {"requests_running": INF, "kv_usage_ratio": 1e300, "requests_waiting": float("nan")})
+    for name in ("requests_running", "kv_usage_ratio", "requests_waiting"):
+        assert list(trends.values[name]) == [None]
+
+
+def test_goodput_is_the_counted_one_else_the_estimate() -> None:
+    shown = no_signals()
+    counted = Goodput(4.0, 3.0, 0.75, quality=Quality.OK, joint=Span(0.5, 0.9, 0.6))
+    estimated = Goodput(
+        4.0, quality=Quality.ESTIMATED, joint=Span(0.5, 0.9, 0.6), within_per_second=Span(2, 3.6, 2.4)
+    )
+    old = replace(estimated, quality=Quality.STALE)
+    found = [trend_values(shown, {}, goodput) for goodput in (counted, estimated, old)]
+    assert [one["goodput.attainment"] for one in found] == [0.75, 0.6, None]
+    assert [one["goodput.good_per_second"] for one in found] == [3.0, 2.4, None]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 5000), st.none() | st.integers(0, 1000)), max_size=60),
+    st.sampled_from([20.0, 300.0]),
+)
+def test_points_are_in_order_and_sliced_like_a_list(
+    told: list[tuple[float, int | None]], interval: float
+) -> None:
+    trends = Trends(interval)
+    for at, number in told:
+        trends.add(at, {"requests_running": number})
+        times, values = trends.times, trends.values["requests_running"]
+        assert (times[-1], values[-1]) == (at, number)
+        assert len(times) == len(values) <= 900 / interval + 1
+        assert list(times) == sorted(set(times))
+        assert times[0] >= at - 900
+        for part in (slice(None), slice(-3, None, 2), slice(None, None, -1), slice(1, -1), slice(50, 2)):
+            assert list(values[part]) == list(values)[part]
+            assert list(times[part]) == list(times)[part]
+    with pytest.raises(IndexError):
+        trends.times[len(trends.times)]
+
+
+def test_memory_is_what_is_said() -> None:
+    """Numbers of the arrays at their fullest, counted by the interpreter."""
+    trends = Trends(2.0)
+    sizes = []
+    for tick in range(2000):
+        trends.add(2.0 * tick, {})
+        sizes.append(sum(sys.getsizeof(array) for array in arrays_of(trends)))
+    assert 0.7 * trend_bytes(2.0) < max(sizes[1000:]) <= trend_bytes(2.0) + 15 * 80  # and a header an array
+
+
+def arrays_of(trends: Trends) -> list[object]:
+    """What the garbage collector finds behind the object."""
+    found = [one for one in gc.get_referents(trends) if isinstance(one, array)]
+    columns = next(one for one in gc.get_referents(trends) if isinstance(one, dict))
+    return [*found, *columns.values()]
