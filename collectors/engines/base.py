@@ -91,3 +91,10 @@ class EngineTable:
     enable_hint: str = ""
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Raw names by measure, newest first: the mapping as data, for documentation."""
+    never: tuple[tuple[str, str], ...] = ()
+    """Paths that are asked in no state of the server, and what asking would do: it drains a queue, loads or
+    wakes a model, generates, kills, counts as a health probe, asks every backend. They are no side pages."""
+    reads: str = ""
+    """What is read of it, in a few words for people."""
+    changes: str = ""
+    """What can be changed on it and how, in a few words for people."""
