@@ -63,7 +63,8 @@ class Table:
     ranks that work on the same requests: of series that differ in these only, the one of the lowest shard is
     taken, and it keeps its identity from page to page when another shard has to stand in. `unsupported` gives
     the reason for measures that no version exports. `enable` says by measure what makes the engine export it:
-    a flag, a setting or a release.
+    a flag, a setting or a release. `router_view`: series that name a backend are what is read here; without
+    it they are a router's copies and are left out.
     """
 
     title: str
@@ -73,6 +74,7 @@ class Table:
     shard_labels: tuple[str, ...] = ()
     unsupported: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     enable: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    router_view: bool = False
 
     def sources(self) -> Mapping[str, tuple[str, ...]]:
         """Raw names by measure, in the preferred spelling, newest first; for documentation."""

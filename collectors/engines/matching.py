@@ -252,7 +252,7 @@ class _Samples:
         return f"{self._layout.names[index]}{sorted((k, v) for k, v in labels.items() if k not in shards)}"
 
     def _own(self, index: int) -> bool:
-        return ROUTER_LABELS.isdisjoint(self._layout.labels[index])
+        return self._table.router_view or ROUTER_LABELS.isdisjoint(self._layout.labels[index])
 
     def _counts(self, name: str) -> bool:
         """Whether a name is one of the engine's counters or histogram counts."""
