@@ -47,6 +47,16 @@ _REMARKS = {
 }
 """Remarks that belong to a distribution once the named counter has grown in the window."""
 _SOURCES = {"reasoning_tokens": "exact counts of single requests: enginetop_reasoning_tokens"}
+MEASURES_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        **{name: (name,) for name in (*_LEVELS, "kv_usage_ratio")},
+        **{name: (measure,) for name, measure in (_INCREASES | _RATES).items()},
+        **RATIOS,
+        **{signal.name: (signal.name,) for signal in DISTRIBUTIONS},
+        _REASONING_SHARE: ("reasoning_tokens", "output_tokens"),
+    }
+)
+"""The measures that each signal is made of; the signals of GPUs and of cost are made of none."""
 _NO_QUANTILES: Mapping[str, Quantile] = MappingProxyType({key: NO_QUANTILE for key, _ in PERCENTILES})
 
 _Trust = tuple[Quality, str]
