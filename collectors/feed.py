@@ -6,7 +6,7 @@ Pure: the live loop and the replay drive the same feed, so a recording tells the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collectors.answer import Answer
 from collectors.engines.base import EngineTable, Json, Look, Reader, SidePage
@@ -198,7 +198,8 @@ class TargetFeed:
     def _accept(
         self, good: _Good, answers: Sequence[Answer], at: float
     ) -> Failure | tuple[Reading | None, bool]:
-        self._page_path, self._last = good.answer.path, good
+        self._page_path = good.answer.path
+        self._last = _Good(replace(good.answer, body=b""), good.page, good.found)  # 74 KiB of it are read
         if self._found is None or self._found != good.found:
             self._set_engine(good.found)
         self._note_sides(answers)
