@@ -11,11 +11,16 @@ from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
 from tuners import token_budget
-from tuners.evidence import BUDGET, EvidenceLog, knobs_of
-from tuners.load import NEEDED, load_of
+from tuners.case import Case, Rule
+from tuners.evidence import EvidenceLog
+from tuners.knob_values import BUDGET, knobs_of
+from tuners.load import NEEDED
 
 Sheets = Callable[[], Mapping[str, KnobSheet]]
 """The newest knob sheets by target URL. Called at every snapshot; must return at once."""
+
+RULES: Mapping[str, Rule] = MappingProxyType({rule.knob: rule for rule in (token_budget.RULE,)})
+"""The rule of each knob that has one."""
 
 _WITHOUT_KNOBS = frozenset({EngineKind.ROUTER, EngineKind.UNKNOWN})
 
@@ -33,11 +38,11 @@ def not_built_yet(knob: str) -> Advice:
 class _Watch:
     """What is remembered of one replica: what it was last seen as, and what was made of it.
 
-    `since`: every page since then has called for a smaller budget.
+    `calling`: by knob what every page since then has called for.
     """
 
     evidence: EvidenceLog = field(default_factory=EvidenceLog)
-    since: float | None = None
+    calling: dict[str, tuple[str, float]] = field(default_factory=dict)
     replica: ReplicaSnapshot | None = None
     sheet: KnobSheet | None = None
     shown: ReplicaSnapshot | None = None
@@ -71,28 +76,32 @@ class Advisor:
         if watch is None:
             watch = self._watches[replica.target.url] = _Watch()
         if watch.shown is None or watch.replica is not replica or watch.sheet is not sheet:
-            row = _token_budget_row(watch, replica, sheet)
-            rows = tuple(row if knob == BUDGET else not_built_yet(knob) for knob in KNOBS)
+            rows = _rows(watch, replica, sheet)
             watch.replica, watch.sheet, watch.shown = replica, sheet, replace(replica, advice=rows)
         return watch.shown
 
 
-def _token_budget_row(watch: _Watch, replica: ReplicaSnapshot, sheet: KnobSheet | None) -> Advice:
+def _rows(watch: _Watch, replica: ReplicaSnapshot, sheet: KnobSheet | None) -> tuple[Advice, ...]:
     knobs = knobs_of(replica, sheet)
     if watch.evidence.take(replica, knobs):
-        watch.since = None
-    load = load_of(replica, knobs.drafts)
-    calling = (
-        not isinstance(load, str)
-        and knobs.budget is not None
-        and token_budget.calls_for_less(load, knobs.budget)
+        watch.calling.clear()
+    case = Case(replica, knobs, watch.evidence.windows, watch.evidence.recent)
+    return tuple(
+        not_built_yet(knob) if (rule := RULES.get(knob)) is None else _row(watch, rule, case)
+        for knob in KNOBS
     )
-    if not calling:
-        watch.since = None
-    elif watch.since is None:
-        watch.since = replica.scraped_at
-    held = 0.0 if watch.since is None else (replica.scraped_at or watch.since) - watch.since
-    return token_budget.advise(replica, knobs, watch.evidence.windows, held)
+
+
+def _row(watch: _Watch, rule: Rule, case: Case) -> Advice:
+    """The row of one rule, told how long its call has held."""
+    called, at = rule.calls(case), case.replica.scraped_at
+    if called is None or at is None:
+        watch.calling.pop(rule.knob, None)
+        return rule.advise(case)
+    before = watch.calling.get(rule.knob)
+    if before is None or before[0] != called:
+        before = watch.calling[rule.knob] = (called, at)
+    return rule.advise(replace(case, held_seconds=at - before[1]))
 
 
 def is_undecided(replica: ReplicaSnapshot) -> bool:

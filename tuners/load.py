@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from enginetop.fleet.model import Quality, ReplicaState
-from enginetop.fleet.snapshot import Distribution, Quantile, ReplicaSnapshot
+from enginetop.fleet.snapshot import Distribution, Quantile
+from tuners.case import Case
 
 FEWEST_REQUESTS = 60
 """Then a p95 has three requests beyond it."""
@@ -22,16 +23,17 @@ _FRESH = frozenset({ReplicaState.OK, ReplicaState.IDLE})
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """p95 of TPOT and TTFT, p99 of the tokens in a step, and the objectives.
+    """p95 of TPOT and TTFT, p90 and p99 of the tokens in a step, and the objectives.
 
-    `accepted` are tokens that a request gets in a step (1 without speculation), `decoding` the running
-    requests, `demand` the prompt tokens per second that are not in the cache, `prompt` the mean prompt and
-    `long_prompt` its p95.
+    `accepted` are tokens that a request gets in a step (1 without speculation). Of one engine: `decoding` the
+    running requests, `demand` the prompt tokens per second that are not in the cache. `prompt` is the mean
+    prompt and `long_prompt` its p95.
     """
 
     tpot: Quantile
     ttft: Quantile
     step_tokens: float
+    usual_step_tokens: float
     tpot_slo: float
     ttft_slo: float
     accepted: float
@@ -58,8 +60,9 @@ class Load:
         return self.tpot_slo * self.accepted
 
 
-def load_of(replica: ReplicaSnapshot, drafts: int) -> Load | str:
-    """The load of a replica that drafts `drafts` tokens; words when its pages do not suffice to judge it."""
+def load_of(case: Case) -> Load | str:
+    """The load of a replica; words when its pages do not suffice to judge it."""
+    replica, engines = case.replica, case.engines
     if replica.state is ReplicaState.NO_PROGRESS:
         return "no progress: the engine's counters do not move"
     if replica.state not in _FRESH:
@@ -71,16 +74,17 @@ def load_of(replica: ReplicaSnapshot, drafts: int) -> Load | str:
     hits = replica.scalar("prefix_hit_ratio").number or 0.0
     arriving = replica.scalar("prompt_tokens_per_second").number
     prompts = replica.distribution("prompt_tokens")
-    accepted = replica.scalar("spec_accepted_length").number if drafts else None
+    accepted = replica.scalar("spec_accepted_length").number if case.knobs.drafts else None
     return Load(
         tpot=tpot.quantiles["p95"],
         ttft=ttft.quantiles["p95"],
         step_tokens=at_least(steps.quantiles["p99"]),
+        usual_step_tokens=at_least(steps.quantiles["p90"]),
         tpot_slo=replica.slo.tpot_seconds,
         ttft_slo=replica.slo.ttft_seconds,
         accepted=accepted or 1.0,
-        decoding=replica.scalar("requests_running").number or 0.0,
-        demand=None if arriving is None else arriving * (1.0 - hits),
+        decoding=(replica.scalar("requests_running").number or 0.0) / engines,
+        demand=None if arriving is None else arriving * (1.0 - hits) / engines,
         prompt=prompts.mean.value,
         long_prompt=prompts.quantiles["p95"].value if prompts.count else None,
         hit_ratio=hits,

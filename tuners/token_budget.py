@@ -9,14 +9,15 @@ constants here: the shares, the sample size and the hold.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from enginetop.fleet.snapshot import Advice, Quantile, ReplicaSnapshot
+from enginetop.fleet.snapshot import Advice, Quantile
 from tuners import prefill
-from tuners.evidence import BUDGET, Knobs
+from tuners.case import SUSTAINED_SECONDS, Case, Rule
+from tuners.knob_values import BUDGET, Knobs
 from tuners.load import Load, at_least, load_of
-from tuners.step_time import REACH, StepFit, StepWindow, Unfit, fit_step_time
+from tuners.step_time import REACH, StepFit, Unfit
 
 TTFT_SHARE = 0.7
 """TTFT must need at most this share of its objective: a smaller budget costs TTFT."""
@@ -26,14 +27,20 @@ DEMAND_SHARE = 0.8
 """Prefill may claim this share of what full steps can take in."""
 EXPLAINED_RATIO = 1.1
 """How far TPOT may exceed a full step before something else must be slowing it."""
-SUSTAINED_SECONDS = 60.0
 MULTIPLE_TOKENS = 256
 
 _HIGH_R_SQUARED = 0.9
 
 
-def calls_for_less(load: Load, budget: int) -> bool:
-    """Whether full steps break TPOT while TTFT has slack."""
+def calls(case: Case) -> str | None:
+    """`lower` when full steps break TPOT while TTFT has slack."""
+    load = load_of(case)
+    if isinstance(load, str) or case.knobs.budget is None:
+        return None
+    return "lower" if _calls_for_less(load, case.knobs.budget) else None
+
+
+def _calls_for_less(load: Load, budget: int) -> bool:
     return (
         load.tpot_seconds > load.tpot_slo
         and load.ttft_seconds <= TTFT_SHARE * load.ttft_slo
@@ -41,26 +48,27 @@ def calls_for_less(load: Load, budget: int) -> bool:
     )
 
 
-def advise(
-    replica: ReplicaSnapshot, knobs: Knobs, windows: Sequence[StepWindow], held_seconds: float
-) -> Advice:
-    """The advice row. `held_seconds`: for how long `calls_for_less` has been true, at every page."""
-    load = load_of(replica, knobs.drafts)
+def advise(case: Case) -> Advice:
+    """The advice row."""
+    load, knobs = load_of(case), case.knobs
     if isinstance(load, str):
         return _nothing("withheld", load, knobs)
     if knobs.budget is None:
         return _nothing("withheld", f"{BUDGET} is not known: neither the pages nor a knob API tell it", knobs)
     if knobs.problem:
         return _nothing("withheld", knobs.problem, knobs)
-    if not calls_for_less(load, knobs.budget):
+    if not _calls_for_less(load, knobs.budget):
         return _no_call(load, knobs)
-    if held_seconds < SUSTAINED_SECONDS:
-        why = f"seen for {held_seconds:.0f} s, a suggestion needs {SUSTAINED_SECONDS:.0f} s"
+    if case.held_seconds < SUSTAINED_SECONDS:
+        why = f"seen for {case.held_seconds:.0f} s, a suggestion needs {SUSTAINED_SECONDS:.0f} s"
         return _nothing("withheld", why, knobs, _symptom(load))
-    fit = fit_step_time(windows)
+    fit = case.fit()
     if isinstance(fit, Unfit):
         return _nothing("withheld", fit.reason, knobs, _symptom(load))
     return _Lowering(load, knobs, knobs.budget, fit).advice()
+
+
+RULE = Rule(BUDGET, calls, advise)
 
 
 def _no_call(load: Load, knobs: Knobs) -> Advice:
@@ -140,7 +148,7 @@ class _Lowering:
         if load.preemptions:
             because.append(f"TPOT includes time preempted: {load.preemptions:.0f} preemptions in the window")
         because += [*self._more_chunks(proposed), *self._wrong_if(proposed)]
-        live = knobs.live and knobs.least_budget is not None and proposed >= knobs.least_budget
+        apply, via = knobs.way(BUDGET, proposed)
         return Advice(
             BUDGET,
             "lower",
@@ -150,8 +158,8 @@ class _Lowering:
             bound_by="token_budget",
             expected=expected,
             confidence=self._confidence(),
-            apply="live" if live else "restart",
-            via="knob_api" if live else "",
+            apply=apply,
+            via=via,
         )
 
     def _expected(self, proposed: int) -> Mapping[str, float]:

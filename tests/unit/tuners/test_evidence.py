@@ -11,7 +11,8 @@ from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.snapshot import Event, RankSnapshot, ReplicaSnapshot
 from tests.tui.snapshots import AT, replica
-from tuners.evidence import EvidenceLog, Knobs, knobs_of
+from tuners.evidence import EvidenceLog
+from tuners.knob_values import Knobs, knobs_of
 from tuners.step_time import StepWindow
 
 KNOBS = Knobs(8192, 256)
@@ -157,12 +158,17 @@ class TestKnobs:
                 row("num_speculative_tokens", 2),
             ),
         )
-        assert (found.budget, found.sequences, found.drafts, found.live) == (1024, 64, 2, True)
-        assert (found.least_budget, found.most_budget, found.source) == (300, 2048, "knob API")
+        assert (found.budget, found.sequences, found.drafts) == (1024, 64, 2)
+        assert (found.bounds["max_num_batched_tokens"], found.source) == ((300, 2048), "knob API")
+        assert found.way("max_num_batched_tokens", 2048) == ("live", "knob_api")
+        assert found.way("max_num_batched_tokens", 2049) == ("restart", "")
+        assert found.way("thinking_token_budget", 512) == ("restart", "")
         assert found.floor == 300  # more than 64 x 3: something cannot be chunked
 
-    def test_a_sheet_without_the_budget_tells_nothing(self) -> None:
-        assert knobs_of(replica("b1"), sheet(row("max_num_seqs", 64))).budget is None
+    def test_a_sheet_tells_nothing_of_a_knob_that_it_lacks(self) -> None:
+        found = knobs_of(replica("b1"), sheet(row("max_num_seqs", 64)))
+        assert (found.budget, found.sequences) == (None, 64)
+        assert "max_num_batched_tokens" not in found.bounds
 
     def test_ranks_that_do_not_confirm_are_a_mixed_configuration(self) -> None:
         found = knobs_of(replica("b1"), sheet(row("max_num_batched_tokens", 512), applied=1, total=2))

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from enginetop.fleet.model import Quality, ReplicaState
 from enginetop.fleet.snapshot import Advice, Distribution, Quantile, ReplicaSnapshot, SignalValue, Slo
 from tests.tui.snapshots import distribution, exact, no_distribution, replica, scalar
-from tuners.evidence import Knobs
-from tuners.load import load_of
+from tuners.case import Case
+from tuners.knob_values import Knobs
 from tuners.step_time import StepWindow
-from tuners.token_budget import advise, calls_for_less
+from tuners.token_budget import advise, calls
 
 SLO = Slo(ttft_seconds=0.6, tpot_seconds=0.05)
 HELD = 60.0
-KNOBS = Knobs(8192, 256, 0, live=True, least_budget=256, most_budget=8192, source="knob API")
+KNOBS = Knobs(8192, 256, 0, bounds={"max_num_batched_tokens": (256, 8192)}, source="knob API")
 
 
 def steps(p99: float) -> Distribution:
@@ -63,7 +63,7 @@ def advice(
     windows: Sequence[StepWindow] | None = None,
     held: float = HELD,
 ) -> Advice:
-    return advise(one or slow(), knobs, line() if windows is None else windows, held)
+    return advise(Case(one or slow(), knobs, line() if windows is None else windows, held_seconds=held))
 
 
 def test_the_suggestion_of_the_screens() -> None:
@@ -242,7 +242,9 @@ def test_never_below_the_floor() -> None:
     found = advice(one, knobs, line(0.0438, 6.0e-6, top=1500))
     assert (found.action, found.proposed) == ("lower", 1280)
     assert "no lower than 1280: every sequence must fit into a step" in found.because
-    found = advice(one, replace(knobs, least_budget=1408), line(0.0438, 6.0e-6, top=1500))
+    found = advice(
+        one, replace(knobs, bounds={"max_num_batched_tokens": (1408, 8192)}), line(0.0438, 6.0e-6, top=1500)
+    )
     assert found.proposed == 1408
 
 
@@ -294,9 +296,7 @@ def test_hits_that_prefill_lives_on_are_named() -> None:
 
 
 def test_a_tpot_past_the_last_bucket_breaks_at_least() -> None:
-    load = load_of(slow(tpot=Quantile(None, 0.08, None, censored=True)), 0)
-    assert not isinstance(load, str)
-    assert calls_for_less(load, 8192)
+    assert calls(Case(slow(tpot=Quantile(None, 0.08, None, censored=True)), KNOBS)) == "lower"
     found = advice(slow(tpot=Quantile(None, 0.08, None, censored=True)))
     assert found.because[0].startswith("TPOT p95 over 80 ms breaks")
 

@@ -1,0 +1,84 @@
+"""The knobs as they stand: from the knob sheet where there is one, else as the pages tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from enginetop.fleet.knobs import KnobSheet
+from enginetop.fleet.signals import KNOBS
+from enginetop.fleet.snapshot import ReplicaSnapshot
+from tuners import prefill
+
+BUDGET = "max_num_batched_tokens"
+DRAFTS = "num_speculative_tokens"
+THINKING = "thinking_token_budget"
+SEQUENCES = "max_num_seqs"
+
+_NO_BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """The knobs that rules need, as they stand now; None: not known.
+
+    `budget` is `max_num_batched_tokens` and `sequences` `max_num_seqs`, each of one engine; `drafts` the
+    draft tokens of a decoding request; `thinking` the default thinking budget, -1 where thinking has no
+    limit. `bounds` holds the least and the greatest value that an engine accepts live, by knob. `problem` says why
+    the values cannot be relied on.
+    """
+
+    budget: int | None = None
+    sequences: int | None = None
+    drafts: int = 0
+    thinking: int | None = None
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=lambda: _NO_BOUNDS)
+    source: str = ""
+    problem: str = ""
+
+    @property
+    def floor(self) -> int | None:
+        """The least budget: every sequence must get its token and drafts into one step (R5)."""
+        by_rule = None if self.sequences is None else prefill.least_budget(self.sequences, self.drafts)
+        accepted = self.bounds[BUDGET][0] if BUDGET in self.bounds else None
+        known = [floor for floor in (by_rule, accepted) if floor is not None]
+        return max(known) if known else None
+
+    def way(self, knob: str, value: int) -> tuple[str, str]:
+        """How `knob` can be set to `value` here: the words of `apply` and `via` of an advice."""
+        least, greatest = self.bounds.get(knob, (1, 0))
+        return ("live", "knob_api") if least <= value <= greatest else ("restart", "")
+
+
+def knobs_of(replica: ReplicaSnapshot, sheet: KnobSheet | None = None) -> Knobs:
+    """The knobs of a replica; a sheet tells more, and newer, than the configuration on its pages."""
+    values = {knob: _configured(replica, knob) for knob in KNOBS}
+    setting = replica.config.get(BUDGET)
+    source, problem = setting.source if setting else "", ""
+    bounds: dict[str, tuple[int, int]] = {}
+    if sheet is not None:
+        for row in sheet.knobs:
+            if row.name in values:
+                bounds[row.name] = (row.min, row.max)
+                values[row.name] = values[row.name] if row.value is None else row.value
+        if bounds:
+            source = "knob API"
+        if bounds and sheet.applied != sheet.total:
+            problem = f"mixed configuration: {sheet.applied} of {sheet.total} ranks confirm their knobs"
+    return Knobs(
+        budget=values[BUDGET],
+        sequences=values[SEQUENCES],
+        drafts=values[DRAFTS] or 0,
+        thinking=values[THINKING],
+        bounds=MappingProxyType(bounds),
+        source=source,
+        problem=problem,
+    )
+
+
+def _configured(replica: ReplicaSnapshot, name: str) -> int | None:
+    setting = replica.config.get(name)
+    value = setting.value if setting is not None else None
+    least = -1 if name == THINKING else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else None
