@@ -25,8 +25,8 @@ class Knobs:
 
     `budget` is `max_num_batched_tokens` and `sequences` `max_num_seqs`, each of one engine; `drafts` the
     draft tokens of a decoding request; `thinking` the default thinking budget, -1 where thinking has no
-    limit. `bounds` holds the least and the greatest value that an engine accepts live, by knob. `problem` says why
-    the values cannot be relied on.
+    limit. `bounds` holds the least and the greatest value that an engine accepts live, by knob. `problem`
+    says why the values cannot be relied on.
     """
 
     budget: int | None = None
