@@ -32,7 +32,10 @@ class Row:
     says nothing yet. `note` tells why a page may not have it. `prefixes` are the row's own where they are not
     the table's. `slo_labels`: the labels `ttft_seconds` and `tpot_seconds` name the objective of the count.
     `total_label`: the child without a value for this label is the total of the others and is taken in their
-    place; where there is no such child the others are added. `since` is the release that exports it first,
+    place; where there is no such child the others are added. `unless` and `only_with` name families (without
+    prefix and `_total`): the row counts only on pages that have none of the first, and one of the second if
+    there are any. `unranked`: what its labels say of ranks does not make ranks of the page; its series are
+    added for the whole replica. `since` is the release that exports it first,
     under any of its names, as far as is known; empty: not known, or all that are read do.
     """
 
@@ -46,6 +49,9 @@ class Row:
     prefixes: tuple[str, ...] = ()
     slo_labels: bool = False
     total_label: str = ""
+    unless: tuple[str, ...] = ()
+    only_with: tuple[str, ...] = ()
+    unranked: bool = False
     since: str = ""
 
     @property
@@ -64,7 +70,8 @@ class Table:
     taken, and it keeps its identity from page to page when another shard has to stand in. `unsupported` gives
     the reason for measures that no version exports. `enable` says by measure what makes the engine export it:
     a flag, a setting or a release. `router_view`: series that name a backend are what is read here; without
-    it they are a router's copies and are left out.
+    it they are a router's copies and are left out. `moving_names`: counters whose names (without prefix)
+    begin so move without any progress of requests: time, HTTP, scrapes.
     """
 
     title: str
@@ -75,6 +82,7 @@ class Table:
     unsupported: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     enable: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     router_view: bool = False
+    moving_names: tuple[str, ...] = ()
 
     def sources(self) -> Mapping[str, tuple[str, ...]]:
         """Raw names by measure, in the preferred spelling, newest first; for documentation."""

@@ -25,7 +25,12 @@ TABLE = Table(
         Row("requests_finished", ("done",), total_label="priority"),
         Row("ttft_seconds", ("ttft_seconds",), total_label="priority"),
         Row("preemptions", ("retracted",)),
+        Row("generation_tokens", ("live",), where={"mode": frozenset({"decode"})}),
+        Row("generation_tokens", ("finished",), unless=("live",), note="from the finish counter"),
+        Row("external_prefix_hits", ("hits",), only_with=("host_size",), note="no host tier"),
+        Row("requests_aborted", ("aborted",), unranked=True),
     ),
+    moving_names=("http_", "clock_"),
 )
 
 
@@ -167,3 +172,45 @@ def test_the_sum_is_that_of_the_requests_however_the_page_repeats_them(
             lines.append(f'e:running{{{labels},priority=""}} {sum(priorities)}')
     random.Random(seed).shuffle(lines)
     assert sum(values_of("\n".join(lines) + "\n", "requests_running")) == dp * sum(priorities)
+
+
+def test_an_older_series_stands_in_only_where_the_page_has_none_of_the_newer() -> None:
+    finished = "e:finished_total 40\n"
+    live = 'e:live_total{mode="decode"} 55\ne:live_total{mode="prefill"} 900\n'
+    assert values_of(finished, "generation_tokens") == [40]
+    assert values_of(finished + live, "generation_tokens") == [55]
+    assert values_of(finished + live.replace("e:", "e_"), "generation_tokens") == [55]
+    # Before the first decode step nothing is taken rather than now the one, now the other.
+    text = finished + 'e:live_total{mode="prefill"} 900\n'
+    assert values_of(text, "generation_tokens") == []
+    _, plan = compiled(text)
+    assert plan.columns.absent["generation_tokens"].note == "exported, but nothing counted there yet"
+
+
+def test_a_routers_copy_of_the_newer_series_takes_nothing_away() -> None:
+    text = 'e:finished_total 40\ne:live_total{mode="decode",worker_addr="a"} 55\n'
+    assert values_of(text, "generation_tokens") == [40]
+
+
+def test_a_series_that_means_something_with_a_feature_only() -> None:
+    text = "e:hits_total 0\n"
+    assert values_of(text, "external_prefix_hits") == []
+    _, plan = compiled(text)
+    assert plan.columns.absent["external_prefix_hits"].note == "no host tier"
+    assert values_of(text + "e:host_size 100\n", "external_prefix_hits") == [0]
+
+
+def test_labels_of_an_unranked_row_make_no_ranks() -> None:
+    _, plan = compiled('e:running 3\ne:aborted_total{dp_rank="0"} 1\ne:aborted_total{dp_rank="1"} 2\n')
+    assert dict(plan.columns.ranks) == {}
+    assert {one.rank for one in plan.columns.series} == {""}
+    assert len(plan.columns.series) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "moved"), [("done", True), ("http_requests", False), ("clock_seconds", False)]
+)
+def test_what_moves_by_itself_is_no_progress(name: str, moved: bool) -> None:
+    page, plan = compiled(f"e:{name}_total 3\n")
+    later, _ = compiled(f"e:{name}_total 4\n")
+    assert (plan.progress_token(page) != plan.progress_token(later)) is moved
