@@ -160,6 +160,14 @@ BEYOND: tuple[Beyond, ...] = (
         "waiting for something other than capacity: a LoRA slot, remote KV",
     ),
     _row(
+        "paused_requests",
+        "admission",
+        "paused",
+        "requests",
+        Form.TOTAL,
+        "set aside for want of KV blocks now: a level where an engine does not count preemptions",
+    ),
+    _row(
         "requests_rejected_per_second",
         "admission",
         "rejected",
