@@ -31,10 +31,12 @@ class Pace:
             marks.popleft()
         then, asked, achieved = marks[0]
         if now <= then:
-            return CollectorHealth(late_ticks=self.late_ticks, problem=problem)
+            return CollectorHealth(None, None, self.late_ticks, problem, self._asked, self._achieved)
         return CollectorHealth(
             asked_per_second=(self._asked - asked) / (now - then),
             achieved_per_second=(self._achieved - achieved) / (now - then),
             late_ticks=self.late_ticks,
             problem=problem,
+            asked=self._asked,
+            achieved=self._achieved,
         )

@@ -124,6 +124,16 @@ def _watch_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--heartbeat", type=_positive, metavar="S", help="a line every S seconds that all is well"
     )
+    parser.add_argument(
+        "--listen",
+        metavar="127.0.0.1:PORT",
+        help="serve /metrics (Prometheus text of the fleet and of the watch) and /healthz there",
+    )
+    parser.add_argument(
+        "--listen-any-address",
+        action="store_true",
+        help="--listen may name an address that other machines reach; whoever asks is answered",
+    )
 
 
 def _check_arguments(parser: argparse.ArgumentParser) -> None:

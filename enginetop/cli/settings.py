@@ -14,6 +14,7 @@ from collectors.fetch import NO_CREDENTIALS, Credentials
 from collectors.scrape import DEADLINE_SHARE
 from enginetop.alerts.objective_checks import burn_warnings
 from enginetop.cli.alert_settings import AlertSettings, alert_settings
+from enginetop.cli.listen import Listen, parse_listen
 from enginetop.cli.targets import distinct, parse_target
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
@@ -59,6 +60,8 @@ class Settings:
     """Rules, silences and sinks of the config file."""
     price: Price | None = None
     """What GPU hours cost, where the config file says so."""
+    listen: Listen | None = None
+    """Where `watch` serves its own pages; None: nowhere."""
 
     def slo_for(self, model: str | None) -> Slo:
         """The first objective whose pattern matches the model's name, else the default one."""
@@ -111,7 +114,21 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         knob_paths=_knob_paths(config),
         alerts=_alerts(args.config, config, window),
         price=_price(config),
+        listen=_listen(args, config),
     )
+
+
+def _listen(args: argparse.Namespace, config: Config | None) -> Listen | None:
+    """The flag counts, else the config file; consent given in either place is consent."""
+    flag: str | None = getattr(args, "listen", None)
+    table = config.watch if config else None
+    consent = getattr(args, "listen_any_address", False) or bool(table and table.listen_any_address)
+    if flag is not None:
+        return parse_listen(flag, "--listen", any_address=consent)
+    if table is None or table.listen is None:
+        return None
+    origin = f"{Path(args.config) if args.config else config_path()}: watch.listen"
+    return parse_listen(table.listen, origin, any_address=consent)
 
 
 def _price(config: Config | None) -> Price | None:

@@ -15,15 +15,18 @@ from types import FrameType
 
 from collectors.loop import LiveEngine
 from enginetop.alerts.book import AlertBook, AlertEvent
-from enginetop.alerts.sinks.desk import Desk
+from enginetop.alerts.sinks.desk import Desk, SinkHealth
 from enginetop.cli import exit_codes, wiring
 from enginetop.cli.alert_settings import AlertSettings
 from enginetop.cli.alerting import alert_book, alert_rules, open_desk
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.line_writer import LineWriter, stdout_writer
+from enginetop.cli.listen import Listen
 from enginetop.cli.sd_notify import Supervisor
 from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.status_server import StatusServer
 from enginetop.cli.watch_lines import Lines, NdjsonLines, PlainLines
+from enginetop.cli.watch_pages import WatchPages
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
 
@@ -33,8 +36,6 @@ _LOOK_SECONDS = 0.5
 _LAST_SECONDS = 5.0
 """How long a reader may take for the last lines."""
 _FOREVER_SECONDS = 1e6
-_DEAD_TICKS = 5.0
-"""Intervals without a snapshot after which the engine is taken for dead."""
 _MOST_UNPRINTED = 10_000
 """Snapshots that a blocked stdout may be behind before quiet ones are left out."""
 
@@ -55,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
     if args.replay:
         if args.targets:
             raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
+        if args.listen:
+            raise ConfigError("--listen serves a living watch; a replay is over before anybody asks")
         return _replay(settings, Path(args.replay), printer)
     return _Watch(args, settings, printer).run()
 
@@ -122,13 +125,16 @@ class _Watch:
         self._book: AlertBook | None = None
         self._desk: Desk | None = None
         self._ready = False
-        self._alive_at = self._looked_at = float("-inf")
+        self._server: StatusServer | None = None
+        self._pages = WatchPages(self._sinks)
+        self._alive_at = float("-inf")
         self._problem = ""
 
     def run(self) -> int:
         """Watch; returns the exit code."""
         targets = wiring.live_targets(self._settings)
         with _wishes(self._looks.put):
+            self._listen(self._settings.listen)
             told = self._open_desk(self._settings.alerts)
             engine = self._begin(self._settings, told)
             try:
@@ -140,6 +146,7 @@ class _Watch:
                 self._supervisor.stopping()
                 engine.stop()
                 self._close_desk()
+                self._listen(None)
             self._print_rest()
         return self._printer.end()
 
@@ -171,7 +178,7 @@ class _Watch:
         else:
             if isinstance(found, _Wish):
                 return found
-            self._looked_at = time.monotonic()
+            self._pages.take(found[0])
             self._printer.take(found, self._desk)
             self._printer.flush()
             self._report(found[0])
@@ -181,22 +188,33 @@ class _Watch:
     def _show_life(self) -> None:
         """Tell the watchdog that we live while the engine ticks; one that stands still is to be restarted."""
         every, now = self._supervisor.watchdog_seconds, time.monotonic()
-        ticks = now - self._looked_at <= _DEAD_TICKS * self._settings.interval_seconds + _LOOK_SECONDS
-        if every is not None and ticks and now - self._alive_at >= every / 3:
+        if every is not None and not self._pages.late and now - self._alive_at >= every / 3:
             self._alive_at = now
             self._supervisor.alive()
+
+    def _listen(self, where: Listen | None) -> None:
+        """Serve our pages there, and no longer where we did; ConfigError: it stays as it was."""
+        former = self._server
+        self._server = None if where is None else StatusServer(where, self._pages.pages)
+        if self._server is not None:
+            tell(f"/metrics and /healthz at http://{self._server.address}")
+        if former is not None:
+            former.close()
 
     def _report(self, snapshot: FleetSnapshot) -> None:
         """That we are ready, and trouble on stderr, once each."""
         if not self._ready:
             self._ready = True
             self._supervisor.ready(f"watching {snapshot.fleet.replicas} targets")
-        sinks = self._desk.health() if self._desk is not None else ()
-        troubles = [f"{sink.name}: {sink.problem}" for sink in sinks if sink.problem]
+        troubles = [f"{sink.name}: {sink.problem}" for sink in self._sinks() if sink.problem]
         problem = "; ".join(filter(None, [snapshot.collector.problem, *troubles]))
         if problem and problem != self._problem:
             tell(problem)
         self._problem = problem
+
+    def _sinks(self) -> Sequence[SinkHealth]:
+        desk = self._desk
+        return desk.health() if desk is not None else ()
 
     def _print_rest(self) -> None:
         """Print what the engine still found before it stopped."""
@@ -215,6 +233,8 @@ class _Watch:
             targets = wiring.live_targets(settings)
             if self._book is None:
                 return engine
+            if settings.listen != self._settings.listen:
+                self._listen(settings.listen)
             former, self._settings = self._settings, settings
         except ConfigError as error:
             tell(f"{error}; the former configuration stays in force")
@@ -225,7 +245,7 @@ class _Watch:
         if settings.alerts.sinks != former.alerts.sinks or settings.alerts.origin != former.alerts.origin:
             self._close_desk()
             self._open_desk(settings.alerts)
-        if replace(settings, alerts=former.alerts) == former:
+        if replace(settings, alerts=former.alerts, listen=former.listen) == former:
             self._book.set_rules(alert_rules(settings, targets), settings.alerts.silences)
             return engine
         engine.stop()

@@ -141,6 +141,13 @@ class SinkTable(_Table):
         return self
 
 
+class WatchTable(_Table):
+    """The `[watch]` table: what a headless run serves itself."""
+
+    listen: str | None = None
+    listen_any_address: bool = False
+
+
 class Config(_Table):
     """The whole file. Every key may be missing."""
 
@@ -154,6 +161,7 @@ class Config(_Table):
     sinks: tuple[SinkTable, ...] = ()
     control: ControlTable | None = None
     cost: CostTable | None = None
+    watch: WatchTable = WatchTable()
 
 
 def parse_config(data: Mapping[str, Any], origin: str) -> Config:

@@ -1,14 +1,15 @@
 """The snapshot in Prometheus's text format 0.0.4, as `enginetop_replica_*` and `enginetop_fleet_*` families.
 
-All families are gauges, since every figure is of one window: a percentile is the gauge of its signal with a
-`quantile` label, the mean and the number of observations are families of their own. What is not known has no
-sample; it is never 0. Engines' own names are not used, so that scraping both counts nothing twice.
+Families are gauges, since every figure is of one window. Percentiles are a summary that has quantiles only:
+mean and number of observations are of the window too, so that they are gauges of their own. What is not known
+has no sample; it is never 0. Engines' own names are not used, so that scraping both counts nothing twice.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 
 from enginetop.fleet.model import STATE_ORDER, UP_STATES
 from enginetop.fleet.signals import DISTRIBUTIONS, PERCENTILES, SCALARS, SIGNALS, Shape
@@ -21,28 +22,41 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 
+class Kind(StrEnum):
+    """Type of a family."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    SUMMARY = "summary"
+
+
 def prometheus_text(snapshot: FleetSnapshot) -> str:
     """The whole page, with a line feed at its end."""
-    return "".join(f"{line}\n" for family in _families(snapshot) for line in family)
+    return page_text(_families(snapshot))
+
+
+def page_text(families: Iterable[list[str]]) -> str:
+    """A page of families (see `family_lines`), with a line feed at its end."""
+    return "".join(f"{line}\n" for family in families for line in family)
 
 
 def _families(snapshot: FleetSnapshot) -> Iterator[list[str]]:
     replicas = [(_labels(replica), replica) for replica in snapshot.replicas]
-    yield _family("enginetop_snapshot_time_seconds", "Unix time of the snapshot", [({}, snapshot.at)])
-    yield _family(
+    yield family_lines("enginetop_snapshot_time_seconds", "Unix time of the snapshot", [({}, snapshot.at)])
+    yield family_lines(
         "enginetop_window_seconds", "window of rates and percentiles", [({}, snapshot.window_seconds)]
     )
-    yield _family(
+    yield family_lines(
         "enginetop_replica_info",
         "always 1; what is known of a replica",
         [({**labels, **_info(replica)}, 1) for labels, replica in replicas],
     )
-    yield _family(
+    yield family_lines(
         "enginetop_replica_up",
         "1 where a replica's figures are of now",
         [(labels, float(replica.state in UP_STATES)) for labels, replica in replicas],
     )
-    yield _family(
+    yield family_lines(
         "enginetop_replica_state",
         "1 for the state of a replica, 0 for all others",
         [
@@ -51,7 +65,7 @@ def _families(snapshot: FleetSnapshot) -> Iterator[list[str]]:
             for state in STATE_ORDER
         ],
     )
-    yield _family(
+    yield family_lines(
         "enginetop_replica_page_age_seconds",
         "time since the last good page",
         [
@@ -63,7 +77,7 @@ def _families(snapshot: FleetSnapshot) -> Iterator[list[str]]:
     groups = [(labels, replica.signals) for labels, replica in replicas]
     yield from _signal_families("enginetop_replica", groups)
     yield from _signal_families("enginetop_fleet", [({}, snapshot.fleet.signals)])
-    yield _family(
+    yield family_lines(
         "enginetop_alert",
         "1 for every alert that is pending or firing",
         [
@@ -91,8 +105,8 @@ def _signal_families(prefix: str, groups: list[tuple[Labels, Signals]]) -> Itera
                 for labels, signals in groups
                 if (number := _number(signals, signal.name)) is not None
             ]
-            yield _family(f"{prefix}_{signal.name}", f"{signal.meaning} ({signal.unit})", samples)
-    yield _family(
+            yield family_lines(f"{prefix}_{signal.name}", f"{signal.meaning} ({signal.unit})", samples)
+    yield family_lines(
         f"{prefix}_spec_acceptance_per_position",
         SIGNALS["spec_acceptance_per_position"].meaning,
         [sample for labels, signals in groups for sample in _positions(labels, signals)],
@@ -101,7 +115,7 @@ def _signal_families(prefix: str, groups: list[tuple[Labels, Signals]]) -> Itera
         name, said = f"{prefix}_{signal.name}", f"{signal.meaning} ({signal.unit})"
         known = [(labels, signals[signal.name]) for labels, signals in groups if signal.name in signals]
         given = [(labels, value) for labels, value in known if isinstance(value, Distribution)]
-        yield _family(
+        yield family_lines(
             name,
             f"{said}, percentiles of the window",
             [
@@ -110,13 +124,14 @@ def _signal_families(prefix: str, groups: list[tuple[Labels, Signals]]) -> Itera
                 for key, q in PERCENTILES
                 if (quantile := value.quantiles.get(key, Quantile())).value is not None
             ],
+            Kind.SUMMARY,
         )
-        yield _family(
+        yield family_lines(
             f"{name}_mean",
             f"{said}, mean of the window",
             [(labels, value.mean.value) for labels, value in given if value.mean.value is not None],
         )
-        yield _family(
+        yield family_lines(
             f"{name}_observations",
             f"{signal.meaning}, observations in the window",
             [(labels, value.count) for labels, value in given if value.count is not None],
@@ -148,12 +163,12 @@ def _info(replica: ReplicaSnapshot) -> Labels:
     }
 
 
-def _family(name: str, said: str, samples: list[Sample]) -> list[str]:
+def family_lines(name: str, said: str, samples: Sequence[Sample], kind: Kind = Kind.GAUGE) -> list[str]:
     """The lines of a family; none at all where nothing is known."""
     lines = [f"{name}{_label_text(labels)} {_value_text(value)}" for labels, value in samples]
     if not lines:
         return []
-    return [f"# HELP {name} {said.translate(_HELP_ESCAPES)}", f"# TYPE {name} gauge", *lines]
+    return [f"# HELP {name} {said.translate(_HELP_ESCAPES)}", f"# TYPE {name} {kind}", *lines]
 
 
 def _label_text(labels: Labels) -> str:

@@ -305,13 +305,19 @@ class FleetSummary:
 class CollectorHealth:
     """How the collector itself does.
 
-    Rates are scrapes per second over the last window; `late_ticks` counts ticks dropped since start.
+    Rates are scrapes per second over the last window; `asked` and `achieved` count scrapes, `late_ticks`
+    ticks dropped, since start. Of logs of single requests, `bad_records` are lines that could not be read, and
+    `foreign_records` those of servers that are no target.
     """
 
     asked_per_second: float | None = None
     achieved_per_second: float | None = None
     late_ticks: int = 0
     problem: str = ""
+    asked: int = 0
+    achieved: int = 0
+    bad_records: int = 0
+    foreign_records: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

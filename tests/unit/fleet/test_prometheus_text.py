@@ -32,7 +32,7 @@ def read(replicas: list[ReplicaSnapshot], **fields: object) -> Read:
     text = prometheus_text(fleet(replicas, **fields))  # type: ignore[arg-type]
     found: Read = {}
     for family in text_string_to_metric_families(text):
-        assert family.type == "gauge"
+        assert family.type == ("summary" if "quantile" in family.samples[0].labels else "gauge")
         assert family.documentation
         for sample in family.samples:
             labels = {k: v for k, v in sample.labels.items() if k not in ("target", "model")}
