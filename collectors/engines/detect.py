@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable
+from collectors.engines.gateways import GATEWAYS
 from collectors.engines.llamacpp import LLAMACPP
 from collectors.engines.mapping import LayoutMemo
-from collectors.engines.matching import ROUTER_LABELS
 from collectors.engines.vllm import VLLM
 from collectors.page import Layout
 from enginetop.fleet.model import EngineKind
 
-TABLES: tuple[EngineTable, ...] = (VLLM, LLAMACPP)
-"""Every engine that is read, in the order in which a page that holds several is tried."""
+TABLES: tuple[EngineTable, ...] = (VLLM, LLAMACPP, *GATEWAYS)
+"""Everything that is read, in the order in which a page that holds several is tried: an engine's own series
+come before a gateway's view."""
 
 # Names that begin so belong to an engine or a gateway that has no table; the first that matches names it.
 # Such a page is found, and said to be unread, so that no other path is tried: asking TensorRT-LLM's /metrics
 # would drain its queue.
 _UNREAD: tuple[tuple[tuple[str, ...], EngineKind, str], ...] = (
-    (("sglang_router_", "sgl_router_", "smg_"), EngineKind.ROUTER, "SGLang router"),
     (("sglang:", "sglang_"), EngineKind.SGLANG, "SGLang"),
     (("trtllm_", "trtllm:"), EngineKind.TRTLLM, "TensorRT-LLM"),
     (("nv_trt_llm_", "nv_inference_"), EngineKind.TRITON, "Triton"),
@@ -29,7 +29,6 @@ _UNREAD: tuple[tuple[tuple[str, ...], EngineKind, str], ...] = (
     (("lmdeploy:", "lmdeploy_"), EngineKind.LMDEPLOY, "LMDeploy"),
     (("dynamo_",), EngineKind.DYNAMO, "Dynamo"),
 )
-_ROUTED_PREFIXES = ("vllm:", "vllm_", "sglang:", "sglang_")
 
 
 def _recorded_fields() -> Mapping[str, tuple[str, ...]]:
@@ -57,11 +56,6 @@ def _recognise(layout: Layout) -> Found | None:
     for table in TABLES:
         if table.recognise(layout):
             return Found(table.kind, table.title, table)
-    if any(
-        not ROUTER_LABELS.isdisjoint(labels) and name.startswith(_ROUTED_PREFIXES)
-        for name, labels in zip(layout.names, layout.labels, strict=True)
-    ):
-        return Found(EngineKind.ROUTER, "router")
     for prefixes, kind, title in _UNREAD:
         if any(name.startswith(prefixes) for name in layout.names):
             return Found(kind, title)
@@ -78,6 +72,6 @@ def by_server_header(headers: Mapping[str, str]) -> EngineTable | None:
     return next((t for t in TABLES if t.server_header and server.startswith(t.server_header)), None)
 
 
-def mapped_names() -> dict[EngineKind, Mapping[str, tuple[str, ...]]]:
-    """The whole mapping as data: engine, measure, raw names newest first."""
-    return {table.kind: table.sources for table in TABLES}
+def mapped_names() -> dict[str, Mapping[str, tuple[str, ...]]]:
+    """The whole mapping as data: title of the engine or gateway, measure, raw names newest first."""
+    return {table.title: table.sources for table in TABLES}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from collectors.engines.detect import SIDE_FIELDS, TABLES, by_server_header, mapped_names, recognise
+from enginetop.fleet.beyond_catalogue import MEASURE_KINDS
 from enginetop.fleet.model import EngineKind
-from enginetop.fleet.signals import MEASURES
 from tests.support.engine_pages import FIXTURES, page_of
 
 BY_FOLDER = {
@@ -65,11 +65,11 @@ def test_an_engine_may_name_itself_in_its_header(server: str, kind: EngineKind |
 
 def test_the_mapping_names_only_known_measures() -> None:
     names = mapped_names()
-    assert set(names) == {table.kind for table in TABLES}
+    assert set(names) == {table.title for table in TABLES}
     for sources in names.values():
-        assert set(sources) <= set(MEASURES)
+        assert set(sources) <= set(MEASURE_KINDS)
         assert all(sources.values())
-    assert names[EngineKind.VLLM]["kv_usage_ratio"] == (
+    assert names["vLLM"]["kv_usage_ratio"] == (
         "vllm:kv_cache_usage_perc",
         "vllm:gpu_cache_usage_perc",
     )
