@@ -17,7 +17,7 @@ from enginetop.fleet.facts import Facts, WindowFacts
 from enginetop.fleet.goodput import Part, fleet_goodput, fleet_objective
 from enginetop.fleet.gpus import NO_GPUS, GpuBoard, GpuShare, total_power, whole_gpus
 from enginetop.fleet.merge_tree import MergeTree
-from enginetop.fleet.model import UP_STATES, Quality, Target
+from enginetop.fleet.model import UP_STATES, Quality, Role, Target
 from enginetop.fleet.observation import Observation
 from enginetop.fleet.replica import ReplicaTracker, SloFor
 from enginetop.fleet.request_records import RequestFigures, judged_by_records, with_records
@@ -29,6 +29,8 @@ from enginetop.fleet.snapshot import (
     ReplicaSnapshot,
     Signals,
 )
+from enginetop.fleet.stages import StagePart, StageRule
+from enginetop.fleet.workers import roles_of_workers
 
 _NO_HEALTH = CollectorHealth()
 
@@ -61,6 +63,8 @@ class FleetTracker:
         self._price = price
         self._power = MeanPower(window_seconds)
         self._burn = BurnHistory()
+        self._stages = StageRule()
+        self._decoding: frozenset[str] = frozenset()  # stacks in which decode workers are up
         self._merge_tree = MergeTree()
         self._merged_windows: tuple[WindowFacts, ...] | None = None
         self._merged: Facts | None = None
@@ -75,7 +79,8 @@ class FleetTracker:
         if tracker is None:
             tracker = self._track(Target(url, self._free_name(url)))
         tracker.observe(observation, next_try_at)
-        if tracker.ended is not None and not (tracker.is_router and self._engines_told):
+        repeats = tracker.role is Role.PREFILL and tracker.stack in self._decoding
+        if tracker.ended is not None and not repeats and not (tracker.is_router and self._engines_told):
             self._burn.add(*tracker.ended)
 
     def observe_request(self, url: str, record: RequestFigures) -> None:
@@ -90,6 +95,9 @@ class FleetTracker:
     def snapshot(self, now: float, collector: CollectorHealth = _NO_HEALTH) -> FleetSnapshot:
         """The fleet at Unix time `now`. Replicas on which nothing changed are the same objects as before."""
         trackers = tuple(self._trackers.values())
+        roles = roles_of_workers(tracker.workers for tracker in trackers if tracker.workers)
+        for tracker in trackers:
+            tracker.be_told(roles.get(tracker.worker) if tracker.worker is not None else None)
         engines = frozenset(tracker.target.url for tracker in trackers if not tracker.is_router)
         shares = self._board.shares([tracker.target for tracker in trackers], engines, now)
         replicas = tuple(
@@ -137,12 +145,17 @@ class FleetTracker:
         shares: Mapping[str, GpuShare],
     ) -> FleetSummary:
         engines_told = self._engines_told
-        counted = [
-            (tracker.target, tracker.facts, replica)
+        up = [
+            (tracker, replica, StagePart(tracker.facts, tracker.role, tracker.stack))
             for tracker, replica in zip(trackers, replicas, strict=True)
             if tracker.facts is not None
             and replica.state in UP_STATES
             and not (engines_told and tracker.is_router)
+        ]
+        self._decoding = frozenset(part.stack for _, _, part in up if part.stage is Role.DECODE)
+        once = self._stages.counted([part for _, _, part in up])
+        counted = [
+            (tracker.target, facts, replica) for (tracker, replica, _), facts in zip(up, once, strict=True)
         ]
         slo = fleet_objective([replica.slo for _, _, replica in counted], self._slo_for(None))
         self._merge([(target, facts) for target, facts, _ in counted])

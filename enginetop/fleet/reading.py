@@ -94,7 +94,7 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who answered. None means that the page does not say."""
+    """Who answered. None means that the page does not say. `worker` is the id by which gateways know it."""
 
     engine: EngineKind
     engine_version: str | None = None
@@ -102,6 +102,7 @@ class Identity:
     role: Role = Role.AGGREGATED
     stack: str | None = None
     simulated: bool = False
+    worker: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,8 @@ class Reading:
     page has none. It resets every series. `progress_token` differs from the previous reading's whenever any
     of the engine's own counters or histogram counts moved (`process_*`, `python_*`, `http_*` never count), or
     a declared live-progress series did. `live_progress` says that the engine has a series that moves while a
-    request is being decoded.
+    request is being decoded. `workers` are the roles that a gateway
+    tells of the workers behind it, by their id.
     """
 
     at: float
@@ -135,3 +137,4 @@ class Reading:
     flags: EngineFlags = EngineFlags()
     config: Mapping[str, ConfigValue] = field(default_factory=lambda: MappingProxyType({}))
     bad_lines: int = 0
+    workers: Mapping[int, Role] = field(default_factory=lambda: MappingProxyType({}))

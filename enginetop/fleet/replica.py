@@ -69,6 +69,7 @@ _VALUES_MEAN_NOTHING = frozenset(
 _SHORTEST_HOLD_SECONDS = 30.0
 _E2E_KEPT_SECONDS = 900.0
 _NOBODY = Identity(EngineKind.UNKNOWN, role=Role.UNKNOWN)
+_NO_WORKERS: Mapping[int, Role] = MappingProxyType({})
 
 
 class ReplicaTracker:
@@ -114,6 +115,7 @@ class ReplicaTracker:
         self.ended: tuple[float, Counts] | None = None
         """Time of the newest observation and what its page counted; None if it brought no page."""
         self._reading: Reading | None = None
+        self._told_role: Role | None = None
         self._work = NO_WORK
         self._page_at: float | None = None
         self._scrape_seconds: float | None = None
@@ -139,6 +141,32 @@ class ReplicaTracker:
         """Whether the newest page is a router's or gateway's view of engines rather than an engine's own."""
         identity = self._identity
         return identity.engine is EngineKind.ROUTER or identity.role in (Role.ROUTER, Role.GATEWAY)
+
+    @property
+    def worker(self) -> int | None:
+        """The id by which gateways know this replica, as its newest page tells it."""
+        return self._identity.worker
+
+    @property
+    def workers(self) -> Mapping[int, Role]:
+        """The roles that the newest page, a gateway's, tells of the workers behind it."""
+        return self._reading.workers if self._reading is not None else _NO_WORKERS
+
+    @property
+    def role(self) -> Role:
+        """The role that the page tells, else the one that a gateway tells of it."""
+        own = self._identity.role
+        return self._told_role if self._told_role is not None and own is Role.AGGREGATED else own
+
+    @property
+    def stack(self) -> str:
+        """What this replica works in: the stack that its page names, else its engine."""
+        return self._identity.stack or self._identity.engine.value
+
+    def be_told(self, role: Role | None) -> None:
+        """Take the role that a gateway tells of this replica; None: no gateway does."""
+        if role is not self._told_role:
+            self._told_role, self._picture = role, None
 
     @property
     def _identity(self) -> Identity:
@@ -316,7 +344,7 @@ class ReplicaTracker:
             engine_version=identity.engine_version,
             stack=identity.stack,
             model=model,
-            role=identity.role,
+            role=self.role,
             state=judgement.state,
             since=now if self._since is None else self._since,
             reasons=judgement.reasons,

@@ -1,0 +1,132 @@
+"""Prefill and decode on separate workers: what both count of one request is counted once.
+
+A request passes through a prefill and a decode worker, and both count it: as a request, its prompt and its
+tokens. Each measure is taken from the stage that sees the whole of it. A stage that is told by nobody else is
+never left out: where only prefill workers are watched, their counts are all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TypeVar
+
+from enginetop.fleet.facts import NO_COUNTS, RATIOS, WindowFacts
+from enginetop.fleet.model import Role
+
+T = TypeVar("T")
+
+_WHOLE_REQUESTS = (
+    "requests_finished",
+    "requests_aborted",
+    "requests_errored",
+    "requests_judged",
+    "requests_judged_failed",
+    "requests_within_slo",
+    "generation_tokens",
+    "tpot_seconds",
+    "itl_seconds",
+    "e2e_seconds",
+    "output_tokens",
+    "reasoning_tokens",
+    "completed_ttft_seconds",
+    "completed_tpot_seconds",
+)
+_PROMPTS = (
+    "prompt_tokens_processed",
+    "prompt_tokens",
+    "ttft_seconds",
+    "queue_seconds",
+    "prefix_queries",
+    "prefix_hits",
+    "external_prefix_queries",
+    "external_prefix_hits",
+)
+
+COUNTED_BY: Mapping[str, Role] = MappingProxyType(
+    {**dict.fromkeys(_WHOLE_REQUESTS, Role.DECODE), **dict.fromkeys(_PROMPTS, Role.PREFILL)}
+)
+"""Which stage counts a measure for the fleet. All other measures are of a worker and not of a request, or of
+one stage only, and are taken from both.
+
+The first token and the tokens after it are made by decode, but a prefill worker's e2e ends with its own first
+token, and its output has one. A decode worker's prompt came with its KV cache: for it that is a remote hit.
+"""
+
+
+_DYNAMO = "dynamo"
+_OTHER: Mapping[Role, Role] = MappingProxyType({Role.PREFILL: Role.DECODE, Role.DECODE: Role.PREFILL})
+
+
+@dataclass(frozen=True, slots=True)
+class StagePart:
+    """One replica: its facts, its role, and what it works in: the stack, or the engine where it has none."""
+
+    facts: WindowFacts
+    role: Role
+    stack: str
+
+    @property
+    def stage(self) -> Role:
+        """A Dynamo worker does not call itself a decode worker: beside prefill workers it counts as one."""
+        return Role.DECODE if self.role is Role.AGGREGATED and self.stack == _DYNAMO else self.role
+
+
+class StageRule:
+    """Leaves out of every replica's facts what another stage of the same stack counts as well.
+
+    Remembers its results: facts that stay the same object yield the same object.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[WindowFacts, frozenset[str], WindowFacts]] = {}
+
+    def counted(self, parts: Sequence[StagePart]) -> list[WindowFacts]:
+        """The facts of all replicas of a fleet, each measure of a request from one stage only."""
+        told: dict[tuple[str, Role], set[str]] = {}
+        for part in parts:
+            if part.stage in _OTHER:
+                total = part.facts.total
+                told.setdefault((part.stack, part.stage), set()).update(total.gains, total.histograms)
+        if not any(stage is Role.PREFILL for _, stage in told) or len(told) < 2:
+            self._kept.clear()
+            return [part.facts for part in parts]
+        self._kept = {at: self._filtered(at, part, told) for at, part in enumerate(parts)}
+        return [filtered for _, _, filtered in self._kept.values()]
+
+    def _filtered(
+        self, at: int, part: StagePart, told: Mapping[tuple[str, Role], set[str]]
+    ) -> tuple[WindowFacts, frozenset[str], WindowFacts]:
+        other = _OTHER.get(part.role)
+        elsewhere = told.get((part.stack, other), ()) if other is not None else ()
+        left_out = frozenset(measure for measure in elsewhere if COUNTED_BY.get(measure) is other)
+        kept = self._kept.get(at)
+        if kept is not None and kept[0] is part.facts and kept[1] == left_out:
+            return kept
+        return part.facts, left_out, _without(part.facts, left_out) if left_out else part.facts
+
+
+def _without(window: WindowFacts, left_out: frozenset[str]) -> WindowFacts:
+    """The same window without some measures, and without the ratios that are made of them."""
+    facts = window.total
+    ratios = {
+        name: ratio for name, ratio in facts.ratios.items() if left_out.isdisjoint(RATIOS.get(name, ()))
+    }
+    total = replace(
+        facts,
+        gains=_kept(facts.gains, left_out),
+        histograms=_kept(facts.histograms, left_out),
+        ratios=ratios,
+        gaps={
+            name: gap
+            for name, gap in facts.gaps.items()
+            if name not in left_out and left_out.isdisjoint(RATIOS.get(name, ()))
+        },
+        within_slo=NO_COUNTS if "requests_within_slo" in left_out else facts.within_slo,
+    )
+    return replace(window, total=total)
+
+
+def _kept(named: Mapping[str, T], left_out: frozenset[str]) -> dict[str, T]:
+    return {name: value for name, value in named.items() if name not in left_out}
