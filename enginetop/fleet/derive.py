@@ -40,6 +40,12 @@ _ZERO_DENOMINATOR = {
     "spec_accepted_length": "no drafts in the window",
     "spec_acceptance_per_position": "no drafts in the window",
 }
+_OWN_MEANS = {
+    "spec_acceptance_ratio": "spec_acceptance_ratio_now",
+    "spec_accepted_length": "spec_accepted_length_now",
+}
+"""Gauges that stand in for a ratio of counters: an engine's own mean over its last few steps."""
+_OWN_MEAN_NOTE = "the engine's own mean over its last steps, not over the window"
 _PLAUSIBLE_FROM = frozenset({"ttft_seconds", "e2e_seconds"})
 _REMARKS = {
     "itl_seconds": ("spec_drafts", "per output event: with speculation one event holds several tokens"),
@@ -170,6 +176,9 @@ def _kv_usage(facts: Facts) -> SignalValue:
 
 def _ratio(name: str, facts: Facts) -> SignalValue:
     ratio = facts.ratios.get(name)
+    mean = facts.levels.get(_OWN_MEANS.get(name, ""))
+    if mean is not None and (ratio is None or ratio.denominator <= 0):
+        return Scalar(mean.total / mean.parts, SIGNALS[name].unit, Quality.ESTIMATED, _OWN_MEAN_NOTE)
     if ratio is None:
         return _null(name, facts)
     if ratio.denominator <= 0:

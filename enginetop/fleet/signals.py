@@ -129,6 +129,8 @@ MEASURES: dict[str, MeasureKind] = {
     "spec_draft_tokens": MeasureKind.COUNTER,
     "spec_accepted_tokens": MeasureKind.COUNTER,
     "spec_accepted_at_position": MeasureKind.COUNTER,
+    "spec_acceptance_ratio_now": MeasureKind.GAUGE,
+    "spec_accepted_length_now": MeasureKind.GAUGE,
     **{signal.name: MeasureKind.HISTOGRAM for signal in DISTRIBUTIONS},
     "completed_ttft_seconds": MeasureKind.HISTOGRAM,
     "completed_tpot_seconds": MeasureKind.HISTOGRAM,
