@@ -87,6 +87,11 @@ class TargetFeed:
         """The engine seen last on this target."""
         return self._found.kind if self._found else EngineKind.UNKNOWN
 
+    @property
+    def found(self) -> Found | None:
+        """Whose page was seen last on this target; None before the first."""
+        return self._found
+
     def next_path(self, answers: Sequence[Answer]) -> str | None:
         """The path to ask after these answers of the present scrape; None: the scrape is complete."""
         try:

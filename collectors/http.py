@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -41,7 +41,7 @@ class HttpFetcher:
     """A `Fetcher` for any number of targets, each with a client of its own. Belongs to one event loop.
 
     `credentials` are by base URL. `clock` gives the Unix time that answers carry. `fast_path` False sends
-    everything through httpx.
+    everything through httpx. `kept_headers` are the headers that leave the fetcher.
     """
 
     def __init__(
@@ -51,11 +51,13 @@ class HttpFetcher:
         max_body_bytes: int = MAX_BODY_BYTES,
         clock: Callable[[], float] = time.time,
         fast_path: bool = True,
+        kept_headers: Collection[str] = KEPT_HEADERS,
     ) -> None:
         self._credentials = credentials
         self._max_body_bytes = max_body_bytes
         self._clock = clock
         self._fast_path = fast_path
+        self._kept_headers = kept_headers
         self._clients: dict[str, _TargetClient] = {}
 
     async def fetch(self, url: str, path: str, *, timeout_seconds: float) -> Answer:
@@ -80,7 +82,7 @@ class HttpFetcher:
                 at=self._clock(),
                 seconds=time.monotonic() - began,
                 status=response.status,
-                headers={name: text for name, text in response.headers.items() if name in KEPT_HEADERS},
+                headers={name: text for name, text in response.headers.items() if name in self._kept_headers},
                 body=response.body,
             )
         seconds = time.monotonic() - began

@@ -49,6 +49,13 @@ def _count(text: str) -> int:
 def _reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=_TARGET_HELP)
     parser.add_argument("--replay", metavar="FILE", help="read this recording instead of live targets")
+    parser.add_argument(
+        "--records",
+        action="append",
+        default=[],
+        metavar="FILE[=TARGET]",
+        help="follow this log of single requests too (JSON lines, a directory of such files, or - for stdin)",
+    )
     _common(parser)
 
 
@@ -211,6 +218,12 @@ def _audit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default text")
 
 
+def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=_TARGET_HELP)
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default table")
+    _common(parser)
+
+
 UI = Command("", "the terminal UI on these targets", "ui", _ui_arguments)
 
 COMMANDS: tuple[Command, ...] = (
@@ -224,6 +237,9 @@ COMMANDS: tuple[Command, ...] = (
     Command("rollback", "undo a change", "rollback", _rollback_arguments),
     Command("audit", "print what was changed, when and why", "audit", _audit_arguments),
     Command("record", "record the raw pages of targets", "record", _record_arguments),
+    Command(
+        "doctor", "say what is wrong here and with the targets, and the fix", "doctor", _doctor_arguments
+    ),
     Command("replay", "play a recording back in the terminal UI", "replay", _replay_arguments),
 )
 

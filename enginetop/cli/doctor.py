@@ -1,0 +1,136 @@
+"""`enginetop doctor [TARGET ...]`: what is wrong here and with the targets, and what mends it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from collectors.event_loop import EngineEventLoop
+from collectors.local_engines import local_targets
+from collectors.sanitise import clean_text
+from enginetop.cli import doctor_here
+from enginetop.cli.doctor_probe import probe
+from enginetop.cli.output import print_lines
+from enginetop.cli.settings import Settings, config_path, resolve
+from enginetop.doctor.finding import Finding, Level
+from enginetop.doctor.machine import (
+    ConfigFacts,
+    config_findings,
+    folder_findings,
+    gpu_findings,
+    secret_findings,
+    sink_findings,
+    terminal_findings,
+)
+from enginetop.doctor.report import Report, document, lines
+from enginetop.doctor.target import TargetFacts, target_findings
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import Target
+from tui.view.cells import plain
+
+_PATIENCE_SECONDS = 5.0
+"""How long each step may take where no --timeout is given: doctor waits for pages that a scrape gives up."""
+_AT_ONCE = 32
+_LONGEST_LINE = 600
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; exit 0: nothing is wrong, 1: warnings, 2: errors."""
+    settings, config = _settings(args)
+    targets = settings.targets or local_targets()
+    patience = args.timeout or max(settings.timeout_seconds, _PATIENCE_SECONDS)
+    with asyncio.Runner(loop_factory=EngineEventLoop) as runner:
+        looked = runner.run(_look(targets, settings, patience))
+    now = time.time()
+    secrets = list(secret_findings(list(doctor_here.secret_facts(settings, targets))))
+    here = [
+        *terminal_findings(doctor_here.terminal_facts()),
+        *config_findings(config),
+        *(one for one in secrets if not one.target),
+        *folder_findings(doctor_here.folder_facts()),
+        *sink_findings(doctor_here.sink_facts(settings.alerts.sinks)),
+        *gpu_findings(doctor_here.gpu_facts(targets)),
+        *_no_targets(targets),
+    ]
+    report = Report(
+        now,
+        tuple(map(_clean, here)),
+        tuple(
+            (
+                facts,
+                tuple(
+                    _clean(one)
+                    for one in (
+                        *(secret for secret in secrets if secret.target == facts.name),
+                        *target_findings(facts, now),
+                    )
+                ),
+            )
+            for facts in looked
+        ),
+    )
+    if args.format == "json":
+        print(json.dumps(document(report), allow_nan=False))
+    else:
+        print_lines(plain(line) for line in lines(report, shutil.get_terminal_size((100, 24)).columns))
+    sys.stdout.flush()
+    return report.exit_code
+
+
+def _settings(args: argparse.Namespace) -> tuple[Settings, ConfigFacts]:
+    """The settings; those of the arguments alone where the config file cannot be used."""
+    path = args.config or str(config_path())
+    warnings: list[str] = []
+    try:
+        settings = resolve(args, warnings.append)
+    except ConfigError as error:
+        without_file = argparse.Namespace(**{**vars(args), "config": os.devnull})
+        settings = resolve(without_file, warnings.append)  # raises again when the arguments are at fault
+        return settings, ConfigFacts(path, found=True, problem=str(error))
+    return settings, ConfigFacts(
+        path,
+        found=args.config is not None or config_path().exists(),
+        warnings=tuple(warnings),
+        targets=len(settings.targets),
+        writes=settings.control is not None,
+    )
+
+
+async def _look(targets: Sequence[Target], settings: Settings, patience: float) -> list[TargetFacts]:
+    """The facts of all targets, some of them at the same time."""
+    free = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(target: Target) -> TargetFacts:
+        async with free:
+            return await probe(target, settings, patience)
+
+    found = await asyncio.gather(*(one(target) for target in targets))
+    await asyncio.sleep(0)  # lets closed transports release their sockets
+    return found
+
+
+def _no_targets(targets: Sequence[Target]) -> Iterator[Finding]:
+    if not targets:
+        yield Finding(
+            "targets",
+            Level.WARNING,
+            "nothing to look at: no target is named, none is in the config file, no engine listens here",
+            "enginetop doctor host:port, or list [[targets]] in the config file",
+        )
+
+
+def _clean(finding: Finding) -> Finding:
+    """The finding without anything that a terminal could obey, whoever wrote it."""
+    return Finding(
+        finding.area,
+        finding.level,
+        clean_text(finding.what, _LONGEST_LINE),
+        clean_text(finding.fix, _LONGEST_LINE),
+        clean_text(finding.target, _LONGEST_LINE),
+    )

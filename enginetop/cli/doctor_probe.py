@@ -1,0 +1,350 @@
+"""Looking at one target for `doctor`: the way to it step by step, a few scrapes, and who may change it.
+
+Nothing but GETs of pages that change nothing: the feed's own, and those of `enginetop.doctor.admin`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import ssl
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+
+from collectors.answer import Answer
+from collectors.clock import SteadyClock
+from collectors.engines.detect import Found
+from collectors.feed import TargetFeed
+from collectors.fetch import KEPT_HEADERS, NO_CREDENTIALS, Credentials, Fetcher, FetchError, connection_fault
+from collectors.full_http import proxy_for, tls_context
+from collectors.http import HttpFetcher
+from collectors.layout import LayoutCache
+from collectors.meaning import decode_json
+from collectors.origin import Origin
+from collectors.sanitise import clean_text
+from collectors.scrape import Scraper
+from enginetop.cli.settings import Settings
+from enginetop.doctor.admin import KEYLESS, LISTING, AdminFacts
+from enginetop.doctor.target import EngineFacts, FailureFacts, Missing, PageFacts, StageFacts, TargetFacts
+from enginetop.fleet.derive import MEASURES_OF
+from enginetop.fleet.fleet_tracker import FleetTracker
+from enginetop.fleet.model import Quality, Target
+from enginetop.fleet.observation import Failure, FailureKind
+from enginetop.fleet.reading import Absence, Reading
+from enginetop.fleet.snapshot import CollectorHealth, Distribution, ReplicaSnapshot, Scalar
+
+_ROUNDS = 5
+"""A counter that flips between processes is known for it at its second fall and return."""
+_PAUSE_SECONDS = 0.2
+_ROUND_SECONDS = 1.0
+"""Slower pages are asked fewer times: a look must not be a load."""
+_MOST_ROUTES = 2000
+_DOCTOR_HEADERS = KEPT_HEADERS | {"date"}
+_UNTOLD = Absence(Quality.UNKNOWN)
+
+
+async def probe(target: Target, settings: Settings, patience_seconds: float) -> TargetFacts:
+    """All facts about one target; its faults are among them. `patience_seconds` bounds each step."""
+    credentials = settings.credentials.get(target.url, NO_CREDENTIALS)
+    way = await _way(target, credentials, patience_seconds)
+    if any(stage.problem for stage in way.stages):
+        return _facts(target, settings, credentials, way)
+    look = _Look(target, settings, credentials)
+    await look.rounds(patience_seconds)
+    admin = None
+    if look.reading is not None:
+        admin = await _admin(target, look.reading, credentials, patience_seconds)
+    return _facts(target, settings, credentials, way, look, admin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    stages: tuple[StageFacts, ...] = ()
+    proxy: bool = False
+    certificate_until: float | None = None
+
+
+async def _way(target: Target, credentials: Credentials, patience: float) -> _Way:
+    """Name lookup, connection and handshake, each timed; the last one may have failed."""
+    origin = Origin.of(urlsplit(target.url))
+    if proxy_for(origin.scheme, origin.host) is not None:
+        return _Way(proxy=True)
+    loop = asyncio.get_running_loop()
+    host, port = origin.lookup_name, origin.port
+    stages: list[StageFacts] = []
+    until: list[float] = []
+
+    async def look_up() -> str:
+        found = await loop.getaddrinfo(host, port, type=1)
+        return ", ".join(dict.fromkeys(str(address[4][0]) for address in found[:4]))
+
+    async def connect() -> str:
+        transport, _ = await loop.create_connection(asyncio.Protocol, host, port)
+        transport.abort()
+        return ""
+
+    async def shake_hands() -> str:
+        context = tls_context(credentials)
+        transport, _ = await loop.create_connection(
+            asyncio.Protocol, host, port, ssl=context, server_hostname=origin.host
+        )
+        try:
+            connection = transport.get_extra_info("ssl_object")
+            if end := (connection.getpeercert() or {}).get("notAfter"):
+                until.append(ssl.cert_time_to_seconds(end))
+            return str(connection.version())
+        finally:
+            transport.abort()
+
+    steps = [("connection", connect)]
+    if not _is_address(host):
+        steps.insert(0, ("name", look_up))
+    if origin.scheme == "https":
+        steps.append(("TLS", shake_hands))
+    for name, step in steps:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(patience):
+                detail = await step()
+        except (TimeoutError, OSError, UnicodeError, FetchError) as error:
+            fault = _fault(error, name, patience)
+            stages.append(StageFacts(name, time.monotonic() - began, problem=fault.detail, kind=fault.kind))
+            break
+        stages.append(StageFacts(name, time.monotonic() - began, detail))
+    return _Way(tuple(stages), certificate_until=until[0] if until else None)
+
+
+def _fault(error: Exception, name: str, patience: float) -> FetchError:
+    if isinstance(error, FetchError):
+        return error
+    if isinstance(error, TimeoutError):
+        return FetchError(FailureKind.TIMEOUT, f"{name}: nothing within {patience:.3g} s")
+    try:
+        return connection_fault(error)
+    except OSError as own:  # a fault of this machine
+        return FetchError(FailureKind.COLLECTOR, f"{name}: {own.strerror or type(own).__name__}")
+
+
+class _Watched:
+    """A fetcher that remembers what it was answered, and how far the server's clock is off."""
+
+    def __init__(self, fetcher: Fetcher, pages: list[PageFacts], skews: list[float]) -> None:
+        self._fetcher = fetcher
+        self._pages = pages
+        self._skews = skews
+
+    async def fetch(self, url: str, path: str, *, timeout_seconds: float) -> Answer:
+        answer = await self._fetcher.fetch(url, path, timeout_seconds=timeout_seconds)
+        self._pages.append(_page(answer))
+        if (skew := _skew(answer)) is not None:
+            self._skews.append(skew)
+        return answer
+
+    async def aclose(self) -> None:
+        await self._fetcher.aclose()
+
+
+class _Look:
+    """A few scrapes of one target, over a new connection each: another process may answer it."""
+
+    def __init__(self, target: Target, settings: Settings, credentials: Credentials) -> None:
+        self._target = target
+        self._credentials = credentials
+        self._feed = TargetFeed(target, LayoutCache())
+        self._tracker = FleetTracker(
+            [target],
+            interval_seconds=_PAUSE_SECONDS,
+            window_seconds=settings.window_seconds,
+            slo_for=settings.slo_for,
+            fixed_spacing_seconds=_PAUSE_SECONDS,
+        )
+        self.pages: list[PageFacts] = []
+        self.skews: list[float] = []
+        self.reading: Reading | None = None
+        self.failure: Failure | None = None
+        self.scrape_seconds: float | None = None
+
+    async def rounds(self, patience: float) -> None:
+        """Scrape until enough is known, or the first failure."""
+        clock = SteadyClock()
+        began = clock.monotonic()
+        for number in range(_ROUNDS):
+            if number:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            fetcher = _Watched(
+                HttpFetcher({self._target.url: self._credentials}, kept_headers=_DOCTOR_HEADERS),
+                self.pages if number == 0 else [],
+                self.skews,
+            )
+            try:
+                scrape = await Scraper(self._target, self._feed, fetcher, clock).scrape(patience)
+            finally:
+                await fetcher.aclose()
+            observation = scrape.observation
+            self._tracker.observe(self._target.url, observation)
+            self.failure = observation.failure
+            self.scrape_seconds = observation.seconds if number == 0 else self.scrape_seconds
+            if observation.failure is not None:
+                break
+            self.reading = observation.reading or self.reading
+            slow = clock.monotonic() - began > _ROUND_SECONDS
+            if slow and number:
+                break
+
+    @property
+    def found(self) -> Found | None:
+        """Whose page it is."""
+        return self._feed.found
+
+    def replica(self) -> ReplicaSnapshot:
+        """What the scrapes amount to."""
+        return self._tracker.snapshot(time.time(), CollectorHealth()).replicas[0]
+
+
+async def _admin(target: Target, reading: Reading, credentials: Credentials, patience: float) -> AdminFacts:
+    """The answers of harmless pages to a request without a key."""
+    keyless = Credentials(ca_file=credentials.ca_file, insecure_skip_verify=credentials.insecure_skip_verify)
+    fetcher = HttpFetcher({target.url: keyless})
+    statuses: dict[str, int] = {}
+    routes: frozenset[str] | None = None
+    try:
+        for page in KEYLESS.get(reading.identity.engine, ()):
+            answer = await fetcher.fetch(target.url, page, timeout_seconds=patience)
+            if answer.error is not None:
+                break
+            statuses[page] = answer.status
+            if page == LISTING and answer.status == 200:
+                routes = _routes(answer.body)
+    finally:
+        await fetcher.aclose()
+    return AdminFacts(statuses, routes)
+
+
+def _routes(body: bytes) -> frozenset[str] | None:
+    listing = decode_json(body)
+    paths = listing.get("paths") if isinstance(listing, dict) else None
+    return frozenset(list(paths)[:_MOST_ROUTES]) if isinstance(paths, dict) else None
+
+
+def _facts(
+    target: Target,
+    settings: Settings,
+    credentials: Credentials,
+    way: _Way,
+    look: _Look | None = None,
+    admin: AdminFacts | None = None,
+) -> TargetFacts:
+    failure, engine = None, None
+    if look is not None and look.failure is not None:
+        table = look.found.table if look.found else None
+        hint = table.enable_hint if table else ""
+        failure = FailureFacts(look.failure.kind, _without(look.failure.detail, hint), hint)
+    elif look is not None and look.reading is not None:
+        engine = _engine(look.reading, look.found, look.replica())
+    return TargetFacts(
+        name=target.name,
+        url=target.url,
+        interval_seconds=settings.interval_seconds,
+        stages=way.stages,
+        pages=tuple(look.pages) if look else (),
+        scrape_seconds=look.scrape_seconds if look else None,
+        proxy=way.proxy,
+        certificate_until=way.certificate_until,
+        unverified=credentials.insecure_skip_verify,
+        skew_seconds=min(look.skews, key=abs, default=None) if look else None,
+        failure=failure,
+        engine=engine,
+        admin=admin,
+        key=_key(credentials),
+    )
+
+
+def _without(detail: str, hint: str) -> str:
+    """A failure's words without the remedy, which is told apart."""
+    return detail.removesuffix(f"; {hint}") if hint else detail
+
+
+def _engine(reading: Reading, found: Found | None, replica: ReplicaSnapshot) -> EngineFacts:
+    read: list[str] = []
+    pending: list[str] = []
+    missing: list[Missing] = []
+    suspect: list[Missing] = []
+    for signal, measures in MEASURES_OF.items():
+        value = replica.signals[signal]
+        if value.quality is Quality.UNSUPPORTED:
+            missing.append(_missing(signal, measures, reading))
+        elif value.quality is Quality.SUSPECT:
+            suspect.append(Missing(signal, value.note))
+        elif _is_null(value):
+            pending.append(signal)
+        else:
+            read.append(signal)
+    judged = reading.columns.absent.get("requests_within_slo", _UNTOLD)
+    exact = "requests_within_slo" in {series.measure for series in reading.columns.series}
+    return EngineFacts(
+        kind=replica.engine,
+        title=found.title if found else str(replica.engine),
+        state=replica.state,
+        version=replica.engine_version,
+        model=replica.model,
+        role=replica.role,
+        stack=replica.stack,
+        simulated=replica.simulated,
+        read=tuple(read),
+        pending=tuple(pending),
+        missing=tuple(missing),
+        suspect=tuple(suspect),
+        bad_lines=replica.bad_lines,
+        ranks=len(replica.ranks),
+        exact=None if exact else Missing("goodput", judged.note, judged.enable),
+        config=replica.config,
+    )
+
+
+def _missing(signal: str, measures: Sequence[str], reading: Reading) -> Missing:
+    present = {series.measure for series in reading.columns.series}
+    lost = next((measure for measure in measures if measure not in present), measures[0])
+    absence = reading.columns.absent.get(lost, _UNTOLD)
+    return Missing(signal, absence.note or "not exported", absence.enable)
+
+
+def _is_null(value: Scalar | Distribution) -> bool:
+    return value.value is None if isinstance(value, Scalar) else not value.count
+
+
+def _page(answer: Answer) -> PageFacts:
+    return PageFacts(
+        path=clean_text(answer.path, 200),
+        seconds=answer.seconds,
+        status=None if answer.error is not None else answer.status,
+        size_bytes=len(answer.body),
+        content_type=clean_text(answer.headers.get("content-type", ""), 100),
+        error=str(answer.error) if answer.error is not None else "",
+    )
+
+
+def _skew(answer: Answer) -> float | None:
+    """Seconds that the server's clock is behind ours; its header has no fractions."""
+    try:
+        told = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
+    behind = answer.at - told
+    return max(0.0, behind - 1.0) if behind > 0 else behind
+
+
+def _key(credentials: Credentials) -> str:
+    if credentials.api_key_env is not None:
+        return f"the variable {credentials.api_key_env}"
+    return f"the file {credentials.api_key_file}" if credentials.api_key_file is not None else ""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,297 @@
+"""Findings about one target: how it is reached, what it answers, what is read of it and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from enginetop.doctor.admin import AdminFacts, admin_findings
+from enginetop.doctor.finding import Finding, Level
+from enginetop.fleet.model import EngineKind, ReplicaState, Role
+from enginetop.fleet.observation import FailureKind
+from enginetop.fleet.reading import ConfigValue
+
+MOST_SKEW_SECONDS = 5.0
+"""Clocks further apart make the times of two machines hard to compare."""
+SLOW_SHARE = 0.5
+"""A scrape that takes more of the interval than this leaves no room for a bad moment."""
+LARGE_PAGE_BYTES = 4 * 1024 * 1024
+_SECONDS_A_DAY = 86_400
+_CERTIFICATE_DAYS = 14
+
+
+@dataclass(frozen=True, slots=True)
+class StageFacts:
+    """One step of the way to a target (`name`, `connection`, `TLS`): `problem` where it ends there.
+
+    `kind` is the failure's word; `detail` says what was found (addresses, protocol version).
+    """
+
+    name: str
+    seconds: float
+    detail: str = ""
+    problem: str = ""
+    kind: FailureKind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PageFacts:
+    """One page that was asked: `status`, or `error` where no answer came."""
+
+    path: str
+    seconds: float
+    status: int | None = None
+    size_bytes: int = 0
+    content_type: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A signal that the target does not export: why, and what would switch it on."""
+
+    signal: str
+    reason: str
+    enable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What was read. `suspect` holds signals that contradict themselves, with the reason."""
+
+    kind: EngineKind
+    title: str
+    state: ReplicaState
+    version: str | None = None
+    model: str | None = None
+    role: Role = Role.UNKNOWN
+    stack: str | None = None
+    simulated: bool = False
+    read: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    suspect: tuple[Missing, ...] = ()
+    bad_lines: int = 0
+    ranks: int = 0
+    exact: Missing | None = None
+    """Why requests within the objective are not counted one by one; None: they are."""
+    config: Mapping[str, ConfigValue] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class FailureFacts:
+    """Why there is no good page; `enable` is the engine's own hint where the engine is known."""
+
+    kind: FailureKind
+    detail: str
+    enable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """All that was found of one target. `key` names where its API key comes from, empty: none is named."""
+
+    name: str
+    url: str
+    interval_seconds: float
+    stages: tuple[StageFacts, ...] = ()
+    pages: tuple[PageFacts, ...] = ()
+    scrape_seconds: float | None = None
+    proxy: bool = False
+    certificate_until: float | None = None
+    unverified: bool = False
+    skew_seconds: float | None = None
+    failure: FailureFacts | None = None
+    engine: EngineFacts | None = None
+    admin: AdminFacts | None = None
+    key: str = ""
+
+
+def target_findings(facts: TargetFacts, now: float) -> list[Finding]:
+    """Everything about one target, from the way to it up to what is not read."""
+    findings = [*_reach(facts, now), *_page(facts)]
+    if facts.engine is not None:
+        findings += [*_engine(facts.engine), *_signals(facts.engine)]
+        if facts.admin is not None:
+            findings += admin_findings(facts.engine.kind, facts.engine.stack, facts.admin)
+    return [Finding(one.area, one.level, one.what, one.fix, facts.name) for one in findings]
+
+
+def _reach(facts: TargetFacts, now: float) -> Iterator[Finding]:
+    if facts.proxy:
+        yield Finding("reach", Level.INFO, "asked through the proxy of the environment", "")
+    broken = next((stage for stage in facts.stages if stage.problem), None)
+    if broken is not None:
+        yield Finding("reach", Level.ERROR, broken.problem, _way_out(facts, broken.kind, broken.problem))
+        return
+    if facts.stages:
+        way = ", ".join(
+            f"{stage.name} {seconds_text(stage.seconds)}{f' ({stage.detail})' if stage.detail else ''}"
+            for stage in facts.stages
+        )
+        yield Finding("reach", Level.OK, way)
+    if facts.unverified:
+        yield Finding("reach", Level.WARNING, "the certificate is not verified", "name its CA with ca_file")
+    if facts.certificate_until is not None:
+        days = (facts.certificate_until - now) / _SECONDS_A_DAY
+        if days < _CERTIFICATE_DAYS:
+            yield Finding("reach", Level.WARNING, f"the certificate ends in {days:.0f} days", "renew it")
+
+
+def _way_out(facts: TargetFacts, kind: FailureKind | None, problem: str) -> str:
+    if kind is FailureKind.DNS:
+        return "correct the name, or ask why this machine's resolver does not know it"
+    if kind is FailureKind.REFUSED:
+        return "start the server, correct the port, or see whether it listens on loopback only"
+    if kind is FailureKind.TIMEOUT:
+        return "a firewall, a wrong address, or a server that hangs: ask from its own machine"
+    if kind is FailureKind.TLS:
+        if "wrong version number" in problem or "record layer" in problem:
+            return f"the server speaks plain HTTP there: write http{facts.url.removeprefix('https')}"
+        return "name the CA of its certificate with ca_file in the config file"
+    return "ask from its own machine"
+
+
+def _page(facts: TargetFacts) -> Iterator[Finding]:
+    failure = facts.failure
+    if failure is not None:
+        level = Level.WARNING if failure.kind is FailureKind.LOADING else Level.ERROR
+        yield Finding("page", level, _failed(failure), _remedy(facts, failure))
+    elif (page := _metrics_page(facts.pages)) is not None:
+        asked = len({one.path for one in facts.pages})
+        others = f", {asked - 1} other page{'s' if asked > 2 else ''}" if asked > 1 else ""
+        said = f"{page.path} {page.status} in {seconds_text(page.seconds)}, {size_text(page.size_bytes)}"
+        yield Finding("page", Level.OK, said + others)
+        if page.size_bytes > LARGE_PAGE_BYTES:
+            yield Finding(
+                "page",
+                Level.WARNING,
+                f"a page of {size_text(page.size_bytes)}: labels grow without bound on that server",
+                "find the label with the most values; LoRA names and routing keys are usual",
+            )
+    took = facts.scrape_seconds
+    if took is not None and failure is None and took > SLOW_SHARE * facts.interval_seconds:
+        wanted = max(1.0, round(took / SLOW_SHARE + 0.5))
+        yield Finding(
+            "page",
+            Level.WARNING,
+            f"a scrape takes {seconds_text(took)} of the interval of {facts.interval_seconds:g} s",
+            f"--interval {wanted:g}, or interval_seconds in the config file",
+        )
+    skew = facts.skew_seconds
+    if skew is not None and abs(skew) > MOST_SKEW_SECONDS:
+        side = "behind" if skew > 0 else "ahead of"
+        yield Finding(
+            "clock",
+            Level.WARNING,
+            f"the server's clock is {seconds_text(abs(skew))} {side} this machine's",
+            "run a time service (chrony, systemd-timesyncd) on both",
+        )
+
+
+def _metrics_page(pages: Sequence[PageFacts]) -> PageFacts | None:
+    good = [page for page in pages if page.status == 200 and page.path.rstrip("/").endswith("/metrics")]
+    return good[-1] if good else None
+
+
+def _failed(failure: FailureFacts) -> str:
+    words = str(failure.kind).replace("_", " ")
+    return f"{words}: {failure.detail}" if failure.detail else words
+
+
+def _remedy(facts: TargetFacts, failure: FailureFacts) -> str:
+    kind = failure.kind
+    if kind is FailureKind.UNAUTHORIZED:
+        if facts.key:
+            return f"the key of {facts.key} is not accepted there: correct it"
+        return "name a key with api_key_env or api_key_file in a [[targets]] entry of the config file"
+    if kind is FailureKind.LOADING:
+        return "wait until the model is loaded"
+    if kind in (FailureKind.NO_ENGINE_METRICS, FailureKind.DISABLED):
+        return failure.enable or (
+            "name the port and path of the engine's metrics page (http://host:port/metrics); "
+            "engines switch it on with --enable-metrics (SGLang), --metrics (llama.cpp), "
+            "return_perf_metrics (TensorRT-LLM)"
+        )
+    if kind is FailureKind.COLLECTOR:
+        return "a fault of enginetop: report it with the page"
+    if kind in (FailureKind.REFUSED, FailureKind.DNS, FailureKind.TLS, FailureKind.TIMEOUT):
+        return _way_out(facts, kind, failure.detail)
+    return "the server's own log says more"
+
+
+def _engine(engine: EngineFacts) -> Iterator[Finding]:
+    words = [f"{engine.title} {engine.version}" if engine.version else f"{engine.title}, version not told"]
+    words.append(engine.model or "model not told")
+    words.append(str(engine.role))
+    if engine.stack:
+        words.append(f"within {engine.stack}")
+    if engine.ranks > 1:
+        words.append(f"{engine.ranks} ranks")
+    if engine.simulated:
+        words.append("simulated")
+    yield Finding("engine", Level.OK, " · ".join(words))
+    if engine.state is ReplicaState.NO_PROGRESS:
+        yield Finding(
+            "engine",
+            Level.WARNING,
+            "requests are there and nothing moves",
+            "see the engine's log, restart it",
+        )
+    elif engine.state in (ReplicaState.SLEEPING, ReplicaState.PAUSED, ReplicaState.DRAINING):
+        yield Finding("engine", Level.INFO, f"it is {engine.state}; its numbers come back with it")
+    if engine.kind is EngineKind.ROUTER:
+        yield Finding(
+            "engine",
+            Level.INFO,
+            "a router's view: it adds nothing to the fleet's sums while engines are watched",
+            "name the engines behind it as targets too",
+        )
+    if engine.bad_lines:
+        yield Finding(
+            "engine",
+            Level.WARNING,
+            f"{engine.bad_lines} lines of the page cannot be read",
+            "a label with a bare quote or line end; the server's exporter is at fault",
+        )
+    for one in engine.suspect:
+        yield Finding(
+            "engine",
+            Level.WARNING,
+            f"{one.signal}: {one.reason}",
+            "one address for each API server, or one registry for all (PROMETHEUS_MULTIPROC_DIR)",
+        )
+
+
+def _signals(engine: EngineFacts) -> Iterator[Finding]:
+    total = len(engine.read) + len(engine.pending) + len(engine.missing) + len(engine.suspect)
+    later = f", {len(engine.pending)} wait for traffic" if engine.pending else ""
+    yield Finding("signals", Level.OK, f"{len(engine.read)} of {total} signals are read{later}")
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in engine.missing:
+        groups.setdefault((one.reason, one.enable), []).append(one.signal)
+    for (reason, enable), signals in groups.items():
+        yield Finding("signals", Level.INFO, f"no {', '.join(signals)}: {reason}", enable)
+    if engine.exact is not None and engine.kind is not EngineKind.ROUTER:
+        yield Finding(
+            "signals", Level.INFO, f"goodput has bounds only: {engine.exact.reason}", engine.exact.enable
+        )
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration in few characters: `12 ms`, `3.4 s`."""
+    if seconds < 0.001:
+        return "<1 ms"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+def size_text(size_bytes: int) -> str:
+    """A size in few characters."""
+    if size_bytes < 1024:
+        return f"{size_bytes} bytes"
+    if size_bytes < 1024 * 1024:
+        return f"{size_bytes / 1024:.0f} KiB"
+    return f"{size_bytes / 1024 / 1024:.1f} MiB"
