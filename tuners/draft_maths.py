@@ -1,0 +1,123 @@
+"""The arithmetic of speculative decoding: k draft tokens a step, of which some are accepted.
+
+Positions are counted from 1. p_i is the unconditional chance that position i is accepted: accepted at i over
+drafts. Sources: Leviathan et al., arXiv 2211.17192 (geometric case); TurboSpec, arXiv 2406.14066 (choice by
+accepted tokens per second under load).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+MOST_EXTRA_POSITIONS = 1
+"""So far beyond the deepest observed position is anything said, and then as a guess."""
+WILSON_95 = 1.959963984540054
+
+
+def geometric_length(acceptance: float, drafts: int) -> float:
+    """Tokens a step when every draft is accepted with the same chance: (1 - a^(k+1)) / (1 - a)."""
+    if acceptance >= 1.0:
+        return drafts + 1.0
+    return (1.0 - acceptance ** (drafts + 1)) / (1.0 - acceptance)
+
+
+def geometric_speed_up(acceptance: float, drafts: int, cost_ratio: float) -> float:
+    """Speed over none, with verification for free and drafts of `cost_ratio` of a step each."""
+    return geometric_length(acceptance, drafts) / (drafts * cost_ratio + 1.0)
+
+
+def best_geometric_drafts(acceptance: float, cost_ratio: float, most: int = 64) -> int:
+    """The k of the greatest `geometric_speed_up`; the smallest of equals."""
+    return max(range(most + 1), key=lambda k: (geometric_speed_up(acceptance, k, cost_ratio), -k))
+
+
+def accepted_length(positions: Sequence[float], drafts: int) -> float:
+    """Tokens a step with `drafts` drafts: 1 + p_1 + ... + p_k. Beyond the positions it is a guess.
+
+    Raises:
+        ValueError: more than `MOST_EXTRA_POSITIONS` beyond them.
+    """
+    beyond = drafts - len(positions)
+    if beyond > MOST_EXTRA_POSITIONS:
+        raise ValueError(f"{drafts} drafts: only {len(positions)} positions were observed")
+    known = math.fsum(positions[: max(0, drafts)])
+    return 1.0 + known + (extrapolated(positions) if beyond > 0 else 0.0)
+
+
+def extrapolated(positions: Sequence[float]) -> float:
+    """A guess of the next position's acceptance: the last conditional chance goes on."""
+    if not positions or positions[-1] <= 0:
+        return 0.0
+    before = positions[-2] if len(positions) > 1 else 1.0
+    return positions[-1] * positions[-1] / before
+
+
+def falls_from_position_to_position(positions: Sequence[float], tolerance: float = 1e-9) -> bool:
+    """Whether acceptance never rises: if it does, counters of several k are mixed, or broken."""
+    return all(later <= earlier + tolerance for earlier, later in pairwise(positions))
+
+
+def worth_one_more(positions: Sequence[float], drafts: int, cost_ratio: float) -> bool:
+    """Whether one more draft than `drafts` pays when verification is free: p / AL(k) > dt / t(k)."""
+    gain = accepted_length(positions, drafts + 1) - accepted_length(positions, drafts)
+    return gain / accepted_length(positions, drafts) > cost_ratio / (1.0 + drafts * cost_ratio)
+
+
+def wilson(successes: float, trials: float, z: float = WILSON_95) -> tuple[float, float]:
+    """Confidence interval of a share; (0, 1) without trials."""
+    if trials <= 0:
+        return 0.0, 1.0
+    share, square = successes / trials, z * z
+    centre = (share + square / (2 * trials)) / (1 + square / trials)
+    half = z / (1 + square / trials) * math.sqrt(share * (1 - share) / trials + square / (4 * trials**2))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def lookahead_blocks(sequences: int, drafts: int, block_size: int) -> int:
+    """KV blocks that drafted tokens of full batches may take: one slot each."""
+    return math.ceil(sequences * drafts / block_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What one engine serves: tokens per second that are generated, and that are computed of prompts."""
+
+    generated_per_second: float
+    prefilled_per_second: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """A step of n tokens with k drafts takes `base_seconds + draft_seconds * k + token_seconds * n`."""
+
+    base_seconds: float
+    token_seconds: float
+    draft_seconds: float
+
+    def tokens_per_second(self, positions: Sequence[float], drafts: int, running: float) -> float:
+        """Tokens per second of a full batch of `running` requests and no prefill."""
+        seconds = (
+            self.base_seconds + self.draft_seconds * drafts + self.token_seconds * running * (1 + drafts)
+        )
+        return running * accepted_length(positions, drafts) / seconds
+
+    def load_ratio(self, positions: Sequence[float], drafts: int, traffic: Traffic) -> float:
+        """Share of the time that tokens alone take at this traffic; from 1 on nothing keeps up."""
+        length = accepted_length(positions, drafts)
+        verified_per_second = traffic.generated_per_second * (1 + drafts) / length
+        return self.token_seconds * (verified_per_second + traffic.prefilled_per_second)
+
+    def tpot_seconds(self, positions: Sequence[float], drafts: int, traffic: Traffic) -> float:
+        """Mean TPOT once the batch has settled at this traffic; infinite where nothing keeps up.
+
+        With R requests in the batch, each gets AL(k) tokens a step of t seconds, so that R = G t / AL(k)
+        serve G tokens a second; t = t0 + d k + b ((1+k) R + prefill) solved for t, divided by AL(k).
+        """
+        load = self.load_ratio(positions, drafts, traffic)
+        if load >= 1.0:
+            return math.inf
+        length = accepted_length(positions, drafts)
+        return (self.base_seconds + self.draft_seconds * drafts) / (1.0 - load) / length
