@@ -13,6 +13,7 @@ from collectors.fetch import Fetcher
 from collectors.gpu_thread import GpuThread
 from collectors.listeners import Listeners
 from collectors.pace import Pace
+from collectors.records.reader import RecordReader, Sink
 from collectors.schedule import TargetSchedule
 from collectors.scrape import (
     DEADLINE_SHARE,
@@ -25,6 +26,7 @@ from collectors.scrape import (
     Tracker,
     unchanged,
 )
+from enginetop.fleet.attribution import ClaimedRecord
 from enginetop.fleet.model import Target
 from enginetop.fleet.ports import GpuSource
 from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuReport
@@ -56,8 +58,10 @@ class LiveEngine:
         finish: Callable[[FleetSnapshot], FleetSnapshot] = unchanged,
         gpu_source: GpuSource | None = None,
         recorder: ScrapeSink | None = None,
+        records: tuple[RecordReader, Sink] | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """`records` reads logs of requests; what it finds goes to the sink, in the engine's thread."""
         self._targets = tuple(targets)
         self._tracker = tracker
         self._new_feed = new_feed
@@ -70,6 +74,7 @@ class LiveEngine:
         self._pace = Pace(window_seconds)
         self._latest: FleetSnapshot | None = None
         self._listeners = Listeners()
+        self._records = records
         self._gpus: GpuThread | None = None
         if gpu_source is not None:
             self._gpus = GpuThread(
@@ -91,6 +96,9 @@ class LiveEngine:
         self._running.wait()
         if self._gpus is not None:
             self._gpus.start()
+        if self._records is not None:
+            reader, sink = self._records
+            reader.start(self._clock.now, lambda found: self._call(lambda: self._take_records(sink, found)))
 
     def stop(self) -> None:
         """End all scrapes and close all connections; returns when the engine's thread has ended."""
@@ -98,6 +106,8 @@ class LiveEngine:
             return
         if self._gpus is not None:
             self._gpus.stop()
+        if self._records is not None:
+            self._records[0].stop()
         if self._stopping is not None:
             self._call(self._stopping.set)
         self._thread.join()
@@ -128,6 +138,12 @@ class LiveEngine:
 
     def _post_gpus(self, report: GpuReport) -> None:
         self._call(lambda: self._intake.take_gpus(report))
+
+    def _take_records(self, sink: Sink, found: Sequence[ClaimedRecord]) -> None:
+        try:
+            sink(found)
+        except Exception as error:  # noqa: BLE001 - becomes visible, the loop goes on
+            self._intake.note_fault(error)
 
     def _run(self) -> None:
         try:
@@ -223,6 +239,8 @@ class LiveEngine:
     def _publish(self) -> None:
         now = self._clock.now()
         health = self._pace.health(self._clock.monotonic(), self._intake.problem)
+        if self._records is not None:
+            health = self._records[0].reported(health)
         try:
             self._latest = self._finish(self._tracker.snapshot(now, health))
         except Exception as error:  # noqa: BLE001 - the last good picture, with the reason why it is old

@@ -16,6 +16,8 @@ from typing import Any, TypeGuard
 from collectors.answer import Answer
 from collectors.fetch import KEPT_HEADERS, one_line
 from collectors.gpu.items import gpus_from_items
+from collectors.records.formats import ENGINETOP
+from collectors.records.lines import RequestLine, read
 from collectors.redact import Keep, public_body, public_url
 from enginetop.fleet.fleet_tracker import default_name
 from enginetop.fleet.model import Target
@@ -28,7 +30,6 @@ GPU_SCHEME = "gpu://"
 DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType({"content-type": "text/plain; version=0.0.4"})
 
 _LONGEST_ADDRESS = 2048
-_LONGEST_FINISH = 32
 _ERROR_WORDS = frozenset(
     {
         FailureKind.TIMEOUT,
@@ -120,6 +121,17 @@ def gpu_line(report: GpuReport) -> str:
     )
 
 
+def request_line(url: str, at: float, request: RequestLine) -> str:
+    """The line of one request that the target `url` served and that ended at `at`."""
+    told = {
+        name: figure
+        for name, paths in ENGINETOP.numbers.items()
+        if name in paths and (figure := getattr(request, name)) is not None
+    }
+    record = {"t": at, "target": public_url(url), "kind": "request", **told}
+    return _line({**record, "finish": request.finish} if request.finish else record)
+
+
 def parse_header(line: str) -> tuple[Target, ...] | None:
     """The targets that a header line names; None when the line is no header."""
     try:
@@ -155,7 +167,7 @@ def parse_record(line: str) -> Record | None:
     if not _is_address(url):
         raise RecordError("no `target`")
     if kind == "request":
-        return RequestRecord(at, url.rstrip("/"), _figures(document, at))
+        return RequestRecord(at, url.rstrip("/"), read(document, ENGINETOP).figures(at))
     if kind == "gpu" or url.startswith(GPU_SCHEME):
         return GpuRecord(at, _gpu_report(document, url.removeprefix(GPU_SCHEME), at))
     return ScrapeRecord(at, url.rstrip("/"), _answer(document, at))
@@ -201,25 +213,6 @@ def _answer(document: Mapping[str, Any], at: float) -> Answer:
     if isinstance(headers, dict):
         named = {str(name).lower(): str(text) for name, text in headers.items()}
     return Answer(path, at, seconds, status, named, _encoded(body))
-
-
-def _figures(document: Mapping[str, Any], at: float) -> RequestFigures:
-    """The figures of a request; what is not a number of at least zero is not known."""
-
-    def figure(name: str) -> float | None:
-        value = _number(document.get(name))
-        return None if value is None or value < 0 else value
-
-    finish = document.get("finish")
-    return RequestFigures(
-        at=at,
-        output_tokens=figure("output_tokens"),
-        reasoning_tokens=figure("reasoning_tokens"),
-        reasoning_chars=figure("reasoning_chars"),
-        ttft_seconds=figure("ttft_seconds"),
-        tpot_seconds=figure("tpot_seconds"),
-        finish=finish[:_LONGEST_FINISH] if isinstance(finish, str) else "",
-    )
 
 
 def _encoded(body: str) -> bytes:

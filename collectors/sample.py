@@ -9,7 +9,9 @@ from collectors.clock import SteadyClock
 from collectors.event_loop import EngineEventLoop
 from collectors.fetch import Fetcher
 from collectors.gpu_thread import GpuThread
+from collectors.records.reader import RecordReader, Sink
 from collectors.scrape import DEADLINE_SHARE, Clock, Feed, Intake, Scraper, ScrapeSink, Tracker, unchanged
+from enginetop.fleet.attribution import ClaimedRecord
 from enginetop.fleet.model import Target
 from enginetop.fleet.ports import GpuSource
 from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuReport
@@ -27,13 +29,15 @@ def sample_fleet(
     finish: Callable[[FleetSnapshot], FleetSnapshot] = unchanged,
     gpu_source: GpuSource | None = None,
     recorder: ScrapeSink | None = None,
+    records: tuple[RecordReader, Sink] | None = None,
     clock: Clock | None = None,
 ) -> FleetSnapshot:
     """Scrape every target `samples` times, `interval_seconds` apart, and return the snapshot.
 
     All targets are scraped at the same time, and failed scrapes count like good ones, so that the whole takes
     (samples - 1) intervals and one timeout, or `samples` timeouts where those are longer. Call it outside of
-    any event loop.
+    any event loop. `records` reads logs of requests: all that is there by the end goes to the sink, in the
+    caller's thread.
     """
     clock = clock or SteadyClock()
     intake = Intake(tracker, recorder)
@@ -43,6 +47,9 @@ def sample_fleet(
     if gpu_source is not None:
         gpus = GpuThread(gpu_source, targets, interval_seconds, clock.now, reports.append)
         gpus.start()
+    found: list[ClaimedRecord] = []
+    if records is not None:
+        records[0].start(clock.now, found.extend)
     try:
         with asyncio.Runner(loop_factory=EngineEventLoop) as runner:
             rounds = _Rounds(samples, interval_seconds, timeout, clock, intake)
@@ -52,9 +59,16 @@ def sample_fleet(
     finally:
         if gpus is not None:
             gpus.stop()
+        if records is not None:
+            records[0].stop(drain_seconds=timeout)
     for report in tuple(reports):
         intake.take_gpus(report)
-    return finish(tracker.snapshot(clock.now(), CollectorHealth(problem=intake.problem)))
+    health = CollectorHealth(problem=intake.problem)
+    if records is not None:
+        reader, sink = records
+        sink(tuple(found))
+        health = reader.reported(health)
+    return finish(tracker.snapshot(clock.now(), health))
 
 
 class _Rounds:

@@ -15,6 +15,7 @@ from collectors.scrape import DEADLINE_SHARE
 from enginetop.alerts.objective_checks import burn_warnings
 from enginetop.cli.alert_settings import AlertSettings, alert_settings
 from enginetop.cli.listen import Listen, parse_listen
+from enginetop.cli.record_logs import LogSetting, flag_setting, table_setting
 from enginetop.cli.targets import distinct, parse_target
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
@@ -62,6 +63,8 @@ class Settings:
     """What GPU hours cost, where the config file says so."""
     listen: Listen | None = None
     """Where `watch` serves its own pages; None: nowhere."""
+    records: tuple[LogSetting, ...] = ()
+    """Logs of single requests that are followed."""
 
     def slo_for(self, model: str | None) -> Slo:
         """The first objective whose pattern matches the model's name, else the default one."""
@@ -115,6 +118,22 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         alerts=_alerts(args.config, config, window),
         price=_price(config),
         listen=_listen(args, config),
+        records=_records(args, config),
+    )
+
+
+def _records(args: argparse.Namespace, config: Config | None) -> tuple[LogSetting, ...]:
+    """The logs of the command line and those of the config file; a recording has records of its own."""
+    flags: Sequence[str] = getattr(args, "records", ())
+    if getattr(args, "replay", None):
+        if flags:
+            raise ConfigError("--replay takes its records from the recording; leave --records out")
+        return ()
+    origin = str(Path(args.config) if args.config else config_path())
+    tables = config.records if config else ()
+    return (
+        *map(flag_setting, flags),
+        *(table_setting(number, table, origin) for number, table in enumerate(tables)),
     )
 
 

@@ -18,6 +18,7 @@ from collectors.replay import Finish, ReplaySource, run_replay
 from collectors.sample import sample_fleet
 from enginetop.cli.alerting import alert_book
 from enginetop.cli.live_advice import Clients, LiveAdvice
+from enginetop.cli.record_logs import record_reader
 from enginetop.cli.settings import Settings, config_path
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.fleet_tracker import FleetTracker
@@ -53,10 +54,17 @@ def finishing(advise: Finish, alert: Finish) -> Finish:
 def sample(
     settings: Settings, targets: Sequence[Target], samples: int, gpu_source: GpuSource | None
 ) -> FleetSnapshot:
-    """Scrape `samples` times and return the snapshot."""
+    """Scrape `samples` times and return the snapshot.
+
+    Logs of requests are read from their start: there was no time to follow them. ConfigError when one of them
+    cannot be used.
+    """
+    reader = record_reader(settings.records, targets, from_start=True)
+    tracker = _tracker(settings, targets, settings.interval_seconds)
     return sample_fleet(
         targets,
-        tracker=_tracker(settings, targets, settings.interval_seconds),
+        tracker=tracker,
+        records=None if reader is None else (reader, tracker.observe_claimed),
         new_feed=_feeds(),
         new_fetcher=lambda: HttpFetcher(settings.credentials),
         samples=samples,
@@ -84,9 +92,12 @@ def live_engine(
 
         return control.knob_clients(settings, targets)
 
+    reader = record_reader(settings.records, targets, from_start=False)
+    tracker = _tracker(settings, targets, settings.interval_seconds)
     return LiveEngine(
         targets,
-        tracker=_tracker(settings, targets, settings.interval_seconds),
+        tracker=tracker,
+        records=None if reader is None else (reader, tracker.observe_claimed),
         new_feed=_feeds(),
         new_fetcher=lambda: HttpFetcher(settings.credentials),
         interval_seconds=settings.interval_seconds,

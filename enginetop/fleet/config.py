@@ -141,6 +141,21 @@ class SinkTable(_Table):
         return self
 
 
+class RecordsTable(_Table):
+    """One `[[records]]` entry: a log of single requests to be followed.
+
+    `target` is the URL or the name of the target whose requests they are; none: as each record says. `from`
+    end (the default of commands that go on) or start: whether what is in the file already counts.
+    """
+
+    path: Annotated[str, Field(min_length=1)]
+    format: Literal["auto", "enginetop", "sglang", "litellm", "openai"] = "auto"
+    target: str | None = None
+    begin: Literal["start", "end"] | None = Field(default=None, alias="from")
+    thinking_token_budget: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    """What the reasoning of these requests is limited to, where neither record nor engine says."""
+
+
 class WatchTable(_Table):
     """The `[watch]` table: what a headless run serves itself."""
 
@@ -161,6 +176,7 @@ class Config(_Table):
     sinks: tuple[SinkTable, ...] = ()
     control: ControlTable | None = None
     cost: CostTable | None = None
+    records: tuple[RecordsTable, ...] = ()
     watch: WatchTable = WatchTable()
 
 

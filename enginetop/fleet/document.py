@@ -114,6 +114,8 @@ def _collector(health: CollectorHealth) -> Json:
         "achieved_per_second": _finite(health.achieved_per_second),
         "late_ticks": health.late_ticks,
         "problem": health.problem,
+        "bad_records": health.bad_records,
+        "foreign_records": health.foreign_records,
     }
 
 

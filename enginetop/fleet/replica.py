@@ -137,6 +137,16 @@ class ReplicaTracker:
         return self._values.facts if self._values is not None else None
 
     @property
+    def model(self) -> str | None:
+        """The model that the newest page names, None where none does."""
+        return _model_name(self._identity.model)
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether anything was ever observed of it."""
+        return self._answered or self._unreachable is not None or self._answer_failure is not None
+
+    @property
     def is_router(self) -> bool:
         """Whether the newest page is a router's or gateway's view of engines rather than an engine's own."""
         identity = self._identity

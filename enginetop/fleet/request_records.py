@@ -32,6 +32,7 @@ FEWEST: Mapping[str, int] = {"p95": 60, "p99": 300}
 MOST_RECORDS = 20_000
 """Of one target; older ones make room (some 5 MB)."""
 
+_MOST_PLACES = 3
 _REASONING, _SHARE = "reasoning_tokens", "reasoning_share_ratio"
 _NOT_COMPLETED = ("abort", "cancel", "error", "fail", "timeout")
 _AT = attrgetter("at")
@@ -48,6 +49,10 @@ class RequestFigures:
     ttft_seconds: float | None = None
     tpot_seconds: float | None = None
     finish: str = ""
+    thinking_token_budget: float | None = None
+    """What its reasoning was limited to; None: not told."""
+    source: str = ""
+    """Where the record came from, as a screen names it; empty: from a recording."""
 
     @property
     def known_reasoning(self) -> float | None:
@@ -130,7 +135,9 @@ def _reasoning(records: Records) -> SignalValue:
     unit = SIGNALS[_REASONING].unit
     known = sorted(tokens for record in records if (tokens := record.known_reasoning) is not None)
     unknown = len(records) - len(known)
-    note = f"request records: {len(known)} counted" + (f", {unknown} unknown" if unknown else "")
+    note = f"{origin(records)}: {len(known)} counted" + (f", {unknown} unknown" if unknown else "")
+    if known and not known[-1]:
+        note += "; every count is 0, as it is where the server has no reasoning parser"
     if not known:
         empty = {key: NO_QUANTILE for key, _ in PERCENTILES}
         return Distribution(0.0, 0.0, NO_QUANTILE, empty, unit, Quality.UNKNOWN, note)
@@ -164,7 +171,16 @@ def _share(records: Records) -> SignalValue:
     spent = math.fsum(tokens for tokens, _ in pairs)
     if spent > output:
         return Scalar(None, unit, Quality.SUSPECT, "more reasoning than output")
-    return Scalar(spent / output, unit, Quality.OK, f"{len(pairs)} request records")
+    return Scalar(spent / output, unit, Quality.OK, f"{len(pairs)} {origin(records)}")
+
+
+def origin(records: Records) -> str:
+    """What the records are called, with the places that they came from: `request records of usage.jsonl`."""
+    places = sorted({record.source for record in records if record.source})
+    if not places:
+        return "request records"
+    more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+    return f"request records of {', '.join(places[:_MOST_PLACES])}{more}"
 
 
 def _order_statistic(ascending: Sequence[float], q: float) -> Quantile:

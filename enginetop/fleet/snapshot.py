@@ -306,8 +306,8 @@ class CollectorHealth:
     """How the collector itself does.
 
     Rates are scrapes per second over the last window; `asked` and `achieved` count scrapes, `late_ticks`
-    ticks dropped, since start. Of logs of single requests, `bad_records` are lines that could not be read, and
-    `foreign_records` those of servers that are no target.
+    ticks dropped, since start. Of logs of single requests, `bad_records` are lines that could not be read,
+    and `foreign_records` those of servers that are no target.
     """
 
     asked_per_second: float | None = None

@@ -18,7 +18,8 @@ def first_problem(error: ValidationError, root: type[BaseModel]) -> str:
     location = tuple(problem["loc"])
     key = ".".join(str(part) for part in location)
     if problem["type"] == "extra_forbidden":
-        known = list(_table_at(root, location[:-1]).model_fields)
+        fields = _table_at(root, location[:-1]).model_fields
+        known = [field.alias or name for name, field in fields.items()]
         near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
         return f"{key}: unknown key; {hint}"

@@ -1,0 +1,82 @@
+"""Reads request logs from a thread of its own: a disk that hangs delays nothing else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from collectors.fetch import one_line
+from collectors.records.source import RecordSource, bad_records, problem_of
+from enginetop.fleet.attribution import ClaimedRecord
+from enginetop.fleet.snapshot import CollectorHealth
+
+_POLL_SECONDS = 0.5
+_STOP_SECONDS = 2.0
+_DRAIN_PAUSE_SECONDS = 0.01
+
+Sink = Callable[[Sequence[ClaimedRecord]], None]
+
+
+class RecordReader:
+    """Hands on what the sources bring, from its own thread, every half second.
+
+    `start` may be called once. `problem` and `reported` may be used from any thread.
+    """
+
+    def __init__(self, sources: Sequence[RecordSource]) -> None:
+        self._sources = tuple(sources)
+        self._stopping = threading.Event()
+        self._fault = ""
+        self._drain_seconds = 0.0
+        self._thread: threading.Thread | None = None
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the logs, in one line; empty when nothing is."""
+        return self._fault or problem_of(self._sources)
+
+    def reported(self, health: CollectorHealth) -> CollectorHealth:
+        """The collector's state with that of the logs in it."""
+        return replace(health, problem=health.problem or self.problem, bad_records=bad_records(self._sources))
+
+    def start(self, now: Callable[[], float], sink: Sink) -> None:
+        """Begin to read; `sink` is called from the thread with what is found."""
+        self._thread = threading.Thread(
+            target=self._run, args=(now, sink), name="enginetop-records", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self, drain_seconds: float = 0.0) -> None:
+        """End the thread after a last look; one that hangs in a disk is left behind.
+
+        What is there already is read for up to `drain_seconds` more, standard input to its end.
+        """
+        self._drain_seconds = drain_seconds
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(drain_seconds + _STOP_SECONDS)
+
+    def _run(self, now: Callable[[], float], sink: Sink) -> None:
+        while not self._stopping.wait(self._poll(now, sink)):
+            pass
+        until = time.monotonic() + self._drain_seconds
+        while self._poll(now, sink) == 0 or not all(source.ended for source in self._sources):
+            if time.monotonic() >= until:
+                break
+            time.sleep(_DRAIN_PAUSE_SECONDS)
+        for source in self._sources:
+            source.close()
+
+    def _poll(self, now: Callable[[], float], sink: Sink) -> float:
+        """Read what is new; seconds until the next look is due."""
+        try:
+            for source in self._sources:
+                found = source.poll(now())
+                if found:
+                    sink(found)
+        except Exception as error:  # noqa: BLE001 - shown as the reason why there are no records
+            self._fault = one_line(f"request records cannot be read: {type(error).__name__}: {error}")
+            return _POLL_SECONDS
+        return 0.0 if any(source.behind for source in self._sources) else _POLL_SECONDS
