@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from enginetop.fleet.attribution import ClaimedRecord, owner_of
 from enginetop.fleet.beyond import beyond
 from enginetop.fleet.burn import BurnHistory
 from enginetop.fleet.derive import no_signals, signals
@@ -20,7 +21,13 @@ from enginetop.fleet.merge_tree import MergeTree
 from enginetop.fleet.model import UP_STATES, Quality, Role, Target
 from enginetop.fleet.observation import Observation
 from enginetop.fleet.replica import ReplicaTracker, SloFor
-from enginetop.fleet.request_records import RequestFigures, judged_by_records, with_records
+from enginetop.fleet.request_records import (
+    MOST_RECORDS,
+    RequestFigures,
+    RequestLog,
+    judged_by_records,
+    with_records,
+)
 from enginetop.fleet.snapshot import (
     CollectorHealth,
     FleetSnapshot,
@@ -33,6 +40,9 @@ from enginetop.fleet.stages import StagePart, StageRule
 from enginetop.fleet.workers import roles_of_workers
 
 _NO_HEALTH = CollectorHealth()
+_ALL_FOREIGN = (
+    "the request records name servers or models that no target has; say whose they are: FILE=TARGET"
+)
 
 
 class FleetTracker:
@@ -63,6 +73,9 @@ class FleetTracker:
         self._price = price
         self._power = MeanPower(window_seconds)
         self._burn = BurnHistory()
+        self._claimed: deque[ClaimedRecord] = deque(maxlen=MOST_RECORDS)
+        self._records = RequestLog(window_seconds)
+        self._owned = self._foreign = 0
         self._stages = StageRule()
         self._decoding: frozenset[str] = frozenset()  # stacks in which decode workers are up
         self._merge_tree = MergeTree()
@@ -88,6 +101,14 @@ class FleetTracker:
         tracker = self._trackers.get(url) or self._track(Target(url, self._free_name(url)))
         tracker.observe_request(record)
 
+    def observe_claimed(self, records: Sequence[ClaimedRecord]) -> None:
+        """Take records of a log, each to be given to the replica that served it.
+
+        They wait for the next snapshot, and there until every target was looked at: a model is known only
+        then. Records of nobody in particular count in the fleet's figures alone; those of strangers do not.
+        """
+        self._claimed.extend(records)
+
     def observe_gpus(self, report: GpuReport) -> None:
         """Take the newest GPU figures of one host."""
         self._board.observe(report)
@@ -95,6 +116,7 @@ class FleetTracker:
     def snapshot(self, now: float, collector: CollectorHealth = _NO_HEALTH) -> FleetSnapshot:
         """The fleet at Unix time `now`. Replicas on which nothing changed are the same objects as before."""
         trackers = tuple(self._trackers.values())
+        self._give_out(trackers)
         roles = roles_of_workers(tracker.workers for tracker in trackers if tracker.workers)
         for tracker in trackers:
             tracker.be_told(roles.get(tracker.worker) if tracker.worker is not None else None)
@@ -111,9 +133,33 @@ class FleetTracker:
             window_seconds=self._window_seconds,
             fleet=self._summary(now, trackers, replicas, shares),
             replicas=replicas,
-            collector=collector,
+            collector=self._with_strangers(collector),
             gpu_problem=self._board.problem(now),
         )
+
+    def _give_out(self, trackers: Sequence[ReplicaTracker]) -> None:
+        """Give the records that wait to their owners."""
+        if not self._claimed or not all(tracker.looked_at for tracker in trackers):
+            return
+        known = [(tracker.target, tracker.model) for tracker in trackers if not tracker.is_router]
+        while self._claimed:
+            record = self._claimed.popleft()
+            owner = owner_of(record, known)
+            if owner.foreign:
+                self._foreign += 1
+                continue
+            self._owned += 1
+            if owner.url is None:
+                self._records.add(record.figures)
+            else:
+                self.observe_request(owner.url, record.figures)
+
+    def _with_strangers(self, collector: CollectorHealth) -> CollectorHealth:
+        """The collector's state with the records that were passed over, a problem if that is all of them."""
+        if not self._foreign:
+            return collector
+        problem = collector.problem or ("" if self._owned else _ALL_FOREIGN)
+        return replace(collector, foreign_records=self._foreign, problem=problem)
 
     def _track(self, target: Target) -> ReplicaTracker:
         tracker = self._trackers[target.url] = ReplicaTracker(
@@ -175,6 +221,7 @@ class FleetTracker:
             if tracker.records and (replica.state in UP_STATES or replica.scraped_at is None)
             for record in tracker.records
         ]
+        served += [(record, slo) for record in self._records.counted(now)]
         if served:
             shown = with_records(shown, [record for record, _ in served])
             good = judged_by_records(good, served)
