@@ -9,12 +9,16 @@ from types import MappingProxyType
 from collectors.engines.base import EngineTable
 from collectors.engines.gateways import GATEWAYS
 from collectors.engines.llamacpp import LLAMACPP
+from collectors.engines.lmdeploy import LMDEPLOY
 from collectors.engines.mapping import LayoutMemo
+from collectors.engines.tgi import TGI
+from collectors.engines.triton import TRITON
+from collectors.engines.trtllm import TRTLLM
 from collectors.engines.vllm import VLLM
 from collectors.page import Layout
 from enginetop.fleet.model import EngineKind
 
-TABLES: tuple[EngineTable, ...] = (VLLM, LLAMACPP, *GATEWAYS)
+TABLES: tuple[EngineTable, ...] = (VLLM, LLAMACPP, TRTLLM, TRITON, TGI, LMDEPLOY, *GATEWAYS)
 """Everything that is read, in the order in which a page that holds several is tried: an engine's own series
 come before a gateway's view."""
 
@@ -23,10 +27,6 @@ come before a gateway's view."""
 # would drain its queue.
 _UNREAD: tuple[tuple[tuple[str, ...], EngineKind, str], ...] = (
     (("sglang:", "sglang_"), EngineKind.SGLANG, "SGLang"),
-    (("trtllm_", "trtllm:"), EngineKind.TRTLLM, "TensorRT-LLM"),
-    (("nv_trt_llm_", "nv_inference_"), EngineKind.TRITON, "Triton"),
-    (("tgi_",), EngineKind.TGI, "TGI"),
-    (("lmdeploy:", "lmdeploy_"), EngineKind.LMDEPLOY, "LMDeploy"),
     (("dynamo_",), EngineKind.DYNAMO, "Dynamo"),
 )
 

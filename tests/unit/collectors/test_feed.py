@@ -150,11 +150,11 @@ def test_no_queue_is_drained_once_a_page_of_an_engine_is_found() -> None:
             "/metrics": answer("/metrics", TRTLLM_QUEUE),
         }
     )
-    for _ in range(2):
-        paths, observation = server.scrape()
-        assert paths == ["/prometheus/metrics"]
-    assert observation.failure is not None
-    assert "TensorRT-LLM" in observation.failure.detail
+    paths, observation = server.scrape()
+    assert paths == ["/prometheus/metrics", "/version", "/v1/models"]
+    assert server.scrape()[0] == ["/prometheus/metrics"]
+    assert observation.reading is not None
+    assert observation.reading.identity.engine is EngineKind.TRTLLM
 
 
 @pytest.mark.parametrize(

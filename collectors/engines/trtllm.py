@@ -1,0 +1,187 @@
+"""TensorRT-LLM 1.0 to 1.3: `trtllm-serve` with `return_perf_metrics`, and as a Dynamo worker.
+
+Its `/metrics` is a queue of iteration records that each reader empties for the others; it is no metrics page
+and is never asked once the Prometheus page is known. That page comes from prometheus_client in multiprocess
+mode: gauges carry the `pid` of the process that set them, counters and histograms do not, and no series
+tells when the process started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from collectors.engines.base import EngineTable, Look, SidePage
+from collectors.engines.json_fields import model_name, text
+from collectors.engines.mapping import LayoutMemo, rank_key
+from collectors.engines.matching import Plan, compile_layout
+from collectors.engines.picks import (
+    Pick,
+    first,
+    first_labels,
+    first_named,
+    product,
+    samples,
+    settings_on,
+    spelled,
+    typed,
+    value_at,
+)
+from collectors.engines.trtllm_table import OLDER_TABLE, PREFIXES, TABLE
+from collectors.page import Layout, Page
+from enginetop.fleet.model import EngineKind, Quality
+from enginetop.fleet.reading import Absence, ConfigValue, Identity, Reading, Series
+
+_CACHED_TOKENS = spelled(PREFIXES, "prompt_cached_tokens_total")
+_BARE_SIGN = ("e2e_request_latency_seconds_count", "time_to_first_token_seconds_count")
+_SETTINGS = {
+    "max_num_batched_tokens": "max_num_tokens_runtime",
+    "max_num_seqs": "max_batch_size_runtime",
+    "num_gpu_blocks": "kv_cache_max_blocks",
+    "block_size": "kv_cache_tokens_per_block",
+}
+_INFORMATION = {
+    "max_model_len": ("model_config_info", "max_model_len"),
+    "quantization": ("model_config_info", "quantization"),
+    "tensor_parallel_size": ("parallel_config_info", "tensor_parallel_size"),
+    "num_speculative_tokens": ("speculative_config_info", "spec_num_tokens"),
+    "speculative_method": ("speculative_config_info", "spec_method"),
+    "enable_prefix_caching": ("kv_cache_config_info", "enable_block_reuse"),
+    "kv_free_memory_fraction": ("kv_cache_config_info", "free_gpu_memory_fraction"),
+}
+# Gauges of the newest iteration: they stand still with the engine, and move while a request is decoded.
+_ITERATION = ("iteration_latency_seconds", "kv_cache_used_blocks", "avg_decoded_tokens_per_iter")
+_TWO_CLOCKS = "drafts are counted when a request ends, accepted tokens at each step"
+_NO_CAPACITY = "no number of KV blocks on the page"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Facts:
+    """What the lines of a page tell apart from its numbers."""
+
+    plan: Plan
+    model: str | None
+    stack: str | None
+    information: Mapping[str, ConfigValue]
+    settings: Mapping[str, Pick]
+    blocks: Pick
+    block_size: Pick
+    iteration: tuple[Pick, ...]
+
+
+def _describe(layout: Layout) -> _Facts:
+    blocks = first(layout, spelled(PREFIXES, "kv_cache_max_blocks"))
+    rank = rank_key(TABLE.rank_of(layout.labels[blocks])) if blocks is not None else ""
+    settings = {name: first(layout, spelled(PREFIXES, raw)) for name, raw in _SETTINGS.items()}
+    return _Facts(
+        plan=compile_layout(
+            TABLE if first(layout, _CACHED_TOKENS) is not None else OLDER_TABLE,
+            layout,
+            extra=[Series("kv_capacity_tokens", rank, "trtllm KV blocks")] if blocks is not None else (),
+            estimated={"spec_drafts": _TWO_CLOCKS},
+            absent={"kv_capacity_tokens": Absence(Quality.UNKNOWN, _NO_CAPACITY)},
+        ),
+        model=_model(layout),
+        stack="dynamo" if any(name.startswith("dynamo_") for name in layout.names) else None,
+        information=_information(layout),
+        settings=settings,
+        blocks=blocks,
+        block_size=settings["block_size"],
+        iteration=tuple(first(layout, spelled(PREFIXES, name)) for name in _ITERATION),
+    )
+
+
+def _model(layout: Layout) -> str | None:
+    """The model's name; early releases fill the label with the word `undefined`."""
+    served = first_labels(layout, spelled(PREFIXES, "model_config_info"))
+    return (
+        first_named(layout, PREFIXES)
+        or model_name(served.get("served_model_name"))
+        or model_name(served.get("model"))
+    )
+
+
+def _information(layout: Layout) -> Mapping[str, ConfigValue]:
+    found: dict[str, ConfigValue] = {}
+    for setting, (series, label) in _INFORMATION.items():
+        labels = first_labels(layout, spelled(PREFIXES, series))
+        if (value := typed(labels.get(label))) is not None:
+            found[setting] = ConfigValue(value, series)
+    return MappingProxyType(found)
+
+
+_facts_of = LayoutMemo(_describe)
+
+
+def recognise(layout: Layout) -> bool:
+    """Whether the page holds TensorRT-LLM's series; those of 1.0 by their labels."""
+    return any(map(TABLE.owns, layout.names)) or any(
+        "engine_type" in labels for _, labels in samples(layout, _BARE_SIGN)
+    )
+
+
+class TrtllmReader:
+    """Readings of one `trtllm-serve`, or of a Dynamo worker that passes its series through."""
+
+    def wants_side(self, path: str, page: Page) -> bool:
+        """Every side page that is due."""
+        del path, page
+        return True
+
+    def read(self, look: Look) -> Reading:
+        """The reading of a page; the Prometheus page may always be asked."""
+        page = look.page
+        if page is None:
+            raise ValueError("TensorRT-LLM is read from its metrics page")
+        facts = _facts_of(page.layout)
+        plan = facts.plan
+        computed = (product(page, facts.blocks, facts.block_size),) if facts.blocks is not None else ()
+        # Tokens are counted when a request ends; the gauges of an iteration only help to see movement.
+        moving = [value_at(page, pick) for pick in facts.iteration]
+        return Reading(
+            at=look.at,
+            columns=plan.columns,
+            values=plan.values(page, computed),
+            births=plan.births(page),
+            start_token=plan.start_token(page),
+            progress_token=plan.progress_token(page, moving),
+            live_progress=False,
+            identity=Identity(
+                EngineKind.TRTLLM,
+                engine_version=text(look.sides.get("/version"), "version"),
+                model=facts.model or model_name(text(look.sides.get("/v1/models"), "data", 0, "id")),
+                stack=facts.stack,
+                simulated=plan.simulated(page),
+            ),
+            config=MappingProxyType({**facts.information, **settings_on(page, facts.settings)}),
+            bad_lines=page.bad_lines,
+        )
+
+
+TRTLLM = EngineTable(
+    kind=EngineKind.TRTLLM,
+    title="TensorRT-LLM",
+    recognise=recognise,
+    new_reader=TrtllmReader,
+    side_pages=(
+        SidePage("/version", keep=("version",)),
+        SidePage("/v1/models", keep=("data[].id",)),
+    ),
+    liveness_path="/version",
+    enable_hint="set return_perf_metrics and enable_iter_perf_stats in the options file of trtllm-serve",
+    sources={
+        **TABLE.sources(),
+        "kv_capacity_tokens": ("trtllm_kv_cache_max_blocks x trtllm_kv_cache_tokens_per_block",),
+    },
+    never=(
+        ("/metrics", "empties the queue of iteration records for every other reader"),
+        ("/perf_metrics", "empties the queue of request records"),
+        ("/kv_cache_events", "empties the queue of cache events"),
+        ("/health", "ends a server that has met a fatal error"),
+        ("/health_generate", "generates a token"),
+        ("/steady_clock_offset", "holds the server for 0.2 s"),
+    ),
+    reads="requests, KV blocks, latencies, tokens (when a request ends), speculation, host KV tier",
+    changes="nothing live but the thinking budget of a request; the rest at a restart",
+)
