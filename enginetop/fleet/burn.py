@@ -139,6 +139,12 @@ class _Bad:
     ratio: float
 
 
+def burn_bytes() -> int:
+    """The most that the counts of three days take: numbers of 8 bytes, in arrays a sixteenth too long."""
+    samples = sum(int(reach / spacing) + 2 for spacing, reach in TIERS)
+    return samples * 8 * (1 + _FIELDS) * 17 // 16
+
+
 class BurnHistory:
     """Counts of three days, of one replica or of the fleet.
 

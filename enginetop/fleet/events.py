@@ -42,10 +42,14 @@ class EventLog:
         why = f": {reasons[0]}" if reasons else ""
         self._events.append(Event(at, "state_changed", f"{old.value} -> {new.value}{why}"))
 
-    def configured(self, at: float, config: Mapping[str, ConfigValue]) -> None:
-        """Compare with the last known value of each setting; a value seen first, or missing, is no change."""
+    def configured(self, at: float, config: Mapping[str, ConfigValue]) -> bool:
+        """Compare with the last known value of each setting, and say whether one is another now.
+
+        A value seen first, or missing, is no change.
+        """
+        changed = False
         if config is self._config:
-            return
+            return changed
         self._config = config
         for key, setting in config.items():
             if setting.value is None or setting.value != setting.value:  # nothing, or not a number
@@ -53,7 +57,9 @@ class EventLog:
             old = self._known.get(key)
             if old is not None and old != setting.value:
                 self._events.append(Event(at, "config_changed", f"{key} {old} -> {setting.value}"))
+                changed = True
             self._known[key] = setting.value
+        return changed
 
     def preemptions(self, at: float, in_window: float | None) -> None:
         """Compare the preemptions of the window with those of the window before; None changes nothing."""

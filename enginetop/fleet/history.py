@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -20,8 +21,22 @@ from enginetop.fleet.trends import RATES, Trends, trend_values
 
 _MAX_SAMPLES = 2048
 _FLIPS_TO_SUSPECT = 2
+_RAW_SECONDS = 120.0
 _SLOTS_PER_SERIES = 8
 _FEWEST_SLOTS = 4096
+_SAMPLE_BYTES = 240
+"""Of a sample beside its numbers: its fields, and the header of the array."""
+
+
+def kept_seconds(window_seconds: float) -> float:
+    """How far back raw counts reach: two minutes, or the window where it is longer."""
+    return max(_RAW_SECONDS, window_seconds)
+
+
+def samples_bytes(interval_seconds: float, keep_seconds: float, series: int) -> int:
+    """The most that the samples of one target with so many raw series take, all of its numbers moving."""
+    samples = min(_MAX_SAMPLES, math.ceil(keep_seconds / interval_seconds)) + 2
+    return samples * (8 * series + _SAMPLE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +71,10 @@ class _Sample:
 class TargetHistory:
     """Good readings of one target, enough for windows of `keep_seconds`.
 
-    Memory: 8 bytes for each raw series and sample (230 series every 2 s for 60 s: 57 kB), nothing but a few
-    words for a page on which no number changed. At most 2048 samples are kept: closer pages than that replace
-    one another, which moves a baseline by less than a thousandth of the window. `interval_seconds` is the
-    spacing that `trends` are made for.
+    Memory: 8 bytes for each raw series and sample (230 series every 2 s for two minutes: 130 kB), nothing but
+    a few words for a page on which no number changed. At most 2048 samples are kept: closer pages than that
+    replace one another, which moves a baseline by less than a thousandth of the window. `interval_seconds` is
+    the spacing that `trends` are made for.
     """
 
     def __init__(self, keep_seconds: float, interval_seconds: float = 2.0) -> None:

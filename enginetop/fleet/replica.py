@@ -15,7 +15,8 @@ from enginetop.fleet.events import EventLog
 from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.goodput import goodput
 from enginetop.fleet.gpus import NO_GPUS, GpuShare
-from enginetop.fleet.history import TargetHistory
+from enginetop.fleet.history import TargetHistory, kept_seconds
+from enginetop.fleet.load_log import LoadLog
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target
 from enginetop.fleet.observation import Failure, FailureKind, Observation
 from enginetop.fleet.reading import Identity, Reading
@@ -96,7 +97,8 @@ class ReplicaTracker:
         self.target = target
         self._slo_for = slo_for
         self._slo: tuple[str | None, Slo] | None = None
-        self._history = TargetHistory(window_seconds, interval_seconds)
+        self._history = TargetHistory(kept_seconds(window_seconds), interval_seconds)
+        self._window_seconds = window_seconds
         self._window = WindowValues(self._history, window_seconds)
         self._spacing = Spacing(fixed_spacing_seconds)
         self._price = price
@@ -122,6 +124,7 @@ class ReplicaTracker:
         self._values: Values | None = None
         self._e2e_p99: tuple[float, float] | None = None  # time of the newest window with one, and seconds
         self._unreachable: FailureRun | None = None
+        self._load = LoadLog(window_seconds)
         self._answer_failure: FailureRun | None = None
         self._answered = False
         self._next_try_at: float | None = None
@@ -230,7 +233,9 @@ class ReplicaTracker:
         if appended.restarted:
             old_version = old.identity.engine_version if old is not None else None
             self._log.restarted(reading.at, appended.restarted, old_version, reading.identity.engine_version)
-        self._log.configured(reading.at, reading.config)
+        changed = self._log.configured(reading.at, reading.config)
+        if changed or (old is not None and old.identity.engine_version != reading.identity.engine_version):
+            self._load = LoadLog(self._window_seconds)
         moved = appended.moved or bool(appended.restarted)
         self._standstill.observe(reading.at, self._work.busy, moved, observation.metrics_page)
         if observation.metrics_page:
@@ -364,6 +369,10 @@ class ReplicaTracker:
             signals=signals,
             ranks=ranks,
             beyond=self._beyond(now),
+        if self._fresh_facts is None:
+            self._load.away()
+        else:
+            self._load.take(now, signals, self._fresh_facts, good)
             config=reading.config if reading is not None else MappingProxyType({}),
             events=self._log.events(),
             gpus=share.gpus,
@@ -397,6 +406,7 @@ class ReplicaTracker:
         return aged(signals, self._judgement.state.value), replace(good, quality=Quality.STALE)
 
     def _efficiency(
+            load=self._load.points,
         self, now: float, signals: Signals, good: Goodput, share: GpuShare
     ) -> Mapping[str, SignalValue]:
         known = share.power.number is not None and share.power.quality is Quality.OK

@@ -240,7 +240,9 @@ class ReplicaSnapshot:
     `totals` holds running totals of counters since the replica was first seen, resets included, as of
     `scraped_at`: they never fall, and the difference of two snapshots is what happened in between. What the
     page does not count has no entry; names in `totals.TOTALS`. `bound_by`: what limited the replica, as
-    shares of the window. `beyond` holds what the page exports of the catalogue `beyond_catalogue`.
+    shares of the window. `load`: what was achieved at which load, a point a window (`load_log.LOAD_NAMES`).
+    `beyond` holds what the page exports of the catalogue `beyond_catalogue`. `sources`: where engine version,
+    model, role and stack were read, as in `Identity`.
     """
 
     target: Target
@@ -269,6 +271,8 @@ class ReplicaSnapshot:
     live_progress: bool = True
     trends: Mapping[str, Sequence[float | None]] = field(default_factory=lambda: MappingProxyType({}))
     trend_times: Sequence[float] = ()
+    sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    load: Mapping[str, Sequence[float | None]] = field(default_factory=lambda: MappingProxyType({}))
     totals: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     goodput: Goodput = NO_GOODPUT
     bound_by: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({"unknown": 1.0}))

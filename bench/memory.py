@@ -1,0 +1,150 @@
+"""Resident memory of a headless fleet once its histories are full: `python -m bench.memory [--json]`.
+
+256 vLLM replicas with pages of 74 KiB, looked at every 2 s for 20 minutes of compressed time: the real feeds,
+tracker, advice and alerts, a snapshot a tick, in a process of its own that another one hands the pages. What
+histories may take is worked out beforehand (`enginetop.fleet.memory`) and printed beside what they took.
+Sockets are not part of it: `bench.fleet --replicas 256` has them, and its `rss_mib_max` is higher by them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from bench.page_server import MovingPage
+from collectors.answer import Answer
+from collectors.feed import TargetFeed
+from collectors.layout import LayoutCache
+from enginetop.alerts.book import AlertBook
+from enginetop.alerts.builtin import builtin_rules
+from enginetop.fleet.fleet_tracker import FleetTracker
+from enginetop.fleet.memory import history_bytes
+from enginetop.fleet.model import Target
+from enginetop.fleet.snapshot import FleetSnapshot, Slo
+from tuners.advice import Advisor
+
+_HEADERS: Final = {"content-type": "text/plain; version=0.0.4"}
+_WINDOW_SECONDS: Final = 60.0
+
+
+def resident_mib() -> float:
+    """Resident memory of this process now."""
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS"))
+
+
+class Fleet:
+    """Replicas that all give the same page, each read and remembered by itself."""
+
+    def __init__(self, replicas: int, interval: float) -> None:
+        targets = [Target(f"http://10.0.0.{number}:8000", f"r{number}") for number in range(replicas)]
+        layouts = LayoutCache()
+        self._feeds = {target.url: TargetFeed(target, layouts) for target in targets}
+        self._tracker = FleetTracker(
+            targets,
+            interval_seconds=interval,
+            window_seconds=_WINDOW_SECONDS,
+            slo_for=lambda _: Slo(),
+            fixed_spacing_seconds=interval,
+        )
+        self._advise, self._alert = Advisor(), AlertBook(builtin_rules(_WINDOW_SECONDS))
+        self.latest: FleetSnapshot | None = None
+
+    def look(self, at: float, body: bytes) -> None:
+        """One tick."""
+        for number, (url, feed) in enumerate(self._feeds.items()):
+            own = bytes(bytearray(body))  # as it comes from the network
+            answers = [Answer("/metrics", at + number / 1000, 0.01, 200, _HEADERS, own)]
+            self._tracker.observe(url, feed.take(answers, at + number / 1000, 0.01))
+        self.latest = self._alert(self._advise(self._tracker.snapshot(at + 1)))
+        self._alert.take_events()
+
+
+def series_read(body: bytes) -> int:
+    """How many series of the page the engine's table reads."""
+    feed = TargetFeed(Target("http://10.0.0.1:8000", "r"), LayoutCache())
+    reading = feed.take([Answer("/metrics", 0.0, 0.01, 200, _HEADERS, body)], 0.0, 0.01).reading
+    if reading is None:
+        raise RuntimeError("the page is not an engine's")
+    return len(reading.columns.series)
+
+
+def watch(pages: BinaryIO, replicas: int, interval: float, ticks: int) -> list[tuple[float, float]]:
+    """Read a page a tick, its length in a line before it. Minutes and resident MiB along the way."""
+    fleet = Fleet(replicas, interval)
+    seen = [(0.0, resident_mib())]
+    for tick in range(ticks):
+        fleet.look(1_764_446_400.0 + tick * interval, pages.read(int(pages.readline())))
+        minutes = (tick + 1) * interval / 60
+        if minutes == int(minutes):
+            seen.append((minutes, resident_mib()))
+    return seen
+
+
+@contextmanager
+def _child(arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "bench.memory", "--child", *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def measure(replicas: int, minutes: float, interval: float) -> dict[str, float]:
+    """Run the fleet and return the figures."""
+    ticks = int(minutes * 60 / interval)
+    page = MovingPage()
+    with _child([f"--replicas={replicas}", f"--minutes={minutes}", f"--interval={interval}"]) as process:
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("no pipe to the fleet")
+        for tick in range(ticks):
+            body = page.at(tick * interval)
+            process.stdin.write(b"%d\n%s" % (len(body), body))
+        process.stdin.close()
+        seen: list[tuple[float, float]] = json.loads(process.stdout.read())
+    for minute, mib in seen:
+        print(f"after {minute:4g} min {mib:8.1f} MiB", file=sys.stderr)
+    resident = dict(seen)
+    planned = history_bytes(interval, _WINDOW_SECONDS, series_read(page.at(0)))
+    return {
+        "replicas": replicas,
+        "interval_seconds": interval,
+        "minutes": minutes,
+        "page_kib": round(len(page.at(0)) / 1024, 1),
+        "start_rss_mib": round(resident[0.0], 1),
+        "full_rss_mib": round(max(mib for _, mib in seen), 1),
+        "full_rss_mb": round(max(mib for _, mib in seen) * 1.048576, 1),
+        **{f"planned_{name}_kib_per_replica": round(size / 1024, 1) for name, size in planned.items()},
+        "planned_histories_mib": round(replicas * sum(planned.values()) / 2**20, 1),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Resident memory of a headless fleet with full histories.")
+    parser.add_argument("--replicas", type=int, default=256)
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--interval", type=float, default=2.0)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        ticks = int(arguments.minutes * 60 / arguments.interval)
+        print(json.dumps(watch(sys.stdin.buffer, arguments.replicas, arguments.interval, ticks)))
+        return
+    figures = measure(arguments.replicas, arguments.minutes, arguments.interval)
+    for name, value in figures.items():
+        print(f"{name:30} {value:10g}")
+    if arguments.json:
+        print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
