@@ -37,6 +37,7 @@ from enginetop.fleet.snapshot import (
     Signals,
 )
 from enginetop.fleet.stages import StagePart, StageRule
+from enginetop.fleet.thinking import HIT_RATIO, KV_TOKENS, hit_ratio, hits_in_records, kv_tokens
 from enginetop.fleet.workers import roles_of_workers
 
 _NO_HEALTH = CollectorHealth()
@@ -215,16 +216,22 @@ class FleetTracker:
             [Part(replica.goodput, facts.total, replica.slo) for _, facts, replica in counted],
         )
         shown: Signals = self._merged_signals
-        served = [
-            (record, replica.slo)
+        telling = [
+            (tracker, replica)
             for tracker, replica in zip(trackers, replicas, strict=True)
-            if tracker.records and (replica.state in UP_STATES or replica.scraped_at is None)
-            for record in tracker.records
+            if replica.state in UP_STATES or replica.scraped_at is None
         ]
-        served += [(record, slo) for record in self._records.counted(now)]
+        nobodys = self._records.counted(now)
+        served = [(record, replica.slo) for tracker, replica in telling for record in tracker.records]
+        served += [(record, slo) for record in nobodys]
         if served:
             shown = with_records(shown, [record for record, _ in served])
             good = judged_by_records(good, served)
+        hits = [tracker.budget_hits for tracker, _ in telling]
+        thinking = {
+            HIT_RATIO: hit_ratio([*hits, hits_in_records(nobodys, None)]),
+            KV_TOKENS: kv_tokens(shown),
+        }
         without = sum(not share.gpus for share in own)
         told = not without and power.number is not None and power.quality is Quality.OK
         figures = efficiency(
@@ -238,7 +245,7 @@ class FleetTracker:
         return FleetSummary(
             replicas=len(replicas),
             states=MappingProxyType(Counter(replica.state for replica in replicas)),
-            signals={**shown, "power_watts": power, **figures},
+            signals={**shown, "power_watts": power, **thinking, **figures},
             slo=slo,
             goodput=replace(good, burn=self._burn.rows(now, slo.target)),
             beyond=self._merged_beyond,

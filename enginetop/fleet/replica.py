@@ -48,6 +48,16 @@ from enginetop.fleet.state import (
     judge,
     rests_on_page,
 )
+from enginetop.fleet.thinking import (
+    HIT_RATIO,
+    KV_TOKENS,
+    BudgetHits,
+    budget_of,
+    hit_ratio,
+    hits_in_histogram,
+    hits_in_records,
+    kv_tokens,
+)
 from enginetop.fleet.window_values import Values, WindowValues, aged
 from enginetop.fleet.work import NO_WORK, work_of
 
@@ -107,6 +117,8 @@ class ReplicaTracker:
         self._requests = RequestLog(window_seconds)
         self.records: tuple[RequestFigures, ...] = ()
         """Records of single requests in the window of the last picture."""
+        self.budget_hits: BudgetHits | None = None
+        """Requests that reached their thinking budget, of the last picture; None: not known."""
         self._bounds = BoundShares(window_seconds)
         self._preemptions = 0.0
         self._standstill = Standstill()
@@ -349,6 +361,7 @@ class ReplicaTracker:
         good = goodput(signals, self._fresh_facts, slo)
         if self.records:
             signals, good = self._with_records(signals, good, slo)
+        signals = self._with_thinking(signals)
         if self._fresh_facts is not None:
             signals = {**signals, **self._efficiency(now, signals, good, share)}
         self._history.add_trend_point(now, signals, good)
@@ -404,6 +417,19 @@ class ReplicaTracker:
         if self._fresh_facts is not None or self._page_at is None:
             return signals, good
         return aged(signals, self._judgement.state.value), replace(good, quality=Quality.STALE)
+
+    def _with_thinking(self, signals: Signals) -> Signals:
+        """With what reasoning costs, from the engine side's own counts, else from records."""
+        facts, budget = self._fresh_facts, budget_of(self._reading.config) if self._reading else None
+        counted = facts.total.histograms.get("reasoning_tokens") if facts is not None else None
+        self.budget_hits = (
+            hits_in_histogram(counted, budget)
+            if counted is not None and counted.count
+            else hits_in_records(self.records, budget)
+        )
+        if facts is None and not self.records:
+            return signals
+        return {**signals, HIT_RATIO: hit_ratio([self.budget_hits]), KV_TOKENS: kv_tokens(signals)}
 
     def _efficiency(
             load=self._load.points,

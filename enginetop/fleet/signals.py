@@ -63,6 +63,15 @@ SCALARS: tuple[Signal, ...] = (
         "unconditional acceptance of each draft position",
     ),
     _scalar("reasoning_share_ratio", "ratio", "reason", "share of output tokens spent on reasoning"),
+    _scalar(
+        "reasoning_budget_hit_ratio",
+        "ratio",
+        "at budget",
+        "share of requests whose reasoning reached the thinking budget",
+    ),
+    _scalar(
+        "reasoning_kv_tokens", "tokens", "reason KV", "KV tokens that reasoning holds in running requests"
+    ),
     _scalar("power_watts", "W", "W", "power drawn by the replica's GPUs"),
     _scalar("energy_joules_per_token", "J/token", "J/tok", "GPU energy per generated token"),
     _scalar("cost_per_million_tokens", "currency", "cost/M", "cost of a million generated tokens"),

@@ -47,7 +47,8 @@ SCALARS = words(
     "requests_running requests_waiting kv_usage_ratio kv_capacity_tokens preemptions preemptions_per_second "
     "prompt_tokens_per_second generation_tokens_per_second requests_finished_per_second "
     "requests_aborted_per_second prefix_hit_ratio external_prefix_hit_ratio spec_acceptance_ratio "
-    "spec_accepted_length spec_acceptance_per_position reasoning_share_ratio power_watts "
+    "spec_accepted_length spec_acceptance_per_position reasoning_share_ratio "
+    "reasoning_budget_hit_ratio reasoning_kv_tokens power_watts "
     "energy_joules_per_token cost_per_million_tokens cost_per_million_good_tokens"
 )
 DISTRIBUTIONS = words(
