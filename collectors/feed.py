@@ -24,6 +24,7 @@ METRICS_PATHS: tuple[str, ...] = ("/prometheus/metrics", "/metrics")
 
 SIDE_TRIES = 3
 """A page that is asked once per start is given up after as many faults."""
+_ABSENT = 1 << 30  # tries of a path that answered 404: not asked again before a restart
 
 _NO_SERVER = frozenset({FailureKind.REFUSED, FailureKind.DNS, FailureKind.TLS})
 _REACHED = frozenset({FailureKind.TRUNCATED, FailureKind.TOO_LARGE})
@@ -177,7 +178,7 @@ class TargetFeed:
         return isinstance(self._judge(answer), _Good)
 
     def _due(self, side: SidePage) -> bool:
-        return side.every_scrape or self._tries.get(side.path, 0) < SIDE_TRIES
+        return self._tries.get(side.path, 0) < (_ABSENT if side.every_scrape else SIDE_TRIES)
 
     # What the answers mean
 
@@ -323,7 +324,8 @@ class TargetFeed:
         for answer in answers:
             if answer.path in SIDE_FIELDS:
                 settled = answer.error is None and answer.status < 500
-                self._tries[answer.path] = SIDE_TRIES if settled else self._tries.get(answer.path, 0) + 1
+                tries = SIDE_TRIES if settled else self._tries.get(answer.path, 0) + 1
+                self._tries[answer.path] = _ABSENT if settled and answer.status == 404 else tries
 
     def _with_sides(self, answers: Sequence[Answer]) -> dict[str, _Side]:
         """The side pages as they are after these answers; a path that failed is missing."""

@@ -11,6 +11,7 @@ from collectors.engines.gateways import GATEWAYS
 from collectors.engines.llamacpp import LLAMACPP
 from collectors.engines.lmdeploy import LMDEPLOY
 from collectors.engines.mapping import LayoutMemo
+from collectors.engines.sglang import SGLANG
 from collectors.engines.tgi import TGI
 from collectors.engines.triton import TRITON
 from collectors.engines.trtllm import TRTLLM
@@ -18,17 +19,14 @@ from collectors.engines.vllm import VLLM
 from collectors.page import Layout
 from enginetop.fleet.model import EngineKind
 
-TABLES: tuple[EngineTable, ...] = (VLLM, LLAMACPP, TRTLLM, TRITON, TGI, LMDEPLOY, *GATEWAYS)
+TABLES: tuple[EngineTable, ...] = (VLLM, SGLANG, LLAMACPP, TRTLLM, TRITON, TGI, LMDEPLOY, *GATEWAYS)
 """Everything that is read, in the order in which a page that holds several is tried: an engine's own series
 come before a gateway's view."""
 
 # Names that begin so belong to an engine or a gateway that has no table; the first that matches names it.
 # Such a page is found, and said to be unread, so that no other path is tried: asking TensorRT-LLM's /metrics
 # would drain its queue.
-_UNREAD: tuple[tuple[tuple[str, ...], EngineKind, str], ...] = (
-    (("sglang:", "sglang_"), EngineKind.SGLANG, "SGLang"),
-    (("dynamo_",), EngineKind.DYNAMO, "Dynamo"),
-)
+_UNREAD: tuple[tuple[tuple[str, ...], EngineKind, str], ...] = ((("dynamo_",), EngineKind.DYNAMO, "Dynamo"),)
 
 
 def _recorded_fields() -> Mapping[str, tuple[str, ...]]:

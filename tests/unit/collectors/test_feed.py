@@ -340,7 +340,6 @@ MEANINGS = [
     (answer("/metrics", {"a": 1}), FailureKind.NO_ENGINE_METRICS, "JSON"),
     (answer("/metrics", PROCESS_PAGE), FailureKind.NO_ENGINE_METRICS, "only process metrics"),
     (answer("/metrics", b"node_load1 3\n"), FailureKind.NO_ENGINE_METRICS, "node_load1"),
-    (answer("/metrics", SGLANG_PAGE), FailureKind.NO_ENGINE_METRICS, "SGLang page: not read by this version"),
     (
         answer("/metrics", status=307, headers={"location": "https://h/p?key=secret"}),
         FailureKind.NO_ENGINE_METRICS,
