@@ -20,6 +20,7 @@ from collectors.page import Layout
 from enginetop.fleet.model import EngineKind, Role
 
 _ONLY_CONFIG = "nothing: its policy and limits are set at its start"
+_NOT_TOLD = "the router does not tell how many wait in the engines"
 _READS = "its view of requests and backends"
 
 
@@ -34,7 +35,8 @@ PRODUCTION_STACK = GatewayView(
         rows=(
             # Prefill and decode phases as the router sees them.
             Row("requests_running", ("num_requests_running",)),
-            Row("requests_waiting", ("num_requests_waiting",)),
+            # Declared and never set in 0.1.12.
+            Row("requests_waiting", ("num_requests_waiting",), lazy=True, note=_NOT_TOLD),
             Row("requests_finished", ("request_latency_seconds_count",), since="after 0.1.10"),
             Row("requests_errored", ("request_errors",), lazy=True, note="counted at the first error"),
             Row("prompt_tokens_processed", ("input_tokens",), since="0.1.10"),
@@ -45,7 +47,6 @@ PRODUCTION_STACK = GatewayView(
         ),
         rank_labels=(("server",),),
         unsupported={
-            "requests_waiting": "the router does not tell how many wait in the engines",
             "ttft_seconds": "the router exports no TTFT",
             "itl_seconds": "the router exports a moving mean only",
             "tpot_seconds": "the router exports no TPOT",
@@ -113,9 +114,15 @@ VLLM_ROUTER = GatewayView(
         prefixes=_RUST_PREFIXES,
         rows=(
             Row("requests_running", ("running_requests", "worker_load"), lazy=True),
-            Row("requests_finished", ("request_duration_seconds_count", "pd_request_duration_seconds_count")),
-            Row("requests_errored", ("request_errors", "pd_errors"), lazy=True),
-            Row("e2e_seconds", ("request_duration_seconds", "pd_request_duration_seconds")),
+            # Requests answered, and those given up after the last retry, which are not among them.
+            Row("requests_finished", ("requests", "pd_requests"), lazy=True),
+            Row("requests_finished", ("retries_exhausted",), lazy=True),
+            Row("requests_errored", ("retries_exhausted",), lazy=True, note="counted at the first error"),
+            Row(
+                "e2e_seconds",
+                ("generate_duration_seconds", "request_duration_seconds", "pd_request_duration_seconds"),
+                lazy=True,
+            ),
             Row("gateway_waiting_requests", ("agent_aware_rank_queue_size",)),
             Row("retries", ("retries",)),
             Row("routed_prefix_hits", ("cache_hits",)),
@@ -156,7 +163,8 @@ ENDPOINT_PICKER = GatewayView(
             Row("generation_tokens", ("request_output_tokens_sum", "output_tokens_sum"), lazy=True),
             Row("prefix_queries", ("request_input_tokens_sum", "input_tokens_sum"), lazy=True),
             Row("prefix_hits", ("request_cached_tokens_sum", "prompt_cached_tokens_sum"), lazy=True),
-            Row("ttft_seconds", ("request_ttft_seconds",), lazy=True),
+            # For a request that is not streamed it is the duration.
+            Row("ttft_seconds", ("request_ttft_seconds",), where=_where("streaming", "true"), lazy=True),
             Row("tpot_seconds", ("request_streaming_tpot_seconds",), lazy=True),
             Row("itl_seconds", ("request_streaming_itl_seconds",), lazy=True),
             Row("e2e_seconds", ("request_duration_seconds",), lazy=True),
