@@ -9,6 +9,7 @@ from types import MappingProxyType
 from enginetop.fleet.model import Quality, ReplicaState
 from enginetop.fleet.snapshot import Distribution, Quantile
 from tuners.case import Case
+from tuners.words import at_least
 
 FEWEST_REQUESTS = 60
 """Then a p95 has three requests beyond it."""
@@ -100,9 +101,3 @@ def _lack(name: str, distribution: Distribution, fewest: int) -> str | None:
     if distribution.count < fewest:
         return f"{name} has {distribution.count:.0f} observations in the window, at least {fewest} are needed"
     return None
-
-
-def at_least(quantile: Quantile) -> float:
-    """The quantile; of one past the last bucket that bucket's bound."""
-    known = quantile.value if quantile.value is not None else quantile.low
-    return 0.0 if known is None else known

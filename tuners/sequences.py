@@ -1,0 +1,192 @@
+"""The rule for `max_num_seqs`, and what else helps against KV pressure.
+
+Too many sequences for the KV cache are preempted: work is destroyed and done again. Too few leave a queue
+beside an empty cache. What fits is worked out from the lengths of what is served. Heuristic, and constants
+here: the shares and the step.
+"""
+
+from __future__ import annotations
+
+import math
+
+from enginetop.fleet.model import Quality, ReplicaState
+from enginetop.fleet.snapshot import Advice
+from tuners.case import Case, Rule
+from tuners.knob_values import SEQUENCES
+from tuners.kv_maths import fitting_sequences, preempted_ratio
+from tuners.thinking_maths import resident_tokens
+from tuners.trend import seconds_to_full, trend_of
+from tuners.words import at_least, count, known_count, percent, row, too_short
+
+FEWEST_REQUESTS = 60
+CRITICAL_PREEMPTED_RATIO = 0.01
+CRITICAL_PREEMPTIONS_PER_SECOND = 0.1
+ROOMY_KV = 0.50
+FULL_SEQUENCES_SHARE = 0.98
+RAISE_RATIO = 1.25
+
+REMEDIES = (
+    "else, in this order: gpu_memory_utilization in steps of .02 up to .95 where memory is free, fp8 KV, a "
+    "thinking or max_tokens cap, more tensor parallelism, another replica"
+)
+
+_FRESH = frozenset({ReplicaState.OK, ReplicaState.IDLE})
+
+
+def calls(case: Case) -> str | None:
+    """`lower` while requests are preempted for want of KV, `raise` while they queue beside an empty cache."""
+    if case.knobs.sequences is None or _unfit(case) is not None:
+        return None
+    if _preempts(case):
+        return "lower"
+    return "raise" if _queues_for_a_seat(case, case.knobs.sequences) else None
+
+
+def advise(case: Case) -> Advice:
+    """The advice row."""
+    sequences = case.knobs.sequences
+    if (why := _unfit(case)) is not None:
+        return row(SEQUENCES, "withheld", why, sequences)
+    if sequences is None:
+        why = f"{SEQUENCES} is not known: neither the pages nor a knob API tell it"
+        return row(SEQUENCES, "withheld", why, None)
+    if case.knobs.problem:
+        return row(SEQUENCES, "withheld", case.knobs.problem, sequences)
+    called = calls(case)
+    if called is None:
+        return _no_call(case, sequences)
+    said = _symptom(case, sequences, called)
+    if (short := too_short(case)) is not None:
+        return row(SEQUENCES, "withheld", short, sequences, said)
+    return _lowered(case, sequences, said) if called == "lower" else _raised(case, sequences, said)
+
+
+RULE = Rule(SEQUENCES, calls, advise)
+
+
+def _unfit(case: Case) -> str | None:
+    """Why the pages cannot be judged; None: they can."""
+    replica = case.replica
+    if replica.state is ReplicaState.NO_PROGRESS:
+        return "no progress: the engine's counters do not move"
+    if replica.state not in _FRESH:
+        return f"no fresh numbers: the replica is {replica.state.value}"
+    for name in ("requests_running", "requests_waiting", "kv_usage_ratio"):
+        signal = replica.scalar(name)
+        if signal.number is None or signal.quality not in (Quality.OK, Quality.ESTIMATED):
+            note = f": {signal.note}" if signal.note else ""
+            return f"{name} is {signal.quality.value}{note}"
+        if signal.number < 0 or not math.isfinite(signal.number):
+            return f"{name} is {signal.number}: not to be believed"
+    return None
+
+
+def _running(case: Case) -> float:
+    """Running requests of one engine; the median of the last pages, since the gauge is a sample."""
+    seen = sorted(one.running for one in case.recent if one.running is not None)
+    total = seen[len(seen) // 2] if seen else case.replica.scalar("requests_running").number or 0.0
+    return total / case.engines
+
+
+def _waiting(case: Case) -> float:
+    return (case.replica.scalar("requests_waiting").number or 0.0) / case.engines
+
+
+def _kv(case: Case) -> float:
+    kv = case.replica.scalar("kv_usage_ratio")
+    return kv.mean if kv.mean is not None else kv.number or 0.0
+
+
+def _preempts(case: Case) -> bool:
+    per_second = case.replica.scalar("preemptions_per_second").number
+    finished = case.replica.scalar("requests_finished_per_second").number
+    if not per_second:
+        return False
+    ratio = preempted_ratio(per_second, finished or 0.0)
+    return per_second / case.engines > CRITICAL_PREEMPTIONS_PER_SECOND or ratio > CRITICAL_PREEMPTED_RATIO
+
+
+def _queues_for_a_seat(case: Case, sequences: int) -> bool:
+    return (
+        _waiting(case) > 0
+        and _running(case) >= FULL_SEQUENCES_SHARE * sequences
+        and _kv(case) < ROOMY_KV
+        and not case.replica.scalar("preemptions").number
+    )
+
+
+def _fitting(case: Case) -> tuple[int, float] | str:
+    """Sequences that fit into the KV of one engine, and the p90 that each needs; or what is missing."""
+    replica = case.replica
+    capacity = replica.scalar("kv_capacity_tokens").number
+    if not capacity:
+        return "kv_capacity_tokens is not known"
+    prompts, outputs = replica.distribution("prompt_tokens"), replica.distribution("output_tokens")
+    if min(known_count(prompts), known_count(outputs)) < FEWEST_REQUESTS:
+        return f"prompt and output lengths of {FEWEST_REQUESTS} requests are needed"
+    longest = [one.quantiles["p90"] for one in (prompts, outputs)]
+    if any(quantile.value is None for quantile in longest):
+        return "the lengths pass the last bucket"
+    needed = resident_tokens(*(at_least(quantile) for quantile in longest))
+    return (fitting_sequences(capacity / case.engines, needed), needed) if needed > 0 else "lengths are zero"
+
+
+def _lowered(case: Case, sequences: int, said: str) -> Advice:
+    fitting = _fitting(case)
+    if isinstance(fitting, str):
+        return row(SEQUENCES, "withheld", fitting, sequences, said)
+    fits, resident = fitting
+    running = math.floor(_running(case))
+    proposed = max(fits, running, 1)
+    need = f"{count(resident)} KV tokens a sequence (p90) fit {fits} times into 90 % of the cache"
+    if proposed >= sequences:
+        why = f"{running} run already, {fits} would fit: the cap does not bind"
+        return row(SEQUENCES, "hold", why, sequences, said, need, REMEDIES, bound_by="kv")
+    because = [said, need]
+    if proposed == running > fits:
+        because.append(f"not below the {running} that run: lower again once they have ended")
+    because += [REMEDIES, "wrong if prompts or answers grow shorter: then requests queue for a seat"]
+    apply, via = case.knobs.way(SEQUENCES, proposed)
+    expected = {"running_high": float(proposed), "preemptions_per_second_low": 0.0}
+    return Advice(
+        SEQUENCES, "lower", tuple(because), sequences, proposed, "kv", expected, "medium", apply, via
+    )
+
+
+def _raised(case: Case, sequences: int, said: str) -> Advice:
+    proposed = math.ceil(RAISE_RATIO * sequences)
+    fitting = _fitting(case)
+    if isinstance(fitting, str):
+        return row(SEQUENCES, "withheld", fitting, sequences, said)
+    fits, resident = fitting
+    need = f"{count(resident)} KV tokens a sequence (p90) fit {fits} times into 90 % of the cache"
+    proposed = min(proposed, fits)
+    if proposed <= sequences:
+        return row(SEQUENCES, "hold", "no more would fit", sequences, said, need, bound_by="kv")
+    because = (said, need, "wrong if TPOT has no room: each step serves more requests")
+    apply, via = case.knobs.way(SEQUENCES, proposed)
+    return Advice(SEQUENCES, "raise", because, sequences, proposed, "sequences", {}, "medium", apply, via)
+
+
+def _symptom(case: Case, sequences: int, called: str) -> str:
+    if called == "lower":
+        per_second = case.replica.scalar("preemptions_per_second").number or 0.0
+        return f"{per_second:.2f} preemptions a second at KV {percent(_kv(case))}"
+    return (
+        f"{_waiting(case):.0f} wait while all {sequences} seats are taken and KV is {percent(_kv(case))} full"
+    )
+
+
+def _no_call(case: Case, sequences: int) -> Advice:
+    full = seconds_to_full(
+        trend_of([(one.at, one.kv_usage_ratio) for one in case.recent if one.kv_usage_ratio is not None])
+    )
+    if full is not None and full < 600:
+        why = f"KV is {percent(_kv(case))} full and will be full in {full / 60:.0f} min at this pace"
+        return row(SEQUENCES, "hold", why, sequences, bound_by="kv")
+    running = _running(case)
+    if _waiting(case) > 0 and running >= FULL_SEQUENCES_SHARE * sequences:
+        why = f"all {sequences} seats are taken, but KV is {percent(_kv(case))} full: more would not fit"
+        return row(SEQUENCES, "hold", why, sequences, bound_by="kv")
+    why = f"{running:.0f} of {sequences} seats are taken and nothing is preempted"
+    return row(SEQUENCES, "hold", why, sequences)

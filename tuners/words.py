@@ -1,0 +1,56 @@
+"""How rules speak: numbers in words, and rows that change nothing."""
+
+from __future__ import annotations
+
+from enginetop.fleet.snapshot import Advice, Distribution, Quantile
+from tuners.case import SUSTAINED_SECONDS, Case
+
+
+def at_least(quantile: Quantile) -> float:
+    """The quantile; of one past the last bucket that bucket's bound."""
+    known = quantile.value if quantile.value is not None else quantile.low
+    return 0.0 if known is None else known
+
+
+def at_most(quantile: Quantile) -> float | None:
+    """The upper bound of the quantile's bucket, None past the last one."""
+    return quantile.high if quantile.high is not None else quantile.value
+
+
+def time_text(quantile: Quantile) -> str:
+    """A quantile in ms or s, `over` the last bound where it is past it."""
+    return f"{'over ' if quantile.censored else ''}{ms(at_least(quantile))}"
+
+
+def ms(seconds: float) -> str:
+    """`61 ms`, `1.25 s`."""
+    return f"{1e3 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def percent(ratio: float) -> str:
+    """`58 %`."""
+    return f"{100 * ratio:.0f} %"
+
+
+def count(tokens: float) -> str:
+    """`980`, `16.5k`."""
+    return f"{tokens / 1e3:.1f}k" if tokens >= 1000 else f"{tokens:.0f}"
+
+
+def too_short(case: Case) -> str | None:
+    """Why a call is not sustained yet; None: it is."""
+    if case.held_seconds >= SUSTAINED_SECONDS:
+        return None
+    return f"seen for {case.held_seconds:.0f} s, a suggestion needs {SUSTAINED_SECONDS:.0f} s"
+
+
+def known_count(distribution: Distribution) -> float:
+    """Observations in the window, 0 where they are not known."""
+    return distribution.count or 0.0
+
+
+def row(
+    knob: str, action: str, why: str, current: float | None, *before: str, bound_by: str = "unknown"
+) -> Advice:
+    """A row that changes nothing, with the reason last."""
+    return Advice(knob, action, (*before, why), current=current, bound_by=bound_by)
