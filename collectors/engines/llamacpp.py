@@ -16,19 +16,20 @@ from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Json, Look, SidePage, Sides
 from collectors.engines.json_fields import flag, integer, items, model_name, text
+from collectors.engines.llamacpp_router import MODELS_PAGE, is_router, read_router
+from collectors.engines.llamacpp_router import PROPS as _PROPS
 from collectors.engines.llamacpp_tokens import LiveTokens, slots_of
 from collectors.engines.mapping import LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind, Quality
-from enginetop.fleet.observation import Failure, FailureKind
+from enginetop.fleet.observation import Failure
 from enginetop.fleet.reading import Absence, Columns, ConfigValue, EngineFlags, Identity, Reading, Series
 from enginetop.fleet.signals import MEASURES
 
 START_HEADER = "process-start-time-unix"
 """Microseconds of the monotonic clock in spite of its name: only a token that changes at a restart."""
 
-_PROPS = "/props"
 _SLOTS = "/slots"
 _FINISHED = ("llamacpp:tokens_predicted_total", "llamacpp_tokens_predicted_total")
 _DECODES = ("llamacpp:n_decode_total", "llamacpp_n_decode_total")
@@ -37,6 +38,7 @@ _LOAD = (
     ("llamacpp:requests_deferred", "llamacpp_requests_deferred"),
 )
 
+_SPECULATE = "start it with a draft model (--spec-type, --spec-draft-n-max)"
 _AT_RESPONSE = "llama.cpp tells it in each response only"
 _KV_NOTE = (
     "tokens in all slots over n_ctx x slots, cached prompts of idle slots included; "
@@ -45,10 +47,6 @@ _KV_NOTE = (
 _CAPACITY_NOTE = "n_ctx x slots; too high with --kv-unified, which the server does not tell"
 _NO_SLOTS_NOTE = "counted when a request ends: /slots is not readable"
 _NO_CACHED_NOTE = "cached prompt tokens are missing: not exported by this build"
-_ROUTER_NOTE = (
-    "llama.cpp router: it has no metrics of its own, and asking for a model's would load that model; "
-    "name the model servers as targets"
-)
 
 TABLE = Table(
     title="llama.cpp",
@@ -90,6 +88,12 @@ TABLE = Table(
         "external_prefix_queries": "llama.cpp has no external KV cache",
         "external_prefix_hits": "llama.cpp has no external KV cache",
     },
+    enable={
+        "spec_drafts": _SPECULATE,
+        "spec_draft_tokens": _SPECULATE,
+        "spec_accepted_tokens": _SPECULATE,
+        "spec_accepted_at_position": _SPECULATE,
+    },
 )
 
 _GENERATED = Series("generation_tokens", "", "llamacpp live generated tokens")
@@ -97,7 +101,9 @@ _FROM_SLOTS = (
     Series("kv_usage_ratio", "", "llamacpp slots usage"),
     Series("kv_capacity_tokens", "", "llamacpp slots capacity"),
 )
-_NO_KV = Absence(Quality.UNKNOWN, "llama.cpp has no KV metric, and /slots is not readable")
+_NO_KV = Absence(
+    Quality.UNKNOWN, "llama.cpp has no KV metric, and /slots is not readable", "start it without --no-slots"
+)
 
 
 def _compile(layout: Layout, *, slots_known: bool) -> Plan:
@@ -127,8 +133,7 @@ def recognise(layout: Layout) -> bool:
 
 def may_read_metrics(sides: Sides) -> bool:
     """Whether neither a sleeping model would wake nor a router be asked."""
-    props = sides.get(_PROPS)
-    return flag(props, "is_sleeping") is not True and not _is_router(props)
+    return flag(sides.get(_PROPS), "is_sleeping") is not True and not is_router(sides)
 
 
 class LlamaReader:
@@ -146,8 +151,8 @@ class LlamaReader:
 
     def read(self, look: Look) -> Reading | Failure:
         """The reading; without a page that of a sleeping server, whose numbers are not known."""
-        if _is_router(look.sides.get(_PROPS)):
-            return Failure(FailureKind.NO_ENGINE_METRICS, look.at, _ROUTER_NOTE, answered=True)
+        if is_router(look.sides):
+            return read_router(look.sides, look.at)
         self._last = self._asleep(look) if look.page is None else self._awake(look, look.page)
         return self._last
 
@@ -192,10 +197,6 @@ class LlamaReader:
             flags=_flags(look.sides),
             config=_config(look.sides),
         )
-
-
-def _is_router(props: Json) -> bool:
-    return text(props, "role") == "router"
 
 
 def _sample(page: Page, names: tuple[str, ...]) -> float:
@@ -272,6 +273,7 @@ LLAMACPP = EngineTable(
             every_scrape=True,
             before_metrics=True,
         ),
+        MODELS_PAGE,
         SidePage(
             _SLOTS,
             keep=(
@@ -295,4 +297,10 @@ LLAMACPP = EngineTable(
         "kv_usage_ratio": ("/slots n_prompt_tokens / n_ctx",),
         "kv_capacity_tokens": ("/slots n_ctx",),
     },
+    never=(
+        ("/models/sse", "stays open for as long as one listens"),
+    ),
+    reads="slots, queue, tokens while they are generated, KV (estimated), prefix cache, speculation, sleep; "
+    "of a router which models are loaded",
+    changes="the thinking of one running request; the rest at a restart, or by a router loading it anew",
 )

@@ -17,9 +17,11 @@ from collectors.engines.json_fields import integer, items, model_name, text
 from collectors.engines.mapping import LayoutMemo, Row, Table, rank_key
 from collectors.engines.matching import ROUTER_LABELS, Plan, compile_layout
 from collectors.page import Layout, Page
-from enginetop.fleet.model import EngineKind, Quality
+from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.reading import Absence, ConfigValue, EngineFlags, Identity, Reading, Series
 
+_SPECULATE = "start it with --speculative-config"
+_COMPANION = "the companion enginetop-companion-vllm"
 _SPEC_NOTE = "no speculative decoding is configured"
 _HIT_NOTE = "counted since vLLM 0.7.3, before that a lifetime hit rate only"
 _TPOT_NOTE = "exported since vLLM 0.11; the older time_per_output_token_seconds is the ITL"
@@ -47,11 +49,31 @@ TABLE = Table(
         Row("requests_aborted", ("request_success",), where=_reasons("abort")),
         Row("requests_errored", ("request_success",), where=_reasons("error")),
         # Blocks in 0.7.3 to 0.8.5, tokens since 0.9.2; the ratio is the same.
-        Row("prefix_queries", ("prefix_cache_queries", "gpu_prefix_cache_queries"), note=_HIT_NOTE),
-        Row("prefix_hits", ("prefix_cache_hits", "gpu_prefix_cache_hits"), note=_HIT_NOTE),
-        Row("external_prefix_queries", ("external_prefix_cache_queries",), note="exported since vLLM 0.11.1"),
-        Row("external_prefix_hits", ("external_prefix_cache_hits",), note="exported since vLLM 0.11.1"),
-        Row("spec_drafts", ("spec_decode_num_drafts",), note=f"{_SPEC_NOTE}, or vLLM before 0.8.5"),
+        Row(
+            "prefix_queries",
+            ("prefix_cache_queries", "gpu_prefix_cache_queries"),
+            note=_HIT_NOTE,
+            since="0.7.3",
+        ),
+        Row("prefix_hits", ("prefix_cache_hits", "gpu_prefix_cache_hits"), note=_HIT_NOTE, since="0.7.3"),
+        Row(
+            "external_prefix_queries",
+            ("external_prefix_cache_queries",),
+            note="exported since vLLM 0.11.1",
+            since="0.11.1",
+        ),
+        Row(
+            "external_prefix_hits",
+            ("external_prefix_cache_hits",),
+            note="exported since vLLM 0.11.1",
+            since="0.11.1",
+        ),
+        Row(
+            "spec_drafts",
+            ("spec_decode_num_drafts",),
+            note=f"{_SPEC_NOTE}, or vLLM before 0.8.5",
+            since="0.8.5",
+        ),
         Row("spec_draft_tokens", ("spec_decode_num_draft_tokens",), note=_SPEC_NOTE),
         Row("spec_accepted_tokens", ("spec_decode_num_accepted_tokens",), note=_SPEC_NOTE),
         Row(
@@ -59,18 +81,29 @@ TABLE = Table(
             ("spec_decode_num_accepted_tokens_per_pos",),
             position_label="position",
             note=_SPEC_NOTE,
+            since="0.8.5",
         ),
         Row("ttft_seconds", ("time_to_first_token_seconds",)),
-        Row("tpot_seconds", ("request_time_per_output_token_seconds",), note=_TPOT_NOTE),
+        Row("tpot_seconds", ("request_time_per_output_token_seconds",), note=_TPOT_NOTE, since="0.11.0"),
         Row("itl_seconds", ("inter_token_latency_seconds", "time_per_output_token_seconds")),
         Row("e2e_seconds", ("e2e_request_latency_seconds",)),
-        Row("queue_seconds", ("request_queue_time_seconds",), note="exported since vLLM 0.6.6"),
+        Row(
+            "queue_seconds", ("request_queue_time_seconds",), note="exported since vLLM 0.6.6", since="0.6.6"
+        ),
         Row("prompt_tokens", ("request_prompt_tokens",)),
         Row("output_tokens", ("request_generation_tokens",)),
         # A histogram in spite of its suffix.
-        Row("iteration_tokens", ("iteration_tokens_total",), note="exported since vLLM 0.6.6"),
+        Row("iteration_tokens", ("iteration_tokens_total",), note="exported since vLLM 0.6.6", since="0.6.6"),
     ),
     unsupported={"reasoning_tokens": "vLLM counts no reasoning tokens"},
+    enable={
+        "reasoning_tokens": f"{_COMPANION}, with --reasoning-parser",
+        "requests_within_slo": _COMPANION,
+        "spec_drafts": _SPECULATE,
+        "spec_draft_tokens": _SPECULATE,
+        "spec_accepted_tokens": _SPECULATE,
+        "spec_accepted_at_position": _SPECULATE,
+    },
 )
 
 CACHE_CONFIG = "cache_config_info"
@@ -85,13 +118,28 @@ _CONFIG_LABELS = {
 }
 _SERVER_INFO = "/server_info"
 _AS_STARTED = "/server_info, as started"
-_START_VALUES = {
+_START_NUMBERS = {
     "max_num_batched_tokens": ("vllm_config", "scheduler_config", "max_num_batched_tokens"),
     "max_num_seqs": ("vllm_config", "scheduler_config", "max_num_seqs"),
+    "max_num_queued_reqs": ("vllm_config", "scheduler_config", "max_num_queued_reqs"),
     "num_speculative_tokens": ("vllm_config", "speculative_config", "num_speculative_tokens"),
+    "block_size": ("vllm_config", "cache_config", "block_size"),
+    "num_gpu_blocks": ("vllm_config", "cache_config", "num_gpu_blocks"),
+    "tensor_parallel_size": ("vllm_config", "parallel_config", "tensor_parallel_size"),
+    "data_parallel_size": ("vllm_config", "parallel_config", "data_parallel_size"),
+}
+_START_WORDS = {
+    "speculative_method": ("vllm_config", "speculative_config", "method"),
+    "reasoning_parser": ("vllm_config", "structured_outputs_config", "reasoning_parser"),
+    "kv_role": ("vllm_config", "kv_transfer_config", "kv_role"),
 }
 """Settings on the development page, which never shows what was changed since the start."""
-_NO_CAPACITY = "no cache_config_info with a number of blocks"
+_ROLE_OF_KV = {"kv_producer": Role.PREFILL, "kv_consumer": Role.DECODE}
+_NO_CAPACITY = Absence(
+    Quality.UNSUPPORTED,
+    "no cache_config_info with a number of blocks",
+    "the Python front end, started without VLLM_USE_RUST_FRONTEND",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +175,7 @@ def _describe(layout: Layout) -> _Facts:
         TABLE,
         layout,
         extra=[Series("kv_capacity_tokens", rank, f"{CACHE_CONFIG} tokens {rank}") for rank in capacity],
-        absent={"kv_capacity_tokens": Absence(Quality.UNSUPPORTED, _NO_CAPACITY)},
+        absent={"kv_capacity_tokens": _NO_CAPACITY},
     )
     if (drafts := _draft_positions(plan)) is not None:
         config["num_speculative_tokens"] = drafts
@@ -171,17 +219,36 @@ class VllmReader:
             births=plan.births(page),
             start_token=plan.start_token(page),
             progress_token=plan.progress_token(page),
-            identity=Identity(
-                EngineKind.VLLM,
-                engine_version=text(look.sides.get("/version"), "version"),
-                model=facts.model or _served_model(look.sides),
-                stack=facts.stack,
-                simulated=plan.simulated(page),
-            ),
+            identity=_identity(facts, look.sides, simulated=plan.simulated(page)),
             flags=EngineFlags(sleeping=_sleeping(facts, page)),
             config=_config(facts.config, look.sides),
             bad_lines=page.bad_lines,
         )
+
+
+def _identity(facts: _Facts, sides: Sides, *, simulated: bool) -> Identity:
+    version, served = text(sides.get("/version"), "version"), _served_model(sides)
+    sources: dict[str, str] = {}
+    if version is not None:
+        sources["engine_version"] = "/version"
+    if facts.model is not None:
+        sources["model"] = "label model_name"
+    elif served is not None:
+        sources["model"] = "/v1/models"
+    role = _ROLE_OF_KV.get(text(sides.get(_SERVER_INFO), *_START_WORDS["kv_role"]) or "")
+    if role is not None:
+        sources["role"] = "/server_info kv_role"
+    if facts.stack is not None:
+        sources["stack"] = "names of the metrics page"
+    return Identity(
+        EngineKind.VLLM,
+        engine_version=version,
+        model=facts.model or served,
+        role=role or Role.AGGREGATED,
+        stack=facts.stack,
+        simulated=simulated,
+        sources=MappingProxyType(sources),
+    )
 
 
 def _sleeping(facts: _Facts, page: Page) -> bool | None:
@@ -235,10 +302,13 @@ def _config(config: Mapping[str, ConfigValue], sides: Sides) -> Mapping[str, Con
     """What the metrics page tells, and what the side pages add."""
     cards = items(sides.get("/v1/models"), "data")
     length = next((n for card in cards if (n := integer(card, "max_model_len")) is not None), None)
+    info = sides.get(_SERVER_INFO)
+    numbers = {name: integer(info, *path) for name, path in _START_NUMBERS.items()}
+    words = {name: text(info, *path) for name, path in _START_WORDS.items()}
     started = {
         name: ConfigValue(value, _AS_STARTED)
-        for name, path in _START_VALUES.items()
-        if (value := integer(sides.get(_SERVER_INFO), *path)) is not None
+        for name, value in {**numbers, **words}.items()
+        if value is not None
     }
     if length is None and not started:
         return config
@@ -257,11 +327,30 @@ VLLM = EngineTable(
         # Only with VLLM_SERVER_DEV_MODE=1; 404 otherwise.
         SidePage(
             _SERVER_INFO,
-            keep=tuple(".".join(path) for path in _START_VALUES.values()),
+            keep=tuple(".".join(path) for path in {**_START_NUMBERS, **_START_WORDS}.values()),
             query="config_format=json",
         ),
     ),
     liveness_path="/health",
     enable_hint="vLLM serves it on its API port; --disable-log-stats takes the engine's series away",
-    sources=TABLE.sources(),
+    sources={
+        **TABLE.sources(),
+        "kv_capacity_tokens": (
+            "vllm:cache_config_info kv_cache_size_tokens, or num_gpu_blocks x block_size",
+        ),
+    },
+    never=(
+        ("/sleep", "stops the scheduler and ends requests"),
+        ("/wake_up", "wakes the engine"),
+        ("/pause", "stops the scheduler and ends requests"),
+        ("/resume", "acts on the scheduler"),
+        ("/abort_requests", "ends every request"),
+        ("/reset_prefix_cache", "empties the prefix cache"),
+        ("/collective_rpc", "calls methods of the workers"),
+        ("/scale_elastic_ep", "resizes the engine; open without a key"),
+        ("/start_profile", "starts profiling"),
+        ("/invocations", "generates tokens"),
+    ),
+    reads="scheduler, KV, latencies, tokens while they are generated, caches, speculation, LoRA; limits at start",
+    changes="token budget, running requests and drafts live through its companion; the rest at a restart",
 )

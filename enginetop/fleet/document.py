@@ -41,8 +41,9 @@ def snapshot_document(snapshot: FleetSnapshot) -> Json:
     """The snapshot as the contract names its keys; every key is always there, empty when there is nothing.
 
     Beyond the contract's keys: `sequence`, `interval_seconds`, `simulated` (any replica is), `collector` and
-    `gpu_problem`; of a replica `since` (Unix seconds), `simulated`, `next_try_at` and `spacing_seconds`;
-    of both fleet and replica `beyond`, the signals that only some engines export, where they do.
+    `gpu_problem`; of a replica `since` (Unix seconds), `simulated`, `next_try_at`, `spacing_seconds`
+    and `sources` (where version, model and role were read); of both fleet and replica `beyond`, the signals
+    that only some engines export, where they do.
     """
     return {
         "schema": SCHEMA,
@@ -80,6 +81,7 @@ def replica_document(replica: ReplicaSnapshot) -> Json:
         "simulated": replica.simulated,
         "signals": _signals(replica.signals),
         "ranks": [_rank(rank) for rank in replica.ranks],
+        "sources": dict(replica.sources),
         "config": {
             key: {"value": _plain(setting.value), "source": setting.source}
             for key, setting in replica.config.items()

@@ -94,7 +94,11 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who answered. None means that the page does not say. `worker` is the id by which gateways know it."""
+    """Who answered. None means that the page does not say. `worker` is the id by which gateways know it.
+
+    `sources` says by field where it was read (`/version`, `label model_name`); a field without an entry
+    follows from the engine itself.
+    """
 
     engine: EngineKind
     engine_version: str | None = None
@@ -103,6 +107,7 @@ class Identity:
     stack: str | None = None
     simulated: bool = False
     worker: int | None = None
+    sources: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, slots=True)

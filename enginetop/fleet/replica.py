@@ -124,6 +124,7 @@ class ReplicaTracker:
         self._standstill = Standstill()
         self._log = EventLog()
         self._counter = RequestCounter(slo_for(None))
+        self._load = LoadLog(window_seconds)
         self._burn = BurnHistory()
         self._burn_rows: tuple[float, tuple[BurnRow, ...]] | None = None
         self.ended: tuple[float, Counts] | None = None
@@ -136,7 +137,6 @@ class ReplicaTracker:
         self._values: Values | None = None
         self._e2e_p99: tuple[float, float] | None = None  # time of the newest window with one, and seconds
         self._unreachable: FailureRun | None = None
-        self._load = LoadLog(window_seconds)
         self._answer_failure: FailureRun | None = None
         self._answered = False
         self._next_try_at: float | None = None
@@ -192,6 +192,10 @@ class ReplicaTracker:
         """Take the role that a gateway tells of this replica; None: no gateway does."""
         if role is not self._told_role:
             self._told_role, self._picture = role, None
+
+    def _sources(self) -> Mapping[str, str]:
+        told = self._identity.sources
+        return told if self.role is self._identity.role else {**told, "role": "told by its gateway"}
 
     @property
     def _identity(self) -> Identity:
@@ -365,6 +369,10 @@ class ReplicaTracker:
         if self._fresh_facts is not None:
             signals = {**signals, **self._efficiency(now, signals, good, share)}
         self._history.add_trend_point(now, signals, good)
+        if self._fresh_facts is None:
+            self._load.away()
+        else:
+            self._load.take(now, signals, self._fresh_facts, good)
         failure = self._unreachable or self._answer_failure
         return ReplicaSnapshot(
             target=self.target,
@@ -373,6 +381,7 @@ class ReplicaTracker:
             stack=identity.stack,
             model=model,
             role=self.role,
+            sources=self._sources(),
             state=judgement.state,
             since=now if self._since is None else self._since,
             reasons=judgement.reasons,
@@ -382,10 +391,6 @@ class ReplicaTracker:
             signals=signals,
             ranks=ranks,
             beyond=self._beyond(now),
-        if self._fresh_facts is None:
-            self._load.away()
-        else:
-            self._load.take(now, signals, self._fresh_facts, good)
             config=reading.config if reading is not None else MappingProxyType({}),
             events=self._log.events(),
             gpus=share.gpus,
@@ -401,6 +406,7 @@ class ReplicaTracker:
             live_progress=reading.live_progress if reading is not None else True,
             trends=self._history.trends.values,
             trend_times=self._history.trends.times,
+            load=self._load.points,
         )
 
     def _rows_of_burn(self, now: float, slo: Slo) -> tuple[BurnRow, ...]:
@@ -432,7 +438,6 @@ class ReplicaTracker:
         return {**signals, HIT_RATIO: hit_ratio([self.budget_hits]), KV_TOKENS: kv_tokens(signals)}
 
     def _efficiency(
-            load=self._load.points,
         self, now: float, signals: Signals, good: Goodput, share: GpuShare
     ) -> Mapping[str, SignalValue]:
         known = share.power.number is not None and share.power.quality is Quality.OK

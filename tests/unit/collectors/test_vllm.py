@@ -9,7 +9,7 @@ import pytest
 
 from collectors.engines.base import Look
 from collectors.engines.vllm import VllmReader, recognise
-from enginetop.fleet.model import EngineKind, Quality
+from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.reading import Part, Reading
 from tests.support.engine_pages import fixture, measures, page_of, total
 
@@ -82,7 +82,42 @@ def test_start_values_of_the_development_page() -> None:
     info = json.loads(fixture("vllm/0.32.0/vllm-0.32.0-server_info.json"))
     reading = read(LOADED, {"/server_info": info})
     started = {key: value.value for key, value in reading.config.items() if "as started" in value.source}
-    assert started == {"max_num_batched_tokens": 512, "max_num_seqs": 16}  # no speculation: nothing to tell
+    assert started == {  # no speculation, no KV transfer: nothing to tell of them
+        "max_num_batched_tokens": 512,
+        "max_num_seqs": 16,
+        "max_num_queued_reqs": 200,
+        "tensor_parallel_size": 1,
+        "data_parallel_size": 1,
+        "reasoning_parser": "deepseek_r1",
+    }
+    assert reading.config["block_size"].source == "cache_config_info"  # the live page wins over the start
+
+
+@pytest.mark.parametrize(
+    ("kv_role", "role"),
+    [
+        ("kv_producer", Role.PREFILL),
+        ("kv_consumer", Role.DECODE),
+        ("kv_both", Role.AGGREGATED),
+        (7, Role.AGGREGATED),
+        (None, Role.AGGREGATED),
+    ],
+)
+def test_the_role_in_a_disaggregated_pool(kv_role: object, role: Role) -> None:
+    identity = read(
+        LOADED, {"/server_info": {"vllm_config": {"kv_transfer_config": {"kv_role": kv_role}}}}
+    ).identity
+    assert identity.role is role
+    assert identity.sources.get("role", "") == ("" if role is Role.AGGREGATED else "/server_info kv_role")
+
+
+def test_where_the_identity_was_read() -> None:
+    card = {"data": [{"id": "/models/m"}]}
+    named = read(LOADED, {"/version": {"version": "0.32.0"}, "/v1/models": card}).identity
+    assert named.sources == {"engine_version": "/version", "model": "label model_name"}
+    unnamed = read("vllm:num_requests_running 1\n", {"/v1/models": card}).identity
+    assert (unnamed.model, unnamed.sources) == ("/models/m", {"model": "/v1/models"})
+    assert read("vllm:num_requests_running 1\n").identity.sources == {}
 
 
 @pytest.mark.parametrize(
