@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable
+from collectors.engines.dynamo import DYNAMO
+from collectors.engines.dynamo_worker import behind_dynamo, has_worker_series
 from collectors.engines.gateways import GATEWAYS
 from collectors.engines.llamacpp import LLAMACPP
 from collectors.engines.lmdeploy import LMDEPLOY
@@ -19,14 +21,14 @@ from collectors.engines.vllm import VLLM
 from collectors.page import Layout
 from enginetop.fleet.model import EngineKind
 
-TABLES: tuple[EngineTable, ...] = (VLLM, SGLANG, LLAMACPP, TRTLLM, TRITON, TGI, LMDEPLOY, *GATEWAYS)
+TABLES: tuple[EngineTable, ...] = (VLLM, SGLANG, LLAMACPP, TRTLLM, TRITON, TGI, LMDEPLOY, DYNAMO, *GATEWAYS)
 """Everything that is read, in the order in which a page that holds several is tried: an engine's own series
 come before a gateway's view."""
 
-# Names that begin so belong to an engine or a gateway that has no table; the first that matches names it.
-# Such a page is found, and said to be unread, so that no other path is tried: asking TensorRT-LLM's /metrics
-# would drain its queue.
-_UNREAD: tuple[tuple[tuple[str, ...], EngineKind, str], ...] = ((("dynamo_",), EngineKind.DYNAMO, "Dynamo"),)
+_BEHIND_DYNAMO: Mapping[EngineKind, EngineTable] = MappingProxyType(
+    {table.kind: behind_dynamo(table) for table in (VLLM, SGLANG, TRTLLM)}
+)
+"""How the pages of Dynamo workers are read that pass an engine's series through."""
 
 
 def _recorded_fields() -> Mapping[str, tuple[str, ...]]:
@@ -53,10 +55,8 @@ class Found:
 def _recognise(layout: Layout) -> Found | None:
     for table in TABLES:
         if table.recognise(layout):
-            return Found(table.kind, table.title, table)
-    for prefixes, kind, title in _UNREAD:
-        if any(name.startswith(prefixes) for name in layout.names):
-            return Found(kind, title)
+            behind = _BEHIND_DYNAMO.get(table.kind) if has_worker_series(layout) else None
+            return Found(table.kind, table.title, behind or table)
     return None
 
 

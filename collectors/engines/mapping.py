@@ -88,8 +88,12 @@ class Table:
         """Raw names by measure, in the preferred spelling, newest first; for documentation."""
         found: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
         for row in self.rows:
+            prefix = (row.prefixes or self.prefixes)[0]
             suffix = "_total" if row.kind is MeasureKind.COUNTER else ""
-            found[row.measure] += tuple(f"{self.prefixes[0]}{name}{suffix}" for name in row.names)
+            found[row.measure] += tuple(
+                f"{prefix}{name}" if name.endswith(("_count", "_sum")) else f"{prefix}{name}{suffix}"
+                for name in row.names
+            )
         return dict(found)
 
     def rank_of(self, labels: Labels) -> dict[str, str]:

@@ -1,0 +1,353 @@
+"""NVIDIA Dynamo's frontend and routers, 0.7 to 1.6: what they see of the workers behind them.
+
+`DYN_METRICS_PREFIX` renames everything of the frontend, so that its prefix is found by what is behind it. On
+these pages `worker_id` is the frontend's own; the worker that a series is about is `router_worker_id`.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from collectors.engines.base import Look, Sides
+from collectors.engines.dynamo_worker import COMPONENT, STACK, start_token
+from collectors.engines.json_fields import field_at, items, number, text
+from collectors.engines.mapping import LayoutMemo, Row, Table
+from collectors.engines.matching import Plan, compile_layout
+from collectors.engines.picks import Pick, first, settings_on
+from collectors.page import Layout, Page
+from enginetop.fleet.model import EngineKind, Quality, Role
+from enginetop.fleet.reading import Absence, ConfigValue, Identity, Reading, Series
+from enginetop.fleet.workers import worker_from_decimal, worker_from_hex
+
+OPENAPI = "/openapi.json"
+BUSY_THRESHOLD = "/busy_threshold"
+THRESHOLDS = (
+    "active_decode_blocks_threshold",
+    "active_prefill_tokens_threshold",
+    "active_prefill_tokens_threshold_frac",
+)
+FRONTEND_PREFIX = "dynamo_frontend_"
+
+_MARKERS = ("disconnected_clients", "model_context_length", "model_kv_cache_block_size", "queued_requests")
+"""Names that only a frontend has; some are there before the first request."""
+
+_FAILED = frozenset(
+    {
+        "validation",
+        "not_found",
+        "overload",
+        "unavailable",
+        "response_timeout",
+        "internal",
+        "not_implemented",
+    }
+)
+_FIRST_REQUEST = "counted from the first request on"
+_PREDICTED = "as the router predicted it at its choice of a worker"
+_ESTIMATED_TRANSFER = "estimated by the router"
+_COMPONENT_ONLY = (COMPONENT,)
+# In disaggregated mode a request is routed twice, and its second choice, of a decode worker, counts no hits.
+_PROMPT_PHASES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {"phase": frozenset({"aggregated", "prefill"})}
+)
+
+_ROUTED = (
+    Row(
+        "prefix_queries",
+        ("router_input_sequence_tokens_sum",),
+        where=_PROMPT_PHASES,
+        prefixes=_COMPONENT_ONLY,
+        lazy=True,
+        note=_FIRST_REQUEST,
+    ),
+    Row(
+        "prefix_hits",
+        ("router_kv_selected_cached_prefix_tokens",),
+        where=_PROMPT_PHASES,
+        prefixes=_COMPONENT_ONLY,
+        since="after 1.3",
+    ),
+    Row("backends_total", ("router_worker_registered",), prefixes=_COMPONENT_ONLY, since="after 1.3"),
+    Row(
+        "kv_transfer_seconds",
+        ("router_kv_transfer_estimated_latency_seconds",),
+        prefixes=_COMPONENT_ONLY,
+        since="after 1.3",
+    ),
+)
+
+FRONTEND = Table(
+    title="Dynamo frontend",
+    prefixes=(FRONTEND_PREFIX,),
+    rows=(
+        Row("requests_waiting", ("queued_requests",), lazy=True, note=_FIRST_REQUEST),
+        Row("prompt_tokens_processed", ("input_sequence_tokens_sum",), lazy=True, note=_FIRST_REQUEST),
+        Row(
+            "generation_tokens",
+            ("output_tokens", "output_sequence_tokens_sum"),
+            lazy=True,
+            note=_FIRST_REQUEST,
+        ),
+        Row("requests_finished", ("requests",), lazy=True, note=_FIRST_REQUEST),
+        Row(
+            "requests_aborted",
+            ("requests",),
+            where=MappingProxyType({"error_type": frozenset({"cancelled"})}),
+            lazy=True,
+            note=_FIRST_REQUEST,
+        ),
+        Row(
+            "requests_errored",
+            ("requests",),
+            where=MappingProxyType({"error_type": _FAILED}),
+            lazy=True,
+            note=_FIRST_REQUEST,
+        ),
+        Row("ttft_seconds", ("time_to_first_token_seconds",), lazy=True, note=_FIRST_REQUEST),
+        Row("itl_seconds", ("inter_token_latency_seconds",), lazy=True, note=_FIRST_REQUEST),
+        Row("e2e_seconds", ("request_duration_seconds",), lazy=True, note=_FIRST_REQUEST),
+        Row("prompt_tokens", ("input_sequence_tokens",), lazy=True, note=_FIRST_REQUEST),
+        Row("output_tokens", ("output_sequence_tokens",), lazy=True, note=_FIRST_REQUEST),
+        Row("requests_rejected", ("model_rejection",), since="after 1.0.2"),
+        Row("migrations", ("model_migration",), since="after 1.0.2"),
+        Row("admission_waiting_requests", ("router_queue_pending_requests",), since="after 1.0.2"),
+        *_ROUTED,
+    ),
+    unsupported={
+        "kv_usage_ratio": "the frontend knows the demand of blocks only, which may exceed the cache",
+        "kv_capacity_tokens": "told by model and not by worker",
+        "preemptions": "told by the engines only",
+        "tpot_seconds": "the frontend measures gaps between tokens",
+        "queue_seconds": "the frontend does not tell it",
+        "iteration_tokens": "told by the engines only",
+        "reasoning_tokens": "Dynamo counts no reasoning tokens",
+    },
+)
+
+ROUTER = Table(
+    title="Dynamo router",
+    prefixes=(COMPONENT + "router_",),
+    rows=(
+        Row("requests_finished", ("requests",)),
+        Row("ttft_seconds", ("time_to_first_token_seconds",)),
+        Row("itl_seconds", ("inter_token_latency_seconds",)),
+        Row("prompt_tokens", ("input_sequence_tokens",), lazy=True, note=_FIRST_REQUEST),
+        Row("output_tokens", ("output_sequence_tokens",), lazy=True, note=_FIRST_REQUEST),
+        Row("prompt_tokens_processed", ("input_sequence_tokens_sum",), lazy=True, note=_FIRST_REQUEST),
+        Row("generation_tokens", ("output_sequence_tokens_sum",), lazy=True, note=_FIRST_REQUEST),
+        *_ROUTED,
+    ),
+    unsupported=FRONTEND.unsupported,
+)
+
+_SETTINGS = {
+    "max_model_len": "model_context_length",
+    "block_size": "model_kv_cache_block_size",
+    "num_gpu_blocks": "model_total_kv_blocks",
+    "max_num_seqs": "model_max_num_seqs",
+    "max_num_batched_tokens": "model_max_num_batched_tokens",
+}
+_STREAMING = Series("requests_running", "", "dynamo requests past their first token")
+_READY = Series("models_ready", "", "dynamo models ready")
+_MOVING = (
+    "output_tokens_total",
+    "requests_total",
+    "inter_token_latency_seconds_count",
+    "time_to_first_token_seconds_count",
+)
+_REGISTERED = COMPONENT + "router_worker_registered"
+_PLANE_IN_FLIGHT = "dynamo_request_plane_inflight_requests"
+
+
+def frontend_prefix(layout: Layout) -> str | None:
+    """The prefix of the frontend's series on the page, None where it is no frontend's page."""
+    for marker in _MARKERS:
+        for name in layout.names:
+            if name.endswith(marker) and not name.startswith(COMPONENT):
+                return name.removesuffix(marker)
+    return None
+
+
+def has_router_series(layout: Layout) -> bool:
+    """Whether the page holds a router's own view of requests."""
+    return any(name.startswith(COMPONENT + "router_requests") for name in layout.names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Facts:
+    """What the lines of a page tell apart from its numbers.
+
+    `process` is the frontend's own id. `active`, `queued` and `ready` are the gauges of all models;
+    `registered` pairs the sample that says that a worker is registered with its id and whether it is a
+    prefill worker.
+    """
+
+    plan: Plan
+    role: Role
+    model: str | None
+    process: int | None
+    active: tuple[int, ...]
+    queued: tuple[int, ...]
+    ready: tuple[int, ...]
+    moving: tuple[int, ...]
+    settings: Mapping[str, Pick]
+    registered: tuple[tuple[int, int, bool], ...]
+    live: bool
+
+
+def _describe(layout: Layout) -> _Facts:
+    prefix = frontend_prefix(layout)
+    table = ROUTER if prefix is None else replace(FRONTEND, prefixes=(prefix,))
+    own = table.prefixes[0]
+    models = {
+        labels["model"]
+        for name, labels in zip(layout.names, layout.labels, strict=True)
+        if name.startswith((own, COMPONENT)) and labels.get("model")
+    }
+
+    def gauges(*names: str) -> tuple[int, ...]:
+        for name in names:
+            if found := tuple(i for i, one in enumerate(layout.names) if one == name):
+                return found
+        return ()
+
+    active = gauges(own + "active_requests", own + "inflight_requests", _PLANE_IN_FLIGHT)
+    ready = gauges(own + "model_ready")
+    moving = [i for name in _MOVING for i in gauges(own + name)]
+    plan = compile_layout(
+        table,
+        layout,
+        extra=(*((_STREAMING,) if active else ()), *((_READY,) if prefix is not None else ())),
+        estimated={
+            "prefix_queries": _PREDICTED,
+            "prefix_hits": _PREDICTED,
+            "kv_transfer_seconds": _ESTIMATED_TRANSFER,
+        },
+        absent={"requests_running": Absence(Quality.UNKNOWN, _FIRST_REQUEST)},
+    )
+    return _Facts(
+        plan=plan,
+        role=Role.ROUTER if prefix is None else Role.GATEWAY,
+        model=next(iter(models)) if len(models) == 1 else None,
+        process=_process(layout),
+        active=active,
+        queued=gauges(own + "queued_requests"),
+        ready=ready,
+        moving=tuple(sorted(moving, key=lambda i: layout.keys[i])),
+        settings={name: first(layout, (own + raw,)) for name, raw in _SETTINGS.items()}
+        if len(models) == 1
+        else {},
+        registered=_registered(layout),
+        live=bool(gauges(own + "output_tokens_total", own + "output_tokens")),
+    )
+
+
+facts_of = LayoutMemo(_describe)
+
+
+def _registered(layout: Layout) -> tuple[tuple[int, int, bool], ...]:
+    found = []
+    for index, (name, labels) in enumerate(zip(layout.names, layout.labels, strict=True)):
+        worker = worker_from_decimal(labels.get("router_worker_id")) if name == _REGISTERED else None
+        if worker is not None:
+            found.append((index, worker, labels.get("worker_type") == "prefill"))
+    return tuple(found)
+
+
+def _process(layout: Layout) -> int | None:
+    for name, labels in zip(layout.names, layout.labels, strict=True):
+        if name.startswith(COMPONENT) and (worker := worker_from_hex(labels.get("worker_id"))) is not None:
+            return worker
+    return None
+
+
+class FrontendReader:
+    """Readings of a frontend or router; remembers if it ever had a model, and if it has no thresholds."""
+
+    def __init__(self) -> None:
+        self._had_model = False
+        self._no_thresholds = False
+        self._started: float | None = None
+
+    def wants_side(self, path: str, page: Page) -> bool:
+        """A frontend's pages; a router has none, and a path that is not there counts as a failed request."""
+        if frontend_prefix(page.layout) is None:
+            return False
+        return path != BUSY_THRESHOLD or not self._no_thresholds
+
+    def read(self, look: Look, page: Page) -> Reading:
+        """The reading of a page."""
+        facts = facts_of(page.layout)
+        plan = facts.plan
+        started = start_token(facts.process, plan, page)
+        if started != self._started:
+            self._started, self._no_thresholds = started, False
+        elif BUSY_THRESHOLD not in look.sides:
+            self._no_thresholds = True
+        return Reading(
+            at=look.at,
+            columns=plan.columns,
+            values=plan.values(page, self._computed(facts, page)),
+            births=plan.births(page),
+            start_token=started,
+            progress_token=_progress_token(facts, page),
+            live_progress=facts.live,
+            identity=Identity(
+                EngineKind.DYNAMO,
+                engine_version=text(look.sides.get(OPENAPI), "info", "version"),
+                model=facts.model,
+                role=facts.role,
+                stack=STACK,
+                simulated=plan.simulated(page),
+            ),
+            config={**settings_on(page, facts.settings), **_thresholds(look.sides, facts.model)},
+            bad_lines=page.bad_lines,
+            workers=_workers(facts, page),
+        )
+
+    def _computed(self, facts: _Facts, page: Page) -> tuple[float, ...]:
+        computed = []
+        if facts.active:
+            active, queued = _sum(page, facts.active), _sum(page, facts.queued)
+            computed.append(max(active - queued, 0.0) if facts.queued else active)
+        if facts.role is Role.GATEWAY:
+            self._had_model = self._had_model or bool(facts.ready)
+            # The gauge of a model without workers does not go to 0, it vanishes.
+            none = 0.0 if self._had_model else math.nan
+            computed.append(_sum(page, facts.ready) if facts.ready else none)
+        return tuple(computed)
+
+
+def _sum(page: Page, places: tuple[int, ...]) -> float:
+    return math.fsum(page.values[i] for i in places)
+
+
+def _progress_token(facts: _Facts, page: Page) -> int:
+    """A number that changes when tokens flow or requests end; the event loop's own counters prove nothing."""
+    if not facts.moving:
+        return facts.plan.progress_token(page)
+    return hash(array("d", [page.values[i] for i in facts.moving]).tobytes())
+
+
+def _workers(facts: _Facts, page: Page) -> Mapping[int, Role]:
+    """The roles of the registered workers: aggregated ones are called `decode` too while none prefills."""
+    registered = [(worker, prefill) for i, worker, prefill in facts.registered if page.values[i] > 0]
+    other = Role.DECODE if any(prefill for _, prefill in registered) else Role.AGGREGATED
+    return MappingProxyType({worker: Role.PREFILL if prefill else other for worker, prefill in registered})
+
+
+def _thresholds(sides: Sides, model: str | None) -> Mapping[str, ConfigValue]:
+    """The admission limits of the model, as they are now in this frontend."""
+    for row in items(sides.get(BUSY_THRESHOLD), "thresholds"):
+        if model is not None and field_at(row, "model") == model:
+            limits = {name: number(row, name) for name in THRESHOLDS}
+            return {
+                name: ConfigValue(value, BUSY_THRESHOLD)
+                for name, value in limits.items()
+                if value is not None
+            }
+    return {}

@@ -1,0 +1,285 @@
+"""NVIDIA Dynamo's own series on a worker's system port, 0.7 to 1.6: alone, or beside those of an engine.
+
+A worker whose page carries an engine's series is that engine, read by that engine's table; what the engine
+does not tell is added from here, and never both. A worker without any (a prefill mocker, a unified backend,
+any worker before its first request) is read from these series alone.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from weakref import WeakKeyDictionary
+
+from collectors.engines.base import EngineTable, Look, Reader, always
+from collectors.engines.json_fields import model_name
+from collectors.engines.mapping import Labels, LayoutMemo, Row, Table
+from collectors.engines.matching import Plan, compile_layout
+from collectors.engines.picks import Pick, first, settings_on
+from collectors.page import Layout, Page
+from enginetop.fleet.model import EngineKind, Quality, Role
+from enginetop.fleet.observation import Failure
+from enginetop.fleet.reading import Absence, Columns, ConfigValue, Identity, Reading
+from enginetop.fleet.workers import worker_from_hex
+
+STACK = "dynamo"
+COMPONENT = "dynamo_component_"
+
+_GENERATE: Mapping[str, frozenset[str]] = MappingProxyType({"dynamo_endpoint": frozenset({"generate"})})
+"""The endpoint that serves requests; a worker has others, for KV events and control."""
+
+_PASSED = ("vllm:", "sglang:", "trtllm:")
+_OF_MOCKER = ("trtllm:",)
+"""Where the mocker of TensorRT-LLM exports what the real worker calls `trtllm_...` by other names."""
+
+_IN_FLIGHT = "requests in the worker: those that run and those queued in its engine alike"
+_COUNTED_GAPS = "first tokens and gaps between tokens, added: this engine counts no tokens"
+_NO_QUEUE = "this worker does not tell the queue of its engine"
+
+TABLE = Table(
+    title="Dynamo worker",
+    prefixes=(COMPONENT,),
+    rank_labels=(("dp_rank", "engine"),),
+    rows=(
+        Row("requests_running", ("num_requests_running",), prefixes=_OF_MOCKER),
+        Row("requests_waiting", ("num_requests_waiting",), prefixes=_OF_MOCKER),
+        Row(
+            "kv_usage_ratio",
+            ("gpu_cache_usage_percent", "kvstats_gpu_cache_usage_percent"),
+            note="exported by real engines and unified backends",
+        ),
+        Row("kv_usage_ratio", ("kv_cache_usage_perc",), prefixes=_OF_MOCKER),
+        Row("preemptions", ("num_preemptions",), prefixes=_OF_MOCKER),
+        Row("requests_finished", ("request_duration_seconds_count",), where=_GENERATE),
+        Row("requests_aborted", ("cancellation",), where=_GENERATE, since="1.0"),
+        Row("requests_errored", ("errors",), where=_GENERATE, lazy=True, note="counted at the first error"),
+        Row("e2e_seconds", ("request_duration_seconds",), where=_GENERATE),
+        Row("ttft_seconds", ("time_to_first_token_seconds",), prefixes=_OF_MOCKER),
+        Row("itl_seconds", ("inter_token_latency_seconds",), prefixes=_OF_MOCKER),
+        Row("generation_tokens", ("time_to_first_token_seconds_count",), prefixes=_PASSED),
+        Row("generation_tokens", ("inter_token_latency_seconds_count",), prefixes=_PASSED),
+        Row("kv_transfer_seconds", ("kv_transfer_latency_seconds",), prefixes=("trtllm_",)),
+        Row("requests_rejected", ("rejection_request",), prefixes=("dynamo_",)),
+        Row("admission_waiting_requests", ("request_queue",), prefixes=("dynamo_",)),
+    ),
+    unsupported={
+        "requests_waiting": _NO_QUEUE,
+        "reasoning_tokens": "Dynamo counts no reasoning tokens",
+    },
+)
+
+_INFLIGHT_ROW = Row("requests_running", ("inflight_requests",), where=_GENERATE)
+_ESTIMATED = {"generation_tokens": _COUNTED_GAPS}
+_CAPACITY_ABSENT = Absence(Quality.UNKNOWN, "the page tells blocks, and not how many tokens one holds")
+_BLOCKS = (COMPONENT + "total_blocks", COMPONENT + "kvstats_total_blocks")
+
+# Movement of the work itself: what counts arrivals or the worker's own housekeeping proves nothing.
+_MOVING = frozenset({COMPONENT + "response_bytes_total", COMPONENT + "request_duration_seconds_count"})
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """What the lines of a page tell of the process apart from its numbers."""
+
+    model: str | None
+    role: Role
+    worker: int | None
+    moving: tuple[int, ...]
+    blocks: Pick
+
+    def config(self, page: Page) -> Mapping[str, ConfigValue]:
+        """Blocks of the KV cache of one rank."""
+        return settings_on(page, {"num_gpu_blocks": self.blocks})
+
+    def progress_token(self, page: Page) -> int:
+        """A number that changes when requests end or answers flow."""
+        return hash(array("d", [page.values[i] for i in self.moving]).tobytes())
+
+
+def _describe(layout: Layout) -> WorkerFacts:
+    model: str | None = None
+    component = ""
+    worker: int | None = None
+    moving: list[int] = []
+    for index, (name, labels) in enumerate(zip(layout.names, layout.labels, strict=True)):
+        if not name.startswith(COMPONENT):
+            continue
+        if worker is None:
+            worker = worker_from_hex(labels.get("worker_id"))
+        model = model or model_name(labels.get("model_name") or labels.get("model"))
+        if _serves(labels):
+            component = component or labels.get("dynamo_component", "")
+            if name in _MOVING:
+                moving.append(index)
+    moving.sort(key=lambda index: layout.keys[index])
+    return WorkerFacts(
+        model, role_of_component(component), worker, tuple(moving), blocks=first(layout, _BLOCKS)
+    )
+
+
+worker_facts = LayoutMemo(_describe)
+
+
+def _serves(labels: Labels) -> bool:
+    return all(labels.get(label) in values for label, values in _GENERATE.items())
+
+
+def role_of_component(component: str) -> Role:
+    """The role that the name of a component says. `backend` may be either, its gateway knows."""
+    name = component.lower()
+    if "prefill" in name:
+        return Role.PREFILL
+    return Role.DECODE if "decode" in name else Role.AGGREGATED
+
+
+def start_token(worker: int | None, plan: Plan, page: Page) -> float | None:
+    """The process start time where the page has one, else the worker id, which is new at every start.
+
+    Not `now - uptime_seconds`, which jitters. Where ids are made from names of pods, a container that
+    restarts keeps its id: then its counters tell by falling.
+    """
+    started = plan.start_token(page)
+    return float(worker) if started is None and worker is not None else started
+
+
+def has_worker_series(layout: Layout) -> bool:
+    """Whether the page is that of a worker's system port."""
+    return any(
+        name.startswith(COMPONENT) and "dynamo_endpoint" in labels
+        for name, labels in zip(layout.names, layout.labels, strict=True)
+    )
+
+
+_alone = replace(TABLE, rows=(*TABLE.rows, _INFLIGHT_ROW))
+
+
+def _compile_alone(layout: Layout) -> Plan:
+    return compile_layout(
+        _alone,
+        layout,
+        estimated={**_ESTIMATED, "requests_running": _IN_FLIGHT},
+        absent={"kv_capacity_tokens": _CAPACITY_ABSENT},
+    )
+
+
+worker_plan = LayoutMemo(_compile_alone)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Addition:
+    """The engine's columns with those of Dynamo's series that the engine lacks; `places` in the own plan."""
+
+    columns: Columns
+    plan: Plan
+    places: tuple[int, ...]
+
+
+_additions: WeakKeyDictionary[Columns, _Addition] = WeakKeyDictionary()
+
+
+def _addition(columns: Columns, layout: Layout) -> _Addition:
+    found = _additions.get(columns)
+    if found is None:
+        found = _additions[columns] = _combined(columns, layout)
+    return found
+
+
+def _combined(columns: Columns, layout: Layout) -> _Addition:
+    told = {series.measure for series in columns.series}
+    plan = compile_layout(TABLE, layout, estimated=_ESTIMATED)
+    own = plan.columns
+    places = tuple(i for i, series in enumerate(own.series) if series.measure not in told)
+    added = {own.series[i].measure for i in places}
+    ranks = {rank: own.ranks[rank] for i in places if (rank := own.series[i].rank) in own.ranks}
+    combined = replace(
+        columns,
+        series=(*columns.series, *(own.series[i] for i in places)),
+        ranks=MappingProxyType({**ranks, **columns.ranks}),
+        absent=MappingProxyType({m: why for m, why in columns.absent.items() if m not in added}),
+        estimated=MappingProxyType(
+            {**columns.estimated, **{m: why for m, why in own.estimated.items() if m in added}}
+        ),
+    )
+    return _Addition(combined, plan, places)
+
+
+class PassThroughReader:
+    """Readings of an engine behind a Dynamo worker: the engine's own, and what Dynamo adds."""
+
+    def __init__(self, engine: Reader) -> None:
+        self._engine = engine
+
+    def wants_side(self, path: str, page: Page) -> bool:
+        """None: the engine's own pages are not at a worker's system port."""
+        del path, page
+        return False
+
+    def read(self, look: Look) -> Reading | Failure:
+        """The engine's reading with the measures that it lacks."""
+        outcome = self._engine.read(look)
+        page = look.page
+        if page is None or isinstance(outcome, Failure):
+            return outcome
+        facts = worker_facts(page.layout)
+        addition = _addition(outcome.columns, page.layout)
+        own = addition.plan.values(page)
+        values = array("d", outcome.values)
+        values.extend([own[place] for place in addition.places])
+        started = start_token(facts.worker, addition.plan, page)
+        identity = outcome.identity
+        role = facts.role if identity.role is Role.AGGREGATED else identity.role
+        return replace(
+            outcome,
+            columns=addition.columns,
+            values=values,
+            start_token=started if outcome.start_token is None else outcome.start_token,
+            identity=replace(
+                identity,
+                model=identity.model or facts.model,
+                role=role,
+                stack=STACK,
+                worker=facts.worker,
+            ),
+            config={**facts.config(page), **outcome.config},
+        )
+
+
+def read_worker(look: Look, page: Page) -> Reading:
+    """The reading of a worker that passes no engine's series through."""
+    facts, plan = worker_facts(page.layout), worker_plan(page.layout)
+    return Reading(
+        at=look.at,
+        columns=plan.columns,
+        values=plan.values(page),
+        births=plan.births(page),
+        start_token=start_token(facts.worker, plan, page),
+        progress_token=facts.progress_token(page),
+        identity=Identity(
+            EngineKind.DYNAMO,
+            model=facts.model,
+            role=facts.role,
+            stack=STACK,
+            simulated=plan.simulated(page),
+            worker=facts.worker,
+        ),
+        config=facts.config(page),
+        bad_lines=page.bad_lines,
+    )
+
+
+def behind_dynamo(table: EngineTable) -> EngineTable:
+    """An engine's table for pages of Dynamo workers: none of the engine's own paths exist there.
+
+    A path that does not exist is a 404 and no more; `/live` tells a slow worker from a dead one.
+    """
+    return replace(
+        table,
+        new_reader=lambda: PassThroughReader(table.new_reader()),
+        side_pages=(),
+        may_read_metrics=always,
+        server_header="",
+        liveness_path="/live",
+        enable_hint="DYN_SYSTEM_PORT of the worker serves it",
+    )
