@@ -23,7 +23,8 @@ class SidePage:
 
     `every_scrape` False: asked once, and again after a restart. `before_metrics` True: asked first, because
     it decides whether the metrics page may be asked at all. `keep` is the allow-list of fields that a
-    recording may hold, dotted, `[]` for each list item.
+    recording may hold, dotted, `[]` for each list item. `when`: it is asked only where the side pages before
+    it say so.
     """
 
     path: str
@@ -31,6 +32,7 @@ class SidePage:
     every_scrape: bool = False
     before_metrics: bool = False
     query: str = ""
+    when: Callable[[Sides], bool] | None = None
 
     @property
     def request(self) -> str:

@@ -16,7 +16,6 @@ from collectors.engines.base import Look
 from collectors.engines.llamacpp import LlamaReader, may_read_metrics
 from collectors.engines.llamacpp_tokens import PERSISTENT_LOOKS, LiveTokens, Slot, slots_of
 from enginetop.fleet.model import EngineKind, Quality
-from enginetop.fleet.observation import Failure, FailureKind
 from enginetop.fleet.reading import Reading
 from tests.support.engine_pages import fixture, measures, page_of, total
 
@@ -210,13 +209,6 @@ def test_falling_asleep_leaves_no_numbers_and_is_no_restart() -> None:
     assert asleep.columns is first.columns
     assert all(map(math.isnan, asleep.values))
     assert (asleep.start_token, asleep.flags.sleeping) == (5, True)
-
-
-def test_a_router_is_refused_with_the_reason() -> None:
-    outcome = LlamaReader().read(Look(at=1.0, page=None, sides={"/props": {"role": "router"}}))
-    assert isinstance(outcome, Failure)
-    assert outcome.kind is FailureKind.NO_ENGINE_METRICS
-    assert "router" in outcome.detail
 
 
 # Slots and the live count
