@@ -36,24 +36,25 @@ def public_body(answer: Answer, keep: Keep) -> bytes:
             if "json" in kind and not metrics:
                 return b""
         else:
-            return json.dumps(_reduced(document, fields_kept), separators=(",", ":")).encode()
+            return json.dumps(reduced(document, fields_kept), separators=(",", ":")).encode()
     if answer.status != 200 or "html" in kind or start.startswith((b"<!doctype", b"<html")):
         return answer.body[:_OTHER_TEXT_BYTES]
     return answer.body
 
 
-def _reduced(document: object, kept: Sequence[str]) -> object:
+def reduced(document: object, kept: Sequence[str]) -> object:
     """`document` with nothing but the scalars at the dotted paths `kept` (and the lists around them)."""
     if isinstance(document, list):
         inner = [path.removeprefix("[]").removeprefix(".") for path in kept if path.startswith("[]")]
-        return [_reduced(item, inner) for item in document]
+        # Without a path into the list there is nothing to look for, however deep it goes.
+        return [reduced(item, inner) for item in document] if inner else []
     if not isinstance(document, dict):
         return document if "" in kept and not isinstance(document, list | dict) else None
     found: dict[str, object] = {}
     for name in {_head(path) for path in kept}:
         if name in document:
             inner = [_tail(path, name) for path in kept if _head(path) == name]
-            found[name] = _reduced(document[name], inner)
+            found[name] = reduced(document[name], inner)
     return found
 
 

@@ -235,6 +235,12 @@ def test_no_line_breaks_the_reader(line: str) -> None:
     assert record is None or math.isfinite(record.at)
 
 
+@pytest.mark.parametrize("depth", [1, 400, 700, 900])
+def test_a_page_that_nests_deeply_is_cut(depth: int) -> None:
+    nested = Answer("/server_info", 1.0, 0.1, 200, JSON, b'{"dp_size":' + b"[" * depth + b"]" * depth + b"}")
+    assert body_of(nested) == {"dp_size": []}
+
+
 @pytest.mark.parametrize("key", ["target", "path"])
 def test_an_address_that_a_terminal_would_obey_is_no_record(key: str) -> None:
     record = {"t": 1, "target": "http://a", "path": "/m", "body": ""}
