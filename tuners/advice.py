@@ -10,7 +10,7 @@ from enginetop.fleet.knobs import KnobSheet
 from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
-from tuners import token_budget
+from tuners import sequences, speculation, thinking, token_budget
 from tuners.case import Case, Rule
 from tuners.evidence import EvidenceLog
 from tuners.knob_values import BUDGET, knobs_of
@@ -19,19 +19,15 @@ from tuners.load import NEEDED
 Sheets = Callable[[], Mapping[str, KnobSheet]]
 """The newest knob sheets by target URL. Called at every snapshot; must return at once."""
 
-RULES: Mapping[str, Rule] = MappingProxyType({rule.knob: rule for rule in (token_budget.RULE,)})
-"""The rule of each knob that has one."""
+_RULES = (token_budget.RULE, speculation.RULE, thinking.RULE, sequences.RULE)
+RULES: Mapping[str, Rule] = MappingProxyType({rule.knob: rule for rule in _RULES})
+"""The rule of each knob."""
 
 _WITHOUT_KNOBS = frozenset({EngineKind.ROUTER, EngineKind.UNKNOWN})
 
 
 def _no_sheets() -> Mapping[str, KnobSheet]:
     return MappingProxyType({})
-
-
-def not_built_yet(knob: str) -> Advice:
-    """The row of a knob that no rule exists for."""
-    return Advice(knob, "withheld", ("not built yet",))
 
 
 @dataclass(slots=True)
@@ -85,11 +81,16 @@ def _rows(watch: _Watch, replica: ReplicaSnapshot, sheet: KnobSheet | None) -> t
     knobs = knobs_of(replica, sheet)
     if watch.evidence.take(replica, knobs):
         watch.calling.clear()
-    case = Case(replica, knobs, watch.evidence.windows, watch.evidence.recent)
-    return tuple(
-        not_built_yet(knob) if (rule := RULES.get(knob)) is None else _row(watch, rule, case)
-        for knob in KNOBS
+    evidence = watch.evidence
+    case = Case(
+        replica,
+        knobs,
+        evidence.windows,
+        evidence.recent,
+        drafted_steps=evidence.drafted_steps(replica, knobs.drafts),
+        fits=evidence.fits,
     )
+    return tuple(_row(watch, RULES[knob], case) for knob in KNOBS)
 
 
 def _row(watch: _Watch, rule: Rule, case: Case) -> Advice:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from enginetop.fleet.snapshot import Advice, ReplicaSnapshot
 from tuners.knob_values import Knobs
@@ -28,7 +29,8 @@ class Case:
     """A replica to judge, of `engines` data-parallel ranks with equal knobs.
 
     `windows` are its step windows, `recent` its pages of the last minutes, both oldest first. `held_seconds`:
-    for how long every page has called for what the newest calls for.
+    for how long every page has called for what the newest calls for. `drafted_steps`: steps of requests with
+    drafts since the knobs are as they are. `fits`: of the same engine and model by number of drafts.
     """
 
     replica: ReplicaSnapshot
@@ -36,6 +38,8 @@ class Case:
     windows: Sequence[StepWindow] = ()
     recent: Sequence[Moment] = ()
     held_seconds: float = 0.0
+    drafted_steps: float | None = None
+    fits: Mapping[int, StepFit] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def engines(self) -> int:

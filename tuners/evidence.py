@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tuners.case import Moment
 from tuners.knob_values import Knobs
-from tuners.step_time import StepWindow
+from tuners.step_time import StepFit, StepWindow, Unfit, fit_step_time
 
 WINDOW_SECONDS = 3.5
 """Least length of a window of steps: the tokens of a long prompt count when it is done, steps after they were
@@ -21,6 +22,8 @@ computed. Pages that come closer together are taken as one.
 _MOST_WINDOWS = 240
 _MOST_MOMENTS = 300
 _MOMENTS_SECONDS = 300.0
+COMPARED_SPREAD = 1.15
+"""Fullest window over emptiest one for a fit that is compared with one of other drafts, not extrapolated."""
 _LEAST_RUNNING = 2
 """Requests running at both ends of a window: with fewer the engine may have rested in between."""
 _LONGEST_SPACINGS = 3
@@ -47,6 +50,10 @@ class EvidenceLog:
         self._moments: deque[Moment] = deque(maxlen=_MOST_MOMENTS)
         self._mark: _Mark | None = None
         self._made_with: object = None
+        self._drafts = 0
+        self._model: str | None = None
+        self._drafted_before: float | None = None
+        self._fits: dict[int, StepFit] = {}
         self._restarted_at = -math.inf
 
     @property
@@ -59,6 +66,18 @@ class EvidenceLog:
         """The pages of the last five minutes since a knob changed or the engine restarted."""
         return tuple(self._moments)
 
+    @property
+    def fits(self) -> Mapping[int, StepFit]:
+        """Fits of the step time by number of drafts, for the same model; the newest of each."""
+        return MappingProxyType(self._fits)
+
+    def drafted_steps(self, replica: ReplicaSnapshot, drafts: int) -> float | None:
+        """Steps of requests that made drafts since the knobs are as they are; None: not counted."""
+        drafted = replica.totals.get("spec_draft_tokens")
+        if drafted is None or self._drafted_before is None or drafts <= 0:
+            return None
+        return (drafted - self._drafted_before) / drafts
+
     def take(self, replica: ReplicaSnapshot, knobs: Knobs) -> bool:
         """Take the newest snapshot of the replica; whether everything before it was forgotten."""
         restarts = (event.at for event in replica.events if event.kind == "restarted")
@@ -67,10 +86,12 @@ class EvidenceLog:
         made_with = (set_to, replica.model, self._restarted_at)
         forgotten = self._made_with is not None and made_with != self._made_with
         if made_with != self._made_with:
+            self._keep_fit(replica)
+            self._drafted_before = replica.totals.get("spec_draft_tokens")
             self._windows.clear()
             self._moments.clear()
             self._mark = None
-            self._made_with = made_with
+            self._made_with, self._drafts, self._model = made_with, knobs.drafts, replica.model
         self._note(replica)
         mark = _mark(replica)
         if mark is None:
@@ -80,6 +101,13 @@ class EvidenceLog:
         elif mark.at - self._mark.at >= WINDOW_SECONDS:
             self._close(mark, replica)
         return forgotten
+
+    def _keep_fit(self, replica: ReplicaSnapshot) -> None:
+        """What the windows told of the step time with the old knobs, for a comparison with the new ones."""
+        if replica.model != self._model:
+            self._fits.clear()
+        elif not isinstance(fit := fit_step_time(self._windows, COMPARED_SPREAD), Unfit):
+            self._fits[self._drafts] = fit
 
     def _note(self, replica: ReplicaSnapshot) -> None:
         moments, at = self._moments, replica.scraped_at

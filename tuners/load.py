@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from enginetop.fleet.model import Quality, ReplicaState
+from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Distribution, Quantile
 from tuners.case import Case
-from tuners.words import at_least
+from tuners.words import at_least, not_fresh
 
 FEWEST_REQUESTS = 60
 """Then a p95 has three requests beyond it."""
@@ -18,8 +18,6 @@ NEEDED: Mapping[str, int] = MappingProxyType(
     {"tpot_seconds": FEWEST_REQUESTS, "ttft_seconds": FEWEST_REQUESTS, "iteration_tokens": 1}
 )
 """Distributions without which nothing is judged, and the fewest observations in the window."""
-
-_FRESH = frozenset({ReplicaState.OK, ReplicaState.IDLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +62,8 @@ class Load:
 def load_of(case: Case) -> Load | str:
     """The load of a replica; words when its pages do not suffice to judge it."""
     replica, engines = case.replica, case.engines
-    if replica.state is ReplicaState.NO_PROGRESS:
-        return "no progress: the engine's counters do not move"
-    if replica.state not in _FRESH:
-        return f"no fresh numbers: the replica is {replica.state.value}"
+    if (why := not_fresh(case)) is not None:
+        return why
     for name, fewest in NEEDED.items():
         if (lack := _lack(name, replica.distribution(name), fewest)) is not None:
             return lack

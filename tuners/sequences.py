@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 
-from enginetop.fleet.model import Quality, ReplicaState
+from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Advice
 from tuners.case import Case, Rule
 from tuners.knob_values import SEQUENCES
 from tuners.kv_maths import fitting_sequences, preempted_ratio
 from tuners.thinking_maths import resident_tokens
 from tuners.trend import seconds_to_full, trend_of
-from tuners.words import at_least, count, known_count, percent, row, too_short
+from tuners.words import at_least, count, known_count, not_fresh, percent, row, too_short
 
 FEWEST_REQUESTS = 60
 CRITICAL_PREEMPTED_RATIO = 0.01
@@ -29,8 +29,6 @@ REMEDIES = (
     "else, in this order: gpu_memory_utilization in steps of .02 up to .95 where memory is free, fp8 KV, a "
     "thinking or max_tokens cap, more tensor parallelism, another replica"
 )
-
-_FRESH = frozenset({ReplicaState.OK, ReplicaState.IDLE})
 
 
 def calls(case: Case) -> str | None:
@@ -67,10 +65,8 @@ RULE = Rule(SEQUENCES, calls, advise)
 def _unfit(case: Case) -> str | None:
     """Why the pages cannot be judged; None: they can."""
     replica = case.replica
-    if replica.state is ReplicaState.NO_PROGRESS:
-        return "no progress: the engine's counters do not move"
-    if replica.state not in _FRESH:
-        return f"no fresh numbers: the replica is {replica.state.value}"
+    if (why := not_fresh(case)) is not None:
+        return why
     for name in ("requests_running", "requests_waiting", "kv_usage_ratio"):
         signal = replica.scalar(name)
         if signal.number is None or signal.quality not in (Quality.OK, Quality.ESTIMATED):

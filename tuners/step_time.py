@@ -15,7 +15,7 @@ from tuners.control.probability import t_quantile
 
 FEWEST_WINDOWS = 8
 LEAST_SPREAD = 2.0
-"""Fullest window over emptiest one, in tokens a step."""
+"""Fullest window over emptiest one, where a fit is to be believed beyond them."""
 LEAST_R_SQUARED = 0.8
 REACH = 1.5
 """How far beyond its windows a fit is believed, as a factor."""
@@ -104,16 +104,16 @@ class StepFit:
         return t_quantile(1.0 - (1.0 - CONFIDENCE) / 2.0, self.windows - 2)
 
 
-def fit_step_time(windows: Sequence[StepWindow]) -> StepFit | Unfit:
-    """The fit, or why there is none."""
+def fit_step_time(windows: Sequence[StepWindow], least_spread: float = LEAST_SPREAD) -> StepFit | Unfit:
+    """The fit, or why there is none. `least_spread`: fullest window over emptiest one, in tokens a step."""
     if len(windows) < FEWEST_WINDOWS:
         return Unfit(f"{len(windows)} busy windows, a fit of the step time needs {FEWEST_WINDOWS}")
     tokens = [window.tokens for window in windows]
     fewest, most = min(tokens), max(tokens)
-    if most < LEAST_SPREAD * fewest:
+    if most < least_spread * fewest:
         return Unfit(
             f"steps carried {fewest:.0f} to {most:.0f} tokens in {len(windows)} windows: too alike for a fit "
-            f"of the step time, which needs a factor of {LEAST_SPREAD:g}"
+            f"of the step time, which needs a factor of {least_spread:g}"
         )
     count = len(windows)
     mean_tokens = math.fsum(tokens) / count

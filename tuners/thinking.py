@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 
-from enginetop.fleet.model import Quality, ReplicaState
+from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Advice, Distribution, Quantile
 from tuners.case import Case, Rule
 from tuners.knob_values import THINKING
 from tuners.thinking_maths import FEWEST_FOR_P95, MULTIPLE_TOKENS, SLACK_TOKENS
-from tuners.words import at_least, count, percent, row, too_short
+from tuners.words import at_least, count, not_fresh, percent, row, too_short
 
 REASONING = "reasoning_tokens"
 LARGE_SHARE = 0.3
@@ -22,7 +22,6 @@ LARGE_SHARE = 0.3
 LONG_TAIL_RATIO = 2.0
 """And when the p99 is this many times the p95: else a cap at the p95 frees next to nothing."""
 FULL_KV = 0.90
-_FRESH = frozenset({ReplicaState.OK, ReplicaState.IDLE})
 _NO_CLAIM = "accuracy is not measured here: try it on an evaluation of your own first"
 
 
@@ -54,11 +53,8 @@ RULE = Rule(THINKING, calls, advise)
 
 
 def _unfit(case: Case) -> str | None:
-    replica = case.replica
-    if replica.state is ReplicaState.NO_PROGRESS:
-        return "no progress: the engine's counters do not move"
-    if replica.state not in _FRESH:
-        return f"no fresh numbers: the replica is {replica.state.value}"
+    if (why := not_fresh(case)) is not None:
+        return why
     thoughts = _distribution(case)
     if thoughts.quality not in (Quality.OK, Quality.ESTIMATED) or thoughts.count is None:
         note = f": {thoughts.note}" if thoughts.note else ""
@@ -128,7 +124,7 @@ def _lowered(case: Case) -> Advice:
     freed = 0.01 * max(0.0, longest - proposed)
     because = (
         *said,
-        f"{proposed} cuts at most 5 % of requests, and frees at least {count(freed)} tokens a request on average",
+        f"{proposed} cuts at most 5 % of requests, and frees {count(freed)} tokens a request or more",
         _NO_CLAIM,
         "wrong if longer thoughts are what these answers need",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.snapshot import Advice, Distribution, Quantile
 from tuners.case import SUSTAINED_SECONDS, Case
 
@@ -35,6 +36,17 @@ def percent(ratio: float) -> str:
 def count(tokens: float) -> str:
     """`980`, `16.5k`."""
     return f"{tokens / 1e3:.1f}k" if tokens >= 1000 else f"{tokens:.0f}"
+
+
+_FRESH = frozenset({ReplicaState.OK, ReplicaState.IDLE})
+
+
+def not_fresh(case: Case) -> str | None:
+    """Why the numbers of a replica say nothing about now; None: they do."""
+    state = case.replica.state
+    if state is ReplicaState.NO_PROGRESS:
+        return "no progress: the engine's counters do not move"
+    return None if state in _FRESH else f"no fresh numbers: the replica is {state.value}"
 
 
 def too_short(case: Case) -> str | None:

@@ -122,11 +122,11 @@ def test_two_minutes_of_pages_lead_to_6144(tmp_path: Path) -> None:
     )
     # a full step of 6144: 11.8 + 0.0061 x 6144 ms
     assert found.expected["tpot_p95_seconds_high"] == pytest.approx(0.049278, abs=1e-5)
-    assert {row.knob for row in snapshot.replicas[0].advice if row.because == ("not built yet",)} == {
-        "num_speculative_tokens",
-        "thinking_token_budget",
-        "max_num_seqs",
-    }
+    others = {row.knob: (row.action, row.because[-1]) for row in snapshot.replicas[0].advice[1:]}
+    assert others["num_speculative_tokens"][0] == "hold"  # no series of drafts: speculation is off
+    assert others["thinking_token_budget"][0] == "withheld"
+    assert "reasoning_tokens is unsupported" in others["thinking_token_budget"][1]
+    assert others["max_num_seqs"] == ("hold", "64 of 256 seats are taken and nothing is preempted")
 
 
 def test_goodput_of_the_same_pages_is_exact(tmp_path: Path) -> None:

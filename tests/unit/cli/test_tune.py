@@ -18,10 +18,11 @@ from enginetop.fleet.knobs import KnobRow, KnobSheet
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState
 from enginetop.fleet.plan import parse_plan_text
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
+from tests.tui.changes import withheld
 from tests.tui.snapshots import FakeSource, fleet, no_distribution, replica
 from tests.unit.cli.test_live_advice import Client
 from tui.view.cells import line_text
-from tuners.advice import is_undecided, not_built_yet
+from tuners.advice import is_undecided
 from tuners.control.knob_api import KnobReply, ReplyKind
 
 LOWER = Advice(
@@ -47,7 +48,7 @@ WITHHELD = Advice("max_num_batched_tokens", "withheld", ("7 busy windows",))
 
 
 def shown(name: str, advice: Advice, **fields: Any) -> ReplicaSnapshot:
-    return replica(name, advice=(advice, not_built_yet("max_num_seqs")), **fields)
+    return replica(name, advice=(advice, withheld("max_num_seqs")), **fields)
 
 
 def sheet(value: int = 8192, low: int = 256) -> KnobSheet:

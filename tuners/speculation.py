@@ -1,0 +1,227 @@
+"""The rule for `num_speculative_tokens`: as many drafts as make tokens come fastest at this traffic.
+
+Acceptance alone cannot decide: what a draft costs depends on how full the steps are. The rule takes the
+acceptance of each position from the counters, the step time from its fit, and works out the TPOT of every k
+once the batch has settled. What a draft model costs shows only in a comparison of two k; until then a share
+of an empty step is assumed, and a range around it has to agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from enginetop.fleet.model import Quality
+from enginetop.fleet.snapshot import Advice, Scalar
+from tuners.case import Case, Rule
+from tuners.draft_maths import (
+    StepCost,
+    Traffic,
+    accepted_length,
+    falls_from_position_to_position,
+    wilson,
+)
+from tuners.evidence import COMPARED_SPREAD
+from tuners.knob_values import DRAFTS
+from tuners.load import Load, load_of
+from tuners.step_time import StepFit, Unfit, fit_step_time
+from tuners.words import not_fresh, percent, row, too_short
+
+POSITIONS = "spec_acceptance_per_position"
+WIDEST_HALF_INTERVAL = 0.05
+"""Of the acceptance of a position (Wilson, 95 %): 400 drafts suffice in the worst case."""
+DRAFT_COST_RATIO = (0.03, 0.10, 0.20)
+"""Cost of a draft over that of an empty step: least, likely, most. Heuristic, for heads and small models."""
+WORTH_RATIO = 0.05
+"""A change must be worth so much of TPOT."""
+SLOWEST_SLOPE_MARGIN = 0.5
+"""Half the interval of the time per token, over the time per token."""
+FULL_KV = 0.85
+
+
+def calls(case: Case) -> str | None:
+    """What the best k calls for, if it is clearly better than the present one."""
+    seen = _seen(case)
+    if isinstance(seen, str):
+        return None
+    best = seen.best()
+    if best == seen.drafts:
+        return None
+    return "raise" if best > seen.drafts else "lower" if best else "disable"
+
+
+def advise(case: Case) -> Advice:
+    """The advice row."""
+    drafts = case.knobs.drafts
+    if (why := not_fresh(case)) is not None:
+        return row(DRAFTS, "withheld", why, drafts)
+    if drafts == 0:
+        why = "no drafts are made: what they would be accepted at is not known"
+        return row(DRAFTS, "hold", why, 0)
+    seen = _seen(case)
+    if isinstance(seen, str):
+        return row(DRAFTS, "withheld", seen, drafts)
+    if case.knobs.problem:
+        return row(DRAFTS, "withheld", case.knobs.problem, drafts)
+    best = seen.best()
+    if best == drafts:
+        why = f"no other number of drafts is worth {percent(WORTH_RATIO)} of TPOT at this traffic"
+        return row(DRAFTS, "hold", why, drafts, seen.acceptance_text(), seen.table_text())
+    if (short := too_short(case)) is not None:
+        return row(DRAFTS, "withheld", short, drafts, seen.acceptance_text())
+    return seen.change(case, best)
+
+
+RULE = Rule(DRAFTS, calls, advise)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What drafts bring and cost. `costs`: by the cheapest, the likely and the dearest draft."""
+
+    drafts: int
+    positions: Sequence[float]
+    traffic: Traffic
+    costs: tuple[StepCost, StepCost, StepCost]
+    load: Load
+    kv_is_short: bool
+
+    def tpot(self, drafts: int, cost: StepCost) -> float:
+        """TPOT with so many drafts, in seconds."""
+        return cost.tpot_seconds(self.positions, drafts, self.traffic)
+
+    def best(self) -> int:
+        """The number of drafts to go to; the present one unless another is clearly better.
+
+        Fewer must be better by the likely cost and no worse by the cheapest; one more by the dearest.
+        """
+        if self.kv_is_short and self.drafts > 0:
+            return self.drafts // 2
+        cheapest, likely, dearest = self.costs
+        now = self.tpot(self.drafts, likely)
+        fewer = min(range(self.drafts + 1), key=lambda k: self.tpot(k, likely))
+        if self.tpot(fewer, likely) < (1.0 - WORTH_RATIO) * now and (
+            self.tpot(fewer, cheapest) <= self.tpot(self.drafts, cheapest)
+        ):
+            return fewer
+        more = self.drafts + 1
+        if self.tpot(more, dearest) < (1.0 - WORTH_RATIO) * self.tpot(self.drafts, dearest):
+            return more
+        return self.drafts
+
+    def change(self, case: Case, to: int) -> Advice:
+        """The row that goes to `to` drafts."""
+        action = "raise" if to > self.drafts else "lower" if to else "disable"
+        because = [self.acceptance_text(), self.table_text()]
+        if self.kv_is_short:
+            because.append("KV is short and requests are preempted: drafts take slots of every sequence")
+        if to > len(self.positions):
+            because.append(f"the acceptance of position {to} is a guess: the last conditional one goes on")
+        because.append("wrong if batches grow smaller: drafts cost less then")
+        cheapest, likely, dearest = self.costs
+        now = self.tpot(self.drafts, likely)
+        changes = sorted(
+            self.tpot(to, cost) / self.tpot(self.drafts, cost) - 1.0
+            for cost in (cheapest, dearest)
+            if math.isfinite(self.tpot(self.drafts, cost)) and math.isfinite(self.tpot(to, cost))
+        )
+        expected: Mapping[str, float] = (
+            {"tpot_change_low_ratio": changes[0], "tpot_change_high_ratio": changes[-1]} if changes else {}
+        )
+        sure = bool(changes) and changes[-1] < 0 and math.isfinite(now) and to <= len(self.positions)
+        apply, via = case.knobs.way(DRAFTS, to)
+        return Advice(
+            DRAFTS,
+            action,
+            tuple(because),
+            self.drafts,
+            to,
+            "decode",
+            expected,
+            "medium" if sure else "low",
+            apply,
+            via,
+        )
+
+    def acceptance_text(self) -> str:
+        """Acceptance by position and the tokens a step."""
+        by_position = " ".join(f"{p:.2f}".lstrip("0") for p in self.positions)
+        length = accepted_length(self.positions, self.drafts)
+        return f"accepted by position {by_position}: {length:.2f} tokens a step"
+
+    def table_text(self) -> str:
+        """TPOT of each number of drafts, by the likely cost."""
+        likely = self.costs[1]
+        rows = (f"{k}: {_tpot_text(self.tpot(k, likely))}" for k in range(self.drafts + 2))
+        return "mean TPOT by drafts " + ", ".join(rows)
+
+
+def _tpot_text(seconds: float) -> str:
+    return f"{1e3 * seconds:.1f} ms" if math.isfinite(seconds) else "too slow"
+
+
+def _seen(case: Case) -> _Seen | str:
+    """What there is to judge by, or what is missing."""
+    drafts = case.knobs.drafts
+    if drafts == 0:
+        return "no drafts are made"
+    load = load_of(case)
+    if isinstance(load, str):
+        return load
+    positions = _positions(case)
+    if isinstance(positions, str):
+        return positions
+    generated = case.replica.scalar("generation_tokens_per_second").number
+    if not generated:
+        return "generation_tokens_per_second is not known"
+    fit = fit_step_time(case.windows, COMPARED_SPREAD)
+    if isinstance(fit, Unfit):
+        return fit.reason
+    if fit.per_token_margin_seconds > SLOWEST_SLOPE_MARGIN * fit.per_token_seconds:
+        return "the time per token is too uncertain yet"
+    kv = case.replica.scalar("kv_usage_ratio").number or 0.0
+    return _Seen(
+        drafts,
+        positions,
+        Traffic(generated / case.engines, load.demand or 0.0),
+        _costs(fit, drafts, case.fits),
+        load,
+        kv > FULL_KV and load.preemptions > 0,
+    )
+
+
+def _positions(case: Case) -> Sequence[float] | str:
+    signal = case.replica.signals[POSITIONS]
+    if not isinstance(signal, Scalar) or not isinstance(signal.value, tuple) or not signal.value:
+        note = f": {signal.note}" if signal.note else ""
+        return f"{POSITIONS} is {signal.quality.value}{note}"
+    if signal.quality not in (Quality.OK, Quality.ESTIMATED):
+        return f"{POSITIONS} is {signal.quality.value}"
+    positions = signal.value
+    if any(not 0.0 <= p <= 1.0 for p in positions):
+        return "acceptance outside of 0 to 1: not to be believed"
+    if not falls_from_position_to_position(positions, tolerance=0.01):
+        return "acceptance rises with the position: counters of several numbers of drafts are mixed"
+    drafted = case.drafted_steps
+    if drafted is not None:
+        low, high = wilson(positions[0] * drafted, drafted)
+        if (high - low) / 2 > WIDEST_HALF_INTERVAL:
+            return f"{drafted:.0f} drafts are too few to tell their acceptance"
+    return positions
+
+
+def _costs(fit: StepFit, drafts: int, others: Mapping[int, StepFit]) -> tuple[StepCost, StepCost, StepCost]:
+    """The step split into engine and drafts: by a comparison with another k where there was one."""
+    slope = fit.per_token_seconds
+    for other, known in others.items():
+        if other != drafts:
+            each = (fit.base_seconds - known.base_seconds) / (drafts - other)
+            if each > 0:
+                measured = StepCost(fit.base_seconds - each * drafts, slope, each)
+                return measured, measured, measured
+    least, likely, most = (
+        StepCost(base := fit.base_seconds / (1.0 + ratio * drafts), slope, ratio * base)
+        for ratio in DRAFT_COST_RATIO
+    )
+    return least, likely, most
