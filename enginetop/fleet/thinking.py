@@ -1,7 +1,7 @@
 """What reasoning costs beyond its tokens: requests that use up their thinking budget, and KV cache.
 
-A request has reached its budget when it counts at least as many reasoning tokens. Of a histogram that is known
-between two bounds unless one of its edges is the last number below the budget.
+A request has reached its budget when it counts at least as many reasoning tokens. Of a histogram that is
+known between two bounds unless one of its edges is the last number below the budget.
 
 KV: a request holds its prompt and, on average while it is decoded, half of its output, so that reasoning of
 `r` tokens holds r / 2 of them in each running request. That is the least: reasoning comes before the answer
