@@ -27,7 +27,7 @@ from enginetop.fleet.snapshot import (
 )
 
 FEWEST: Mapping[str, int] = {"p95": 60, "p99": 300}
-"""Requests that a quantile of reasoning tokens needs."""
+"""Requests that a quantile of single requests needs."""
 
 MOST_RECORDS = 20_000
 """Of one target; older ones make room (some 5 MB)."""
@@ -132,29 +132,34 @@ def judged_by_records(goodput: Goodput, judged: Sequence[tuple[RequestFigures, S
 
 
 def _reasoning(records: Records) -> SignalValue:
-    unit = SIGNALS[_REASONING].unit
     known = sorted(tokens for record in records if (tokens := record.known_reasoning) is not None)
     unknown = len(records) - len(known)
     note = f"{origin(records)}: {len(known)} counted" + (f", {unknown} unknown" if unknown else "")
     if known and not known[-1]:
         note += "; every count is 0, as it is where the server has no reasoning parser"
-    if not known:
+    return distribution_of(known, SIGNALS[_REASONING].unit, note)
+
+
+def distribution_of(values: Sequence[float], unit: str, note: str = "") -> Distribution:
+    """Order statistics of single requests; the note also tells which tails there are too few for."""
+    ascending = sorted(values)
+    if not ascending:
         empty = {key: NO_QUANTILE for key, _ in PERCENTILES}
         return Distribution(0.0, 0.0, NO_QUANTILE, empty, unit, Quality.UNKNOWN, note)
-    refused = [f"{key} needs {few}" for key, few in FEWEST.items() if len(known) < few]
+    refused = [f"{key} needs {few}" for key, few in FEWEST.items() if len(ascending) < few]
     quantiles = {
-        key: NO_QUANTILE if len(known) < FEWEST.get(key, 1) else _order_statistic(known, q)
+        key: NO_QUANTILE if len(ascending) < FEWEST.get(key, 1) else _order_statistic(ascending, q)
         for key, q in PERCENTILES
     }
-    total = math.fsum(known)
+    total = math.fsum(ascending)
     return Distribution(
-        float(len(known)),
+        float(len(ascending)),
         total,
-        Quantile(total / len(known)),
+        Quantile(total / len(ascending)),
         quantiles,
         unit,
         Quality.OK,
-        "; ".join([note, *refused]),
+        "; ".join(filter(None, [note, *refused])),
     )
 
 

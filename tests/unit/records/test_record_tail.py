@@ -122,14 +122,16 @@ def test_a_file_that_may_not_be_read_says_so(log: Path) -> None:
         assert texts(tail) == ["old 1", "old 2"]
 
 
+def refuse(*_: object) -> int:
+    raise PermissionError(13, "Permission denied")
+
+
 def test_any_error_of_the_disk_is_told_and_the_next_look_may_work(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(FileTail(log, from_start=False)) as tail:
         with monkeypatch.context() as broken:
-            broken.setattr(
-                room.os, "open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
-            )
+            broken.setattr("os.open", refuse)
             assert texts(tail) == []
             assert tail.problem == f"{log}: permission denied"
         assert texts(tail) == []  # only now it is known where the file ends
@@ -228,10 +230,9 @@ class TestBounds:
         with closing(FileTail(log, from_start=True)) as tail:
             first = texts(tail)
             assert len(first) == 100
-            assert tail.behind
-            assert not tail.ended
+            assert (tail.behind, tail.ended) == (True, False)
             found = first
-            while tail.behind:
+            while not tail.ended:
                 found += texts(tail)
             assert found == ["old 1", "old 2", *(f"{number:09}" for number in range(300))]
 
@@ -273,14 +274,14 @@ class TestStream:
         try:
             tail = StreamTail(reading)
             assert texts(tail) == []
-            assert not tail.ended
+            ended = [tail.ended]
             os.write(writing, b"one\ntw")
             assert texts(tail) == ["one"]
             os.write(writing, b"o\nthree")
             assert texts(tail) == ["two"]
             os.close(writing)
             assert texts(tail) == ["three"]
-            assert tail.ended
+            assert [*ended, tail.ended] == [False, True]
             assert texts(tail) == []
         finally:
             os.close(reading)
