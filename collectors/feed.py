@@ -15,6 +15,7 @@ from collectors.exposition import PageParser
 from collectors.layout import LayoutCache
 from collectors.meaning import Miss, decode_json, miss_of, miss_of_page
 from collectors.page import Page
+from collectors.redact import reduced
 from enginetop.fleet.model import EngineKind, Target
 from enginetop.fleet.observation import CONNECTION_FAILURES, Failure, FailureKind, Observation
 from enginetop.fleet.reading import Reading
@@ -81,6 +82,8 @@ class TargetFeed:
         self._tries: dict[str, int] = {}
         self._start: float | None = None
         self._hung = False
+        self._barred: frozenset[str] = frozenset()
+        self._queue: tuple[Answer, Miss] | None = None
         self._judged: dict[Answer, _Good | Miss] = {}
 
     @property
@@ -116,6 +119,8 @@ class TargetFeed:
         if isinstance(outcome, Failure):
             if outcome.kind in CONNECTION_FAILURES or outcome.kind is FailureKind.LOADING:
                 self._tries.clear()  # the process may be another one when it is back
+            if outcome.kind in _NO_SERVER:
+                self._barred, self._queue = frozenset(), None
             return Observation(at, seconds, failure=outcome)
         reading, metrics_page = outcome
         return Observation(at, seconds, reading=reading, metrics_page=metrics_page)
@@ -130,18 +135,17 @@ class TargetFeed:
         if table:
             if self._hung and table.liveness_path and table.liveness_path not in asked:
                 return table.liveness_path
-            first = next(
-                (s.request for s in table.side_pages if s.before_metrics and s.path not in asked), None
-            )
-            if first:
-                return first
-            if not table.may_read_metrics(self._bodies(self._with_sides(answers))):
+            sides = self._bodies(self._with_sides(answers))
+            pages = [side for side in table.side_pages if side.path not in asked and side.asked_with(sides)]
+            if first := next((side for side in pages if side.before_metrics), None):
+                return first.request
+            if not table.may_read_metrics(sides):
                 return None
         if not any(self._is_good(answer) for answer in answers):
             return next((path for path in self._candidates() if path not in asked), None)
         if table is None or answers[-1].error is not None:
             return None
-        due = [side for side in table.side_pages if side.path not in asked and self._due(side)]
+        due = [side for side in pages if self._due(side)]
         return next((side.request for side in due if self._wanted(side.path, answers)), None)
 
     def _wanted(self, path: str, answers: Sequence[Answer]) -> bool:
@@ -154,7 +158,8 @@ class TargetFeed:
         """Metrics paths in the order in which they are tried."""
         if self._target.metrics_path is not None:
             return (self._target.metrics_path,)
-        return dict.fromkeys((self._page_path, *METRICS_PATHS) if self._page_path else METRICS_PATHS)
+        known = (self._page_path,) if self._page_path else ()
+        return [path for path in dict.fromkeys((*known, *METRICS_PATHS)) if path not in self._barred]
 
     def _ending(self, answer: Answer, table: EngineTable | None) -> Miss | None:
         """The miss after which no other path is tried: the server itself is in trouble.
@@ -167,7 +172,8 @@ class TargetFeed:
             return None
         miss = miss_of(answer, table)
         if miss is None or miss.kind in (FailureKind.NO_ENGINE_METRICS, FailureKind.UNAUTHORIZED):
-            return None
+            # TensorRT-LLM before its first request: the page is there, and has no series yet.
+            return miss if miss and miss.exposition and answer.path == METRICS_PATHS[0] else None
         return None if miss.absent else miss
 
     def _is_good(self, answer: Answer) -> bool:
@@ -193,12 +199,15 @@ class TargetFeed:
             if isinstance(judged, _Good):
                 return self._accept(judged, answers, at)
             misses.append((answer, judged))
+            if judged.queue:
+                self._barred, self._queue = self._barred | {answer.path}, (replace(answer, body=b""), judged)
         self._note_sides(answers)
         if self._forbidden(answers):
             outcome = self._read(None, at)
             return outcome if isinstance(outcome, Failure) else (outcome, True)
         if misses:
-            return self._failure(misses, answers, at)
+            # A queue is not emptied again to say what it was.
+            return self._failure([*misses, self._queue] if self._queue else misses, answers, at)
         return self._without_metrics(answers, at)
 
     def _accept(
@@ -317,6 +326,8 @@ class TargetFeed:
             self._reader = found.table.new_reader() if found.table else None
             self._sides.clear()
             self._tries.clear()
+            self._barred = frozenset(path for path, _ in found.table.never) if found.table else frozenset()
+            self._queue = None
         self._found = found
 
     def _note_sides(self, answers: Sequence[Answer]) -> None:
@@ -338,7 +349,8 @@ class TargetFeed:
             if body is None:
                 sides.pop(answer.path, None)
             else:
-                sides[answer.path] = _Side(body, answer.at)
+                # What is not read is dropped at once: these pages can show keys and command lines.
+                sides[answer.path] = _Side(reduced(body, SIDE_FIELDS[answer.path]), answer.at)
         return sides
 
     @staticmethod

@@ -19,6 +19,9 @@ _QUOTE_CHARACTERS = 120
 _HEAD_BYTES = 4096
 _TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
 _LOADING = re.compile(r"loading|starting|initiali[sz]ing|warming up|not ready yet", re.IGNORECASE)
+_EXPOSITION = re.compile(r"\bversion=[01]\.", re.IGNORECASE)
+"""What the types of metrics pages have in common, and others have not."""
+_END_OF_PAGE = b"# EOF"
 _PROCESS_PREFIXES = ("python_", "process_", "http_", "go_", "promhttp_", "scrape_")
 
 
@@ -26,12 +29,15 @@ _PROCESS_PREFIXES = ("python_", "process_", "http_", "go_", "promhttp_", "scrape
 class Miss:
     """Why an answer is no good page; `detail` is empty where there is nothing to add to the kind.
 
-    `absent`: nothing is at that path, so that another may be tried.
+    `absent`: nothing is at that path, so that another may be tried. `queue`: what was read was taken from a
+    queue, and is missing to others now. `exposition`: a metrics page, as its type says, without series.
     """
 
     kind: FailureKind
     detail: str
     absent: bool = False
+    queue: bool = False
+    exposition: bool = False
 
 
 def miss_of(answer: Answer, table: EngineTable | None = None) -> Miss | None:
@@ -90,8 +96,11 @@ def quoted(text: str) -> str:
 def _miss_of_body(answer: Answer) -> Miss | None:
     at = f"at {answer.path}"
     start = answer.body[:_HEAD_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if not start:
-        return _no_metrics(f"an empty page {at}")
+    if not start or answer.body.strip() == _END_OF_PAGE:
+        if not _EXPOSITION.search(answer.headers.get("content-type", "")):
+            return _no_metrics(f"an empty page {at}")
+        detail = f"no series {at} yet: nothing was counted since the start"
+        return Miss(FailureKind.NO_ENGINE_METRICS, detail, exposition=True)
     if start.startswith(b"<"):
         title = _TITLE.search(_head(answer))
         shown = quoted(html.unescape(title[1])) if title else ""
@@ -99,10 +108,11 @@ def _miss_of_body(answer: Answer) -> Miss | None:
     # A Prometheus line may begin with a brace too, so only what decodes is JSON.
     if start[:1] in b"[{" and (body := decode_json(answer.body)) is not None:
         if isinstance(body, list):
-            return _no_metrics(
+            detail = (
                 f"a JSON array {at}, as TensorRT-LLM's queue of iterations: "
                 "its Prometheus page is /prometheus/metrics (return_perf_metrics)"
             )
+            return Miss(FailureKind.NO_ENGINE_METRICS, detail, queue=True)
         return _no_metrics(f"JSON {at}{_said(answer)}")
     return None
 

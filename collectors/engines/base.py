@@ -39,6 +39,10 @@ class SidePage:
         """Path and query."""
         return f"{self.path}?{self.query}" if self.query else self.path
 
+    def asked_with(self, sides: Sides) -> bool:
+        """Whether the side pages read before it say that it may be asked."""
+        return self.when is None or self.when(sides)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:

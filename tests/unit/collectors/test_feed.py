@@ -136,11 +136,15 @@ def test_a_sleeping_llama_cpp_is_never_woken() -> None:
 def test_a_llama_cpp_router_loads_no_model() -> None:
     server = Server(llama_pages(role="router"), headers=LLAMA)
     paths, observation = server.scrape()
-    assert paths == ["/prometheus/metrics", "/props"]
-    assert observation.failure is not None
+    assert paths == ["/prometheus/metrics", "/props", "/models"]
+    assert observation.failure is not None  # its list of models is not there
     assert observation.failure.kind is FailureKind.NO_ENGINE_METRICS
     assert "router" in observation.failure.detail
-    assert server.scrape()[0] == ["/props"]
+    server.pages["/models"] = answer("/models", {"data": [{"id": "a", "status": {"value": "loaded"}}]})
+    paths, observation = server.scrape()
+    assert paths == ["/props", "/models"]
+    assert observation.reading is not None
+    assert total(observation.reading, "models_loaded") == 1
 
 
 def test_no_queue_is_drained_once_a_page_of_an_engine_is_found() -> None:
@@ -155,6 +159,71 @@ def test_no_queue_is_drained_once_a_page_of_an_engine_is_found() -> None:
     assert server.scrape()[0] == ["/prometheus/metrics"]
     assert observation.reading is not None
     assert observation.reading.identity.engine is EngineKind.TRTLLM
+
+
+def test_a_queue_is_emptied_once_and_then_left_alone() -> None:
+    server = Server({"/metrics": answer("/metrics", TRTLLM_QUEUE)})
+    paths, first = server.scrape()
+    assert paths == ["/prometheus/metrics", "/metrics"]  # what it is shows only when it is asked
+    for _ in range(3):
+        paths, observation = server.scrape()
+        assert paths == ["/prometheus/metrics"]
+        assert observation.failure is not None
+        assert first.failure is not None
+        assert observation.failure.detail == first.failure.detail
+        assert "return_perf_metrics" in observation.failure.detail
+
+
+def test_a_queue_that_the_user_names_is_asked() -> None:
+    server = Server({"/metrics": answer("/metrics", TRTLLM_QUEUE)}, path="/metrics")
+    assert [server.scrape()[0], server.scrape()[0]] == [["/metrics"], ["/metrics"]]
+
+
+def test_no_queue_is_drained_when_the_page_of_the_engine_goes() -> None:
+    server = Server(
+        {
+            "/prometheus/metrics": answer("/prometheus/metrics", TRTLLM_PAGE),
+            "/metrics": answer("/metrics", TRTLLM_QUEUE),
+        }
+    )
+    server.scrape()
+    good = server.pages.pop("/prometheus/metrics")
+    for _ in range(3):
+        assert server.scrape()[0] == ["/prometheus/metrics"]
+    server.pages["/prometheus/metrics"] = good
+    assert server.scrape()[1].reading is not None
+
+
+def test_another_server_behind_the_address_of_a_queue_is_found_after_a_restart() -> None:
+    server = Server({"/prometheus/metrics": answer("/prometheus/metrics", TRTLLM_PAGE)})
+    server.scrape()
+    server.pages = {path: fault(path, FailureKind.REFUSED) for path in ("/prometheus/metrics", "/metrics")}
+    server.scrape()
+    server.pages = vllm_pages()
+    observations = [server.scrape()[1] for _ in range(2)]
+    assert observations[-1].reading is not None
+    assert observations[-1].reading.identity.engine is EngineKind.VLLM
+
+
+@pytest.mark.parametrize("body", [b"", b"\n", b"# EOF\n"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text/plain; version=0.0.4; charset=utf-8",
+        "text/plain; version=1.0.0; charset=utf-8",
+        "application/openmetrics-text; version=1.0.0; charset=utf-8",
+    ],
+)
+def test_no_queue_is_drained_before_the_first_request(kind: str, body: bytes) -> None:
+    """TensorRT-LLM's page has no series then, and its type says that it is a metrics page."""
+    empty = answer("/prometheus/metrics", body, headers={"content-type": kind})
+    server = Server({"/prometheus/metrics": empty, "/metrics": answer("/metrics", TRTLLM_QUEUE)})
+    for _ in range(2):
+        paths, observation = server.scrape()
+        assert paths == ["/prometheus/metrics"]
+        assert observation.failure is not None
+        assert observation.failure.kind is FailureKind.NO_ENGINE_METRICS
+        assert "nothing was counted" in observation.failure.detail
 
 
 @pytest.mark.parametrize(
