@@ -156,6 +156,26 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:
+def _curve_arguments(parser: argparse.ArgumentParser) -> None:
+    _reading(parser)
+    parser.add_argument(
+        "--for",
+        dest="duration",
+        type=_positive,
+        default=900.0,
+        metavar="S",
+        help="watch for S seconds (default 900)",
+    )
+    parser.add_argument(
+        "--overlay",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="result of GuideLLM or AIPerf (JSON) to lay over; may be given again",
+    )
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default table")
+
+
     parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=_TARGET_HELP)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="recording to write (.jsonl or .jsonl.gz)"
@@ -251,6 +271,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
+    Command("curve", "goodput and TTFT p99 against load, and the knee", "curve", _curve_arguments),
 def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     """The command and its arguments. Exits with 0 after --help and --version, with 2 on a usage error."""
     command = next((known for known in COMMANDS if argv and argv[0] == known.name), UI)

@@ -14,6 +14,7 @@ from tui.view.detail_load import load_lines
 from tui.view.engines import engine_text
 from tui.view.figures import Lines, row
 from tui.view.heading import event_text
+from tui.view.load_curve import replica_curve
 from tui.view.picture import Picture
 
 
@@ -30,6 +31,7 @@ def detail_lines(picture: Picture, url: str, width: int) -> list[Line]:
         _trouble(replica, condition, at),
         load_lines(replica, at, width),
         latency_lines(replica, width),
+        replica_curve(replica),
         token_lines(replica),
         speculation_lines(replica),
         beyond_lines(replica),
