@@ -1,0 +1,112 @@
+"""A disaggregated Dynamo fleet from its captured pages through `snapshot --replay`: each request counts once.
+
+The captures are of one fleet: the frontend names the three workers in decimal, and each of them names itself
+in hexadecimal. The first page of each target is its capture with every number 0, the second the capture 10 s
+later, so that an increase is what the capture shows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enginetop.cli.main import main
+from tests.support.engine_pages import fixture
+
+FRONTEND, PREFILL, DECODE, MTP = (
+    "http://f1:8000",
+    "http://p1:9001",
+    "http://d1:9001",
+    "http://d2:9001",
+)
+CAPTURES = {
+    FRONTEND: "frontend-decode-killed",
+    PREFILL: "worker-disagg-prefill",
+    DECODE: "worker-disagg-decode",
+    MTP: "worker-disagg-decode-mtp",
+}
+_NUMBER = re.compile(r" \S+$", re.MULTILINE)
+
+
+def at_zero(page: str) -> str:
+    """The page with every sample 0."""
+    return "\n".join(line if line.startswith("#") else _NUMBER.sub(" 0", line) for line in page.splitlines())
+
+
+def snapshot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *targets: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fleet's part of the document, and the replicas by target."""
+    recording = tmp_path / "fleet.jsonl"
+    lines = []
+    for at in (100.0, 110.0):
+        for target in targets:
+            page = fixture(f"dynamo/1.6.1/dynamo-1.6.1-{CAPTURES[target]}.prom").decode()
+            body = at_zero(page) + "\n" if at == 100.0 else page
+            lines.append(json.dumps({"t": at, "target": target, "path": "/metrics", "body": body}))
+    recording.write_text("\n".join(lines) + "\n")
+    assert main(["snapshot", "--replay", str(recording), "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    return document["fleet"], {replica["target"]: replica for replica in document["replicas"]}
+
+
+def number(part: dict[str, Any], name: str) -> float | None:
+    value: float | None = part["signals"][name]["value"]
+    return value
+
+
+def test_one_request_through_frontend_prefill_and_decode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet, rows = snapshot(tmp_path, capsys, FRONTEND, PREFILL, DECODE, MTP)
+    # Finished: 2 and 25 of the decode workers in 10 s; not 46 of the prefill worker, not 68 of the frontend.
+    assert number(fleet, "requests_finished_per_second") == pytest.approx(2.7)
+    # 16 + 1874 and 31 + 4024 tokens; not 9909 of the frontend.
+    assert number(fleet, "generation_tokens_per_second") == pytest.approx(594.5)
+    assert fleet["signals"]["e2e_seconds"]["count"] == 27
+    assert fleet["signals"]["e2e_seconds"]["sum"] == pytest.approx(12.503588412 + 81.562794821)
+    assert fleet["signals"]["ttft_seconds"]["count"] == 16 + 31
+    assert fleet["signals"]["itl_seconds"]["count"] == 1874 + 4024
+    # What is of a worker and not of a request is summed over both stages.
+    assert number(fleet, "requests_running") == 12 + 6 + 0
+    assert number(fleet, "preemptions") == 4 + 16
+    assert number(fleet, "kv_usage_ratio") == 0.964
+    assert fleet["signals"]["kv_usage_ratio"]["mean"] == pytest.approx((0.964 + 0.462) / 2)
+
+    assert {target: (row["engine"], row["role"], row["stack"]) for target, row in rows.items()} == {
+        FRONTEND: ("dynamo", "gateway", "dynamo"),
+        PREFILL: ("dynamo", "prefill", "dynamo"),
+        DECODE: ("vllm", "decode", "dynamo"),
+        MTP: ("vllm", "decode", "dynamo"),
+    }
+    assert fleet["replicas"] == 4
+    # Every row shows its own page.
+    assert number(rows[FRONTEND], "requests_finished_per_second") == pytest.approx(6.8)
+    assert number(rows[FRONTEND], "generation_tokens_per_second") == pytest.approx(990.9)
+    assert rows[FRONTEND]["signals"]["ttft_seconds"]["count"] == 83
+    assert rows[FRONTEND]["signals"]["itl_seconds"]["count"] == 9281
+    assert number(rows[FRONTEND], "prefix_hit_ratio") == pytest.approx(16928 / 66210)
+    assert number(rows[PREFILL], "requests_finished_per_second") == pytest.approx(4.6)
+    assert number(rows[DECODE], "requests_finished_per_second") == pytest.approx(0.2)
+
+
+def test_without_a_frontend_the_workers_still_count_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet, rows = snapshot(tmp_path, capsys, PREFILL, DECODE, MTP)
+    assert number(fleet, "requests_finished_per_second") == pytest.approx(2.7)
+    assert rows[DECODE]["role"] == "aggregated"  # nobody says otherwise
+
+
+@pytest.mark.parametrize(
+    ("targets", "per_second"), [((FRONTEND,), 6.8), ((PREFILL,), 4.6), ((FRONTEND, PREFILL), 4.6)]
+)
+def test_what_is_watched_alone_counts_in_full(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], targets: tuple[str, ...], per_second: float
+) -> None:
+    fleet, _ = snapshot(tmp_path, capsys, *targets)
+    assert number(fleet, "requests_finished_per_second") == pytest.approx(per_second)

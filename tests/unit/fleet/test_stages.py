@@ -1,0 +1,194 @@
+"""Prefill and decode on separate workers: what both count of a request is counted once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from enginetop.fleet.facts import Facts, Gain, Gap, Ratio, WindowFacts
+from enginetop.fleet.fleet_tracker import FleetTracker
+from enginetop.fleet.histogram import HistogramIncrease
+from enginetop.fleet.model import EngineKind, Quality, Role, Target
+from enginetop.fleet.reading import Identity
+from enginetop.fleet.signals import MEASURES
+from enginetop.fleet.snapshot import Distribution, FleetSnapshot, Scalar, Slo
+from enginetop.fleet.stages import COUNTED_BY, StagePart, StageRule
+from tests.support.looks import page
+
+HISTOGRAM = HistogramIncrease((1.0,), (4.0,), 4.0, 2.0, False, False)
+
+
+def facts(*measures: str, ratios: tuple[str, ...] = (), gaps: tuple[str, ...] = ()) -> WindowFacts:
+    """A window of 10 s in which every counter named grew by 20."""
+    histograms = {name: HISTOGRAM for name in measures if name.endswith("_seconds")}
+    gains = {name: Gain(20.0, 2.0) for name in measures if name not in histograms}
+    total = Facts(
+        1,
+        {},
+        gains,
+        {name: Ratio({0: 1.0}, 2.0) for name in ratios},
+        histograms,
+        {name: Gap(Quality.UNKNOWN) for name in gaps},
+    )
+    return WindowFacts(0.0, 10.0, total, ())
+
+
+def told(window: WindowFacts) -> set[str]:
+    total = window.total
+    return {*total.gains, *total.histograms, *total.ratios, *total.gaps}
+
+
+BOTH = (
+    "requests_finished",
+    "generation_tokens",
+    "prompt_tokens_processed",
+    "e2e_seconds",
+    "ttft_seconds",
+    "preemptions",
+)
+
+
+def counted(*parts: StagePart) -> list[set[str]]:
+    return [told(window) for window in StageRule().counted(parts)]
+
+
+def test_each_measure_is_taken_from_one_stage() -> None:
+    prefill, decode = counted(
+        StagePart(facts(*BOTH), Role.PREFILL, "sglang"), StagePart(facts(*BOTH), Role.DECODE, "sglang")
+    )
+    assert prefill == {"prompt_tokens_processed", "ttft_seconds", "preemptions"}
+    assert decode == {"requests_finished", "generation_tokens", "e2e_seconds", "preemptions"}
+
+
+def test_what_only_one_stage_tells_is_kept() -> None:
+    """A prefill mocker tells neither prompt tokens nor TTFT: then decode's are all there is."""
+    prefill, decode = counted(
+        StagePart(facts("requests_finished", "e2e_seconds"), Role.PREFILL, "dynamo"),
+        StagePart(facts(*BOTH), Role.DECODE, "dynamo"),
+    )
+    assert prefill == set()
+    assert decode == set(BOTH)
+
+
+def test_ratios_and_gaps_of_what_is_left_out_go_with_it() -> None:
+    window = facts(
+        "prefix_queries", "prefix_hits", ratios=("prefix_hit_ratio", "spec_acceptance_ratio"), gaps=()
+    )
+    prompts = facts("prefix_queries", "prefix_hits", ratios=("prefix_hit_ratio",), gaps=("requests_errored",))
+    whole = facts("requests_errored", ratios=("prefix_hit_ratio",))
+    prefill, decode = counted(
+        StagePart(prompts, Role.PREFILL, "vllm"),
+        StagePart(
+            replace(window, total=replace(window.total, gains={**window.total.gains, **whole.total.gains})),
+            Role.DECODE,
+            "vllm",
+        ),
+    )
+    assert prefill == {"prefix_queries", "prefix_hits", "prefix_hit_ratio"}
+    assert decode == {"requests_errored", "spec_acceptance_ratio"}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [(Role.PREFILL, "sglang"), (Role.PREFILL, "sglang")],
+        [(Role.DECODE, "sglang"), (Role.DECODE, "sglang")],
+        [(Role.PREFILL, "sglang"), (Role.AGGREGATED, "vllm")],
+        [(Role.PREFILL, "sglang"), (Role.AGGREGATED, "sglang")],  # another pool of the same engine
+        [(Role.PREFILL, "sglang"), (Role.DECODE, "dynamo")],
+        [(Role.AGGREGATED, "vllm"), (Role.AGGREGATED, "dynamo")],
+        [],
+    ],
+)
+def test_a_stage_that_nobody_completes_counts_in_full(parts: list[tuple[Role, str]]) -> None:
+    found = counted(*(StagePart(facts(*BOTH), role, stack) for role, stack in parts))
+    assert found == [set(BOTH)] * len(parts)
+
+
+def test_a_dynamo_worker_of_no_stage_is_one_of_decode_beside_prefill_workers() -> None:
+    prefill, backend = counted(
+        StagePart(facts(*BOTH), Role.PREFILL, "dynamo"), StagePart(facts(*BOTH), Role.AGGREGATED, "dynamo")
+    )
+    assert "requests_finished" not in prefill
+    assert backend == set(BOTH)  # it may have computed its prompts itself
+
+
+def test_facts_that_stay_are_the_same_objects_after_the_rule() -> None:
+    rule = StageRule()
+    parts = [StagePart(facts(*BOTH), Role.PREFILL, "sglang"), StagePart(facts(*BOTH), Role.DECODE, "sglang")]
+    first, again = rule.counted(parts), rule.counted(parts)
+    assert all(one is other for one, other in zip(first, again, strict=True))
+    changed = rule.counted([parts[0], replace(parts[1], facts=facts("requests_finished"))])
+    assert changed[0] is not first[0]
+    assert "ttft_seconds" in told(changed[0])
+
+
+def test_the_table_names_measures_of_the_catalogue_and_the_two_stages() -> None:
+    assert set(COUNTED_BY) <= set(MEASURES)
+    assert set(COUNTED_BY.values()) == {Role.PREFILL, Role.DECODE}
+
+
+# Through the tracker: ten requests a window, each of which passes through a prefill and a decode worker
+
+PREFILL, DECODE, GATEWAY = (Target(f"http://{name}:1", name) for name in ("prefill", "decode", "gateway"))
+WORKER = Identity(EngineKind.DYNAMO, role=Role.AGGREGATED, stack="dynamo", worker=7)
+
+
+def split_fleet(decode: Identity, workers: dict[int, Role] | None = None) -> FleetSnapshot:
+    fleet = FleetTracker(
+        [PREFILL, DECODE, GATEWAY],
+        interval_seconds=2.0,
+        window_seconds=60.0,
+        slo_for=lambda model: Slo(),
+        fixed_spacing_seconds=None,
+    )
+    identities = {
+        PREFILL.url: replace(WORKER, role=Role.PREFILL, worker=8),
+        DECODE.url: decode,
+        GATEWAY.url: Identity(EngineKind.DYNAMO, role=Role.GATEWAY, stack="dynamo"),
+    }
+    for at in (0.0, 5.0, 10.0):
+        for url, identity in identities.items():
+            ended = at  # one a second
+            look = page(at, tokens=100 * ended, finished=ended, e2e=(ended,) * 3, identity=identity)
+            if url == GATEWAY.url and look.reading is not None and workers is not None:
+                look = replace(look, reading=replace(look.reading, workers=workers))
+            fleet.observe(url, look)
+        fleet.snapshot(at)
+    return fleet.snapshot(10.0)
+
+
+@pytest.mark.parametrize("role", [Role.DECODE, Role.AGGREGATED])
+def test_a_request_through_both_stages_and_the_gateway_counts_once(role: Role) -> None:
+    snapshot = split_fleet(replace(WORKER, role=role))
+    finished = snapshot.fleet.signals["requests_finished_per_second"]
+    e2e = snapshot.fleet.signals["e2e_seconds"]
+    assert isinstance(finished, Scalar)
+    assert isinstance(e2e, Distribution)
+    assert finished.number == 1.0
+    assert e2e.count == 10
+    # every row shows what its own page says
+    for replica in snapshot.replicas:
+        assert replica.scalar("requests_finished_per_second").number == 1.0
+
+
+def test_the_error_budget_counts_them_once_too() -> None:
+    once = split_fleet(replace(WORKER, role=Role.DECODE)).fleet.goodput.offered_per_second
+    assert once == 1.0
+
+
+@pytest.mark.parametrize(
+    ("own", "told_by_gateway", "shown"),
+    [
+        (Role.AGGREGATED, {7: Role.DECODE, 8: Role.PREFILL}, Role.DECODE),
+        (Role.AGGREGATED, {8: Role.PREFILL}, Role.AGGREGATED),
+        (Role.AGGREGATED, None, Role.AGGREGATED),
+        (Role.PREFILL, {7: Role.DECODE}, Role.PREFILL),  # its own word counts more
+    ],
+)
+def test_a_gateway_tells_the_roles_of_its_workers(
+    own: Role, told_by_gateway: dict[int, Role] | None, shown: Role
+) -> None:
+    snapshot = split_fleet(replace(WORKER, role=own), told_by_gateway)
+    assert [one.role for one in snapshot.replicas if one.target is DECODE] == [shown]
