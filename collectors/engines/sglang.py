@@ -23,7 +23,7 @@ from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import Pick, first, samples, spelled, value_at
 from collectors.engines.samples import ROUTER_LABELS
 from collectors.engines.sglang_loads import KEPT_FIELDS, LOADS, NO_LOADS, Loads, disaggregation_mode, loads_of
-from collectors.engines.sglang_table import TABLE
+from collectors.engines.sglang_table import NOT_IN_0_4, TABLE
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.reading import EngineFlags, Identity, Reading, Series
@@ -104,6 +104,7 @@ class _Facts:
                 self._layout,
                 extra=(*told, *counted),
                 estimated={one.measure: speculation.NOTE for one in counted},
+                absent=NOT_IN_0_4 if self.engine_type is None else MappingProxyType({}),
                 ranks={rank: labels for rank, labels in ranks.items() if labels},
             )
         return self._plans[variant]
@@ -149,25 +150,43 @@ class SglangReader:
             start_token=start,
             progress_token=plan.progress_token(page),
             live_progress=facts.live,
-            identity=Identity(
-                EngineKind.SGLANG,
-                engine_version=config.version(look.sides),
-                model=facts.model or config.model(look.sides),
-                role=_role(facts, look),
-                stack=facts.stack,
-                simulated=plan.simulated(page),
-            ),
+            identity=_identity(facts, look, simulated=plan.simulated(page)),
             flags=EngineFlags(paused=any(page.values[i] > 0 for i in facts.paused) or None),
             config=config.settings(page, facts.settings, facts.drafts_per_step, look.sides, loads),
             bad_lines=page.bad_lines,
         )
 
 
-def _role(facts: _Facts, look: Look) -> Role:
+def _identity(facts: _Facts, look: Look, *, simulated: bool) -> Identity:
+    version = config.version(look.sides)
+    model = (facts.model, "label model_name") if facts.model else config.model(look.sides)
+    role, role_source = _role(facts, look)
+    sources = {
+        "engine_version": version and version[1],
+        "model": model and model[1],
+        "role": role_source,
+        "stack": facts.stack and "names of the metrics page",
+    }
+    return Identity(
+        EngineKind.SGLANG,
+        engine_version=version[0] if version else None,
+        model=model[0] if model else None,
+        role=role,
+        stack=facts.stack,
+        simulated=simulated,
+        sources=MappingProxyType({name: source for name, source in sources.items() if source}),
+    )
+
+
+def _role(facts: _Facts, look: Look) -> tuple[Role, str]:
     """A server that can switch its role is `dynamic` on the page and tells its mode with its loads."""
     mode = disaggregation_mode(look.sides.get(LOADS)) if LOADS in look.fresh_sides else None
-    modes = (facts.engine_type, mode, config.disaggregation_mode(look.sides))
-    return next((_ROLES[one] for one in modes if one in _ROLES), Role.AGGREGATED)
+    told = (
+        (facts.engine_type, "label engine_type"),
+        (mode, LOADS),
+        config.disaggregation_mode(look.sides) or (None, ""),
+    )
+    return next(((_ROLES[one], place) for one, place in told if one in _ROLES), (Role.AGGREGATED, ""))
 
 
 def _known(plan: Plan, values: array[float]) -> array[float]:

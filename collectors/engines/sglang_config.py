@@ -76,23 +76,40 @@ SERVER_FIELDS: tuple[str, ...] = (
 MODEL_FIELDS: tuple[str, ...] = ("served_model_name", "model_path", "reasoning_parser", "disaggregation_mode")
 
 
-def version(sides: Sides) -> str | None:
+Told = tuple[str, str]
+"""What a page says, and where it says so."""
+
+
+def version(sides: Sides) -> Told | None:
     """SGLang's version."""
-    return text(sides.get(LOADS), "version") or text(_info(sides)[1], "version")
+    path, info = _info(sides)
+    return _first_told((sides.get(LOADS), LOADS, "version"), (info, path, "version"))
 
 
-def model(sides: Sides) -> str | None:
+def model(sides: Sides) -> Told | None:
     """The served model's name, else the path it was loaded from."""
-    pages = (sides.get(MODEL_INFO), _info(sides)[1])
-    names = [text(page, name) for name in ("served_model_name", "model_path") for page in pages]
-    names.insert(0, text(sides.get("/v1/models"), "data", 0, "id"))
-    return next((name for name in map(model_name, names) if name is not None), None)
+    card = model_name(text(sides.get("/v1/models"), "data", 0, "id"))
+    if card is not None:
+        return card, "/v1/models"
+    pages = ((sides.get(MODEL_INFO), MODEL_INFO), _info(sides)[::-1])
+    told = (
+        _first_told((page, path, name))
+        for name in ("served_model_name", "model_path")
+        for page, path in pages
+    )
+    return next((one for one in told if one is not None and model_name(one[0]) is not None), None)
 
 
-def disaggregation_mode(sides: Sides) -> str | None:
+def disaggregation_mode(sides: Sides) -> Told | None:
     """`prefill`, `decode` or `null`, as started."""
-    pages = (_info(sides)[1], sides.get(MODEL_INFO))
-    return next((mode for page in pages if (mode := text(page, "disaggregation_mode"))), None)
+    path, info = _info(sides)
+    name = "disaggregation_mode"
+    return _first_told((info, path, name), (sides.get(MODEL_INFO), MODEL_INFO, name))
+
+
+def _first_told(*places: tuple[Json, str, str]) -> Told | None:
+    found = ((text(page, name), path) for page, path, name in places)
+    return next(((value, path) for value, path in found if value is not None), None)
 
 
 def settings(

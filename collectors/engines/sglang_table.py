@@ -12,11 +12,13 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from collectors.engines.mapping import Row, Table
+from enginetop.fleet.model import Quality
+from enginetop.fleet.reading import Absence
 
 _STEP_NOTE = "set at the first step of the scheduler"
 _CAPACITY_NOTE = "on the page since SGLang 0.5.9; /server_info and /v1/loads tell it too"
-_RETRACTED_NOTE = "appears with the first retraction (SGLang 0.5.2 or later)"
-_ABORTED_NOTE = "appears with the first abort (SGLang 0.5.9 or later)"
+_RETRACTED_NOTE = "appears with the first retraction"
+_ABORTED_NOTE = "appears with the first abort, since SGLang 0.5.9"
 _FINISH_NOTE = "appears when the first request has ended"
 _TPOT_NOTE = "exported after SGLang 0.5.15"
 _QUEUE_NOTE = "exported since SGLang 0.5.9"
@@ -186,6 +188,14 @@ _CACHE: tuple[Row, ...] = (
     Row("kv_onload_bytes", ("load_back_bytes",), unranked=True, since="0.5.23"),
 )
 
+NOT_IN_0_4 = MappingProxyType(
+    {
+        "preemptions": Absence(Quality.UNSUPPORTED, "SGLang counts retractions since 0.5.2"),
+        "requests_aborted": Absence(Quality.UNSUPPORTED, "SGLang counts aborts since 0.5.9"),
+    }
+)
+"""What looks like a counter that has not begun, and is not there at all in SGLang 0.4."""
+
 TABLE = Table(
     title="SGLang",
     prefixes=("sglang:", "sglang_"),
@@ -197,6 +207,8 @@ TABLE = Table(
         "reasoning_tokens": "SGLang counts no reasoning tokens in its metrics; its responses tell them",
         "iteration_tokens": "SGLang has no histogram of the tokens of a step",
         "requests_errored": "SGLang counts aborts only",
+        "spec_draft_tokens": _SPEC_NOTE,
+        "spec_accepted_tokens": _SPEC_NOTE,
         "spec_accepted_at_position": "SGLang does not tell it by position",
     },
     moving_names=("http_", "process_", "scheduler_", "get_loads_", "startup_", "routing_key"),
