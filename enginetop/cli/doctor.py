@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace) -> tuple[Settings, ConfigFacts]:
     """The settings; those of the arguments alone where the config file cannot be used."""
-    path = args.config or str(config_path())
+    path = args.config or doctor_here.shown_path(config_path())
     warnings: list[str] = []
     try:
         settings = resolve(args, warnings.append)

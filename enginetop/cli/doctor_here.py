@@ -97,7 +97,10 @@ def folder_facts() -> FolderFacts:
     """The state folder. Nothing is made or written."""
     folder = state_folder()
     return FolderFacts(
-        str(folder), folder.is_dir(), _unwritable(folder), kill_switch=(folder / "kill-switch").exists()
+        shown_path(folder),
+        folder.is_dir(),
+        _unwritable(folder),
+        kill_switch=(folder / "kill-switch").exists(),
     )
 
 
@@ -111,6 +114,14 @@ def sink_facts(sinks: Sequence[SinkSettings]) -> list[SinkFacts]:
             trouble = _unwritable(path) if path.exists() else _unwritable(path.parent)
         found.append(SinkFacts(sink.name, sink.kind, trouble and f"{sink.path}: {trouble}"))
     return found
+
+
+def shown_path(path: Path) -> str:
+    """The path as people write it: `~` for their home."""
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):  # elsewhere, or no home
+        return str(path)
 
 
 def _unwritable(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Looking at one target for `doctor`: the way to it step by step, a few scrapes, and who may change it.
+"""Looking at one target for `doctor`: the way to it, a few scrapes, and who may change it.
 
 Nothing but GETs of pages that change nothing: the feed's own, and those of `enginetop.doctor.admin`.
 """
@@ -6,33 +6,28 @@ Nothing but GETs of pages that change nothing: the feed's own, and those of `eng
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import ssl
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from urllib.parse import urlsplit
 
 from collectors.answer import Answer
 from collectors.clock import SteadyClock
 from collectors.engines.detect import Found
 from collectors.feed import TargetFeed
-from collectors.fetch import KEPT_HEADERS, NO_CREDENTIALS, Credentials, Fetcher, FetchError, connection_fault
-from collectors.full_http import proxy_for, tls_context
+from collectors.fetch import KEPT_HEADERS, NO_CREDENTIALS, Credentials, Fetcher
 from collectors.http import HttpFetcher
 from collectors.layout import LayoutCache
 from collectors.meaning import decode_json
-from collectors.origin import Origin
 from collectors.sanitise import clean_text
 from collectors.scrape import Scraper
+from enginetop.cli.doctor_way import Way, way_to
 from enginetop.cli.settings import Settings
 from enginetop.doctor.admin import KEYLESS, LISTING, AdminFacts
-from enginetop.doctor.target import EngineFacts, FailureFacts, Missing, PageFacts, StageFacts, TargetFacts
+from enginetop.doctor.target import EngineFacts, FailureFacts, Missing, PageFacts, TargetFacts
 from enginetop.fleet.derive import MEASURES_OF
 from enginetop.fleet.fleet_tracker import FleetTracker
-from enginetop.fleet.model import Quality, Target
-from enginetop.fleet.observation import Failure, FailureKind
+from enginetop.fleet.model import Quality, ReplicaState, Target
+from enginetop.fleet.observation import Failure
 from enginetop.fleet.reading import Absence, Reading
 from enginetop.fleet.snapshot import CollectorHealth, Distribution, ReplicaSnapshot, Scalar
 
@@ -43,13 +38,15 @@ _ROUND_SECONDS = 1.0
 """Slower pages are asked fewer times: a look must not be a load."""
 _MOST_ROUTES = 2000
 _DOCTOR_HEADERS = KEPT_HEADERS | {"date"}
+_TOO_SOON = frozenset({ReplicaState.NO_PROGRESS, ReplicaState.STALE})
+"""What a look of a second cannot tell."""
 _UNTOLD = Absence(Quality.UNKNOWN)
 
 
 async def probe(target: Target, settings: Settings, patience_seconds: float) -> TargetFacts:
     """All facts about one target; its faults are among them. `patience_seconds` bounds each step."""
     credentials = settings.credentials.get(target.url, NO_CREDENTIALS)
-    way = await _way(target, credentials, patience_seconds)
+    way = await way_to(target, credentials, patience_seconds)
     if any(stage.problem for stage in way.stages):
         return _facts(target, settings, credentials, way)
     look = _Look(target, settings, credentials)
@@ -58,74 +55,6 @@ async def probe(target: Target, settings: Settings, patience_seconds: float) -> 
     if look.reading is not None:
         admin = await _admin(target, look.reading, credentials, patience_seconds)
     return _facts(target, settings, credentials, way, look, admin)
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    stages: tuple[StageFacts, ...] = ()
-    proxy: bool = False
-    certificate_until: float | None = None
-
-
-async def _way(target: Target, credentials: Credentials, patience: float) -> _Way:
-    """Name lookup, connection and handshake, each timed; the last one may have failed."""
-    origin = Origin.of(urlsplit(target.url))
-    if proxy_for(origin.scheme, origin.host) is not None:
-        return _Way(proxy=True)
-    loop = asyncio.get_running_loop()
-    host, port = origin.lookup_name, origin.port
-    stages: list[StageFacts] = []
-    until: list[float] = []
-
-    async def look_up() -> str:
-        found = await loop.getaddrinfo(host, port, type=1)
-        return ", ".join(dict.fromkeys(str(address[4][0]) for address in found[:4]))
-
-    async def connect() -> str:
-        transport, _ = await loop.create_connection(asyncio.Protocol, host, port)
-        transport.abort()
-        return ""
-
-    async def shake_hands() -> str:
-        context = tls_context(credentials)
-        transport, _ = await loop.create_connection(
-            asyncio.Protocol, host, port, ssl=context, server_hostname=origin.host
-        )
-        try:
-            connection = transport.get_extra_info("ssl_object")
-            if end := (connection.getpeercert() or {}).get("notAfter"):
-                until.append(ssl.cert_time_to_seconds(end))
-            return str(connection.version())
-        finally:
-            transport.abort()
-
-    steps = [("connection", connect)]
-    if not _is_address(host):
-        steps.insert(0, ("name", look_up))
-    if origin.scheme == "https":
-        steps.append(("TLS", shake_hands))
-    for name, step in steps:
-        began = time.monotonic()
-        try:
-            async with asyncio.timeout(patience):
-                detail = await step()
-        except (TimeoutError, OSError, UnicodeError, FetchError) as error:
-            fault = _fault(error, name, patience)
-            stages.append(StageFacts(name, time.monotonic() - began, problem=fault.detail, kind=fault.kind))
-            break
-        stages.append(StageFacts(name, time.monotonic() - began, detail))
-    return _Way(tuple(stages), certificate_until=until[0] if until else None)
-
-
-def _fault(error: Exception, name: str, patience: float) -> FetchError:
-    if isinstance(error, FetchError):
-        return error
-    if isinstance(error, TimeoutError):
-        return FetchError(FailureKind.TIMEOUT, f"{name}: nothing within {patience:.3g} s")
-    try:
-        return connection_fault(error)
-    except OSError as own:  # a fault of this machine
-        return FetchError(FailureKind.COLLECTOR, f"{name}: {own.strerror or type(own).__name__}")
 
 
 class _Watched:
@@ -233,7 +162,7 @@ def _facts(
     target: Target,
     settings: Settings,
     credentials: Credentials,
-    way: _Way,
+    way: Way,
     look: _Look | None = None,
     admin: AdminFacts | None = None,
 ) -> TargetFacts:
@@ -287,7 +216,7 @@ def _engine(reading: Reading, found: Found | None, replica: ReplicaSnapshot) -> 
     return EngineFacts(
         kind=replica.engine,
         title=found.title if found else str(replica.engine),
-        state=replica.state,
+        state=ReplicaState.OK if replica.state in _TOO_SOON else replica.state,
         version=replica.engine_version,
         model=replica.model,
         role=replica.role,
@@ -340,11 +269,3 @@ def _key(credentials: Credentials) -> str:
     if credentials.api_key_env is not None:
         return f"the variable {credentials.api_key_env}"
     return f"the file {credentials.api_key_file}" if credentials.api_key_file is not None else ""
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True

@@ -124,7 +124,8 @@ def lines(report: Report, width: int) -> list[str]:
     if not full:
         notes = sum(f.level is Level.INFO for _, group in report.targets for f in group)
         if notes:
-            shown.append(f"{notes} notes on targets are left out; --format json has them")
+            plural = "note" if notes == 1 else "notes"
+            shown.append(f"{notes} {plural} on targets left out; --format json has them")
     return shown
 
 

@@ -232,14 +232,7 @@ def _engine(engine: EngineFacts) -> Iterator[Finding]:
     if engine.simulated:
         words.append("simulated")
     yield Finding("engine", Level.OK, " · ".join(words))
-    if engine.state is ReplicaState.NO_PROGRESS:
-        yield Finding(
-            "engine",
-            Level.WARNING,
-            "requests are there and nothing moves",
-            "see the engine's log, restart it",
-        )
-    elif engine.state in (ReplicaState.SLEEPING, ReplicaState.PAUSED, ReplicaState.DRAINING):
+    if engine.state in (ReplicaState.SLEEPING, ReplicaState.PAUSED, ReplicaState.DRAINING):
         yield Finding("engine", Level.INFO, f"it is {engine.state}; its numbers come back with it")
     if engine.kind is EngineKind.ROUTER:
         yield Finding(
