@@ -50,14 +50,12 @@ class _Facts:
         self.recognised = False
         self.model: str | None = None
         self.engine_type: str | None = None
-        self.old = True
         for name, labels in zip(layout.names, layout.labels, strict=True):
             own = TABLE.owns(name) and not name.startswith(_ROUTER_PREFIX)
             if own and ROUTER_LABELS.isdisjoint(labels):
                 self.recognised = True
                 self.model = self.model or model_name(labels.get("model_name"))
                 self.engine_type = self.engine_type or labels.get("engine_type") or None
-                self.old = self.old and "moe_ep_rank" not in labels
         self.stack = "dynamo" if any(name.startswith("dynamo_") for name in layout.names) else None
         self.started = first(layout, _names("startup_time_seconds"), {"phase": "scheduler_e2e"})
         self.settings: Mapping[str, Pick] = {
@@ -125,8 +123,9 @@ class SglangReader:
         self._drafts = speculation.AcceptedDrafts()
 
     def wants_side(self, path: str, page: Page) -> bool:
-        """All that is due; the old name of a page on old servers only."""
-        return path != config.OLD_SERVER_INFO or facts_of(page.layout).old
+        """Every side page that is due."""
+        del path, page
+        return True
 
     def read(self, look: Look) -> Reading:
         """The reading of a page; SGLang's page may always be asked."""
@@ -212,12 +211,13 @@ SGLANG = EngineTable(
     side_pages=(
         SidePage(LOADS, keep=KEPT_FIELDS, every_scrape=True),
         SidePage(config.SERVER_INFO, keep=config.SERVER_FIELDS),
-        SidePage(config.OLD_SERVER_INFO, keep=config.SERVER_FIELDS),
+        SidePage(config.OLD_SERVER_INFO, keep=config.SERVER_FIELDS, when=config.has_no_info),
         SidePage(config.MODEL_INFO, keep=config.MODEL_FIELDS),
         SidePage("/v1/models", keep=("data[].id", "data[].max_model_len")),
     ),
     liveness_path="/ready",
     enable_hint="start SGLang with --enable-metrics",
+    tables=(TABLE,),
     sources={
         **TABLE.sources(),
         "spec_accepted_tokens": (

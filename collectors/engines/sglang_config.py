@@ -76,6 +76,11 @@ SERVER_FIELDS: tuple[str, ...] = (
 MODEL_FIELDS: tuple[str, ...] = ("served_model_name", "model_path", "reasoning_parser", "disaggregation_mode")
 
 
+def has_no_info(sides: Sides) -> bool:
+    """Whether the info page did not answer under its newer name."""
+    return SERVER_INFO not in sides
+
+
 Told = tuple[str, str]
 """What a page says, and where it says so."""
 
