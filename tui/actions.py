@@ -13,6 +13,7 @@ class Place(StrEnum):
     ANYWHERE = "anywhere"
     FLEET = "fleet"
     REPLICA = "replica"
+    ALERTS = "alerts"
     TUNERS = "tuners"
     SUGGESTION = "suggestion"
     CHANGE = "change"
@@ -53,9 +54,10 @@ _ANYWHERE = (Place.ANYWHERE,)
 _FLEET = (Place.FLEET,)
 _REPLICA = (Place.REPLICA,)
 _TUNERS = (Place.TUNERS,)
-_LISTS = (Place.FLEET, Place.TUNERS, Place.PAST)
+_ALERTS = (Place.ALERTS,)
+_LISTS = (Place.FLEET, Place.ALERTS, Place.TUNERS, Place.PAST)
 _READING = (Place.REPLICA, Place.SUGGESTION, Place.CHANGE, Place.QUIET, Place.HELP)
-_BACK = (*_READING, Place.TUNERS, Place.PAST)
+_BACK = (*_READING, Place.ALERTS, Place.TUNERS, Place.PAST)
 _DOWN, _UP = ("down", "j"), ("up", "k")
 _PAGE_DOWN, _PAGE_UP = ("pagedown", "ctrl+d"), ("pageup", "ctrl+u")
 _HOME, _END = ("g", "home"), ("G", "end")
@@ -83,6 +85,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("neighbour(1)", ("n",), "next", "the next replica of the list", _REPLICA, 3),
     Action("neighbour(-1)", ("p",), "previous", "the previous replica of the list", _REPLICA, 4),
     Action("tune", ("t",), "tune", "advice for this replica", _REPLICA, 5),
+    Action("acknowledge", ("a",), "ack", "say that you look after it, until it is over", _ALERTS, 2),
+    Action("note", ("n",), "ack with a note", "the same, with a note for others", _ALERTS),
+    Action("silence(1800)", ("s",), "silence", "silence its rule at its target for 30 min", _ALERTS, 3),
+    Action("silence(7200)", ("S",), "silence 2 h", "silence its rule at its target for 2 h", _ALERTS),
+    Action("silence_words", ("c",), "custom", "silence other rules, targets and times", _ALERTS, 10),
+    Action("undo_quiet", ("u",), "undo", "take back the acknowledgement, else the silences", _ALERTS, 8),
     Action("past", ("h",), "past", "past changes with their verdicts", _TUNERS, 4),
     Action(
         "apply", ("A",), "apply", "try the change on the canary, after you have typed its name",
@@ -94,6 +102,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("confirm", ("enter",), "confirm", "do it, once the word is typed", (Place.CONFIRM,), 1),
     Action("fleet", ("1",), "fleet", "back to the fleet", _ANYWHERE),
+    Action("alerts", ("7",), "alerts", "what fires and what is pending; acknowledge, silence", _ANYWHERE, 8),
     Action("tuners", ("8",), "tune", "suggestions, changes under way, past changes", _ANYWHERE, 5),
     Action("pause", ("space",), "pause", "freeze the picture; collection goes on", _ANYWHERE, 9),
     Action("refresh_now", ("r",), "refresh", "scrape every target now", _ANYWHERE, 10),

@@ -17,6 +17,7 @@ from textual.binding import BindingType  # noqa: E402
 from textual.message import Message  # noqa: E402
 from textual.timer import Timer  # noqa: E402
 
+from enginetop.alerts.silence import QuietDesk  # noqa: E402
 from enginetop.fleet.change import FINAL_STATES, ChangeView  # noqa: E402
 from enginetop.fleet.errors import EnginetopError  # noqa: E402
 from enginetop.fleet.model import Target  # noqa: E402
@@ -24,7 +25,9 @@ from enginetop.fleet.ports import ChangeControl, FleetSource  # noqa: E402
 from enginetop.fleet.snapshot import FleetSnapshot  # noqa: E402
 from themes.loader import choose_theme, load_theme  # noqa: E402
 from tui.actions import Place  # noqa: E402
+from tui.alert_desk import AlertDesk  # noqa: E402
 from tui.control_desk import ControlDesk  # noqa: E402
+from tui.screens.alerts import AlertsScreen  # noqa: E402
 from tui.screens.base import PictureScreen, bindings_for  # noqa: E402
 from tui.screens.confirm import ConfirmScreen  # noqa: E402
 from tui.screens.fleet import FleetScreen  # noqa: E402
@@ -47,6 +50,7 @@ class Options(TypedDict, total=False):
     read_only: bool
     control: ChangeControl | None
     approver: str
+    quiet: QuietDesk | None
     simulated: bool
     theme: str | None
     ascii_only: bool
@@ -62,8 +66,8 @@ class FleetApp(App[None]):
     token, and only if none is on its way, so a stalled terminal cannot pile up work. `clock` measures how
     long the picture has been frozen or without news: monotonic seconds, not the time of the snapshots.
     `targets` are shown while nothing has been scraped yet. `control` carries changes out, unless `read_only`;
-    its changes are shown in either case; `approver` is who approves them, for the audit. Unknown `theme`:
-    ConfigError.
+    its changes are shown in either case; `approver` is who approves them, for the audit. Alerts are
+    silenced and acknowledged through `quiet`, in the same name. Unknown `theme`: ConfigError.
     """
 
     TITLE = "enginetop"
@@ -85,6 +89,7 @@ class FleetApp(App[None]):
         read_only: bool = True,
         control: ChangeControl | None = None,
         approver: str = "",
+        quiet: QuietDesk | None = None,
         simulated: bool = False,
         theme: str | None = None,
         ascii_only: bool = False,
@@ -105,6 +110,9 @@ class FleetApp(App[None]):
         self._control = control
         self._desk = (
             None if control is None else ControlDesk(control, approver, self._begin, self.note_failure)
+        )
+        self._alert_desk = (
+            None if quiet is None else AlertDesk(quiet, approver, self._begin, self.note_failure)
         )
         self._inks = Inks(palette, ascii_only=ascii_only or wants_ascii(os.environ))
         self._fleet_title, self._targets = title, tuple(targets)
@@ -265,6 +273,14 @@ class FleetApp(App[None]):
         """Go back to the fleet."""
         while len(self.screen_stack) > 1:
             self.pop_screen()
+
+    def action_alerts(self) -> None:
+        """Open the alerts."""
+        if not isinstance(self.screen, AlertsScreen):
+            self.action_fleet()
+            screen = AlertsScreen(self._inks, self.note_failure, self._alert_desk)
+            screen.picture = self._picture()
+            self.push_screen(screen)
 
     def action_tuners(self) -> None:
         """Open the tuners of the whole fleet."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from enginetop.alerts.inhibit import inhibitors
 from enginetop.alerts.rule import (
+    FIRING,
     NO_LABELS,
     RESOLVED,
     Finding,
@@ -18,15 +19,18 @@ from enginetop.alerts.rule import (
     Step,
     advance,
     begin,
+    identity,
     key_of,
 )
 from enginetop.alerts.seen import labels_of
-from enginetop.alerts.silence import Silence, silenced_by
+from enginetop.alerts.silence import Acknowledgement, NobodyQuiet, Quiet, QuietSource, Silence, silenced_by
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
 
 _MOST_UNTAKEN = 10_000
 _RESTART_GRACE_SECONDS = 300.0
 """After a restart or a reload, rates and windows need a while before they say anything."""
+_BOOKS_DIFFER_SECONDS = 60.0
+"""So much later may another process see the begin of the alert that was acknowledged in this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,15 @@ class AlertBook:
     Nothing here reads a clock: the time is the snapshot's.
     """
 
-    def __init__(self, rules: Iterable[Rule], silences: Iterable[Silence] = ()) -> None:
+    def __init__(
+        self, rules: Iterable[Rule], silences: Iterable[Silence] = (), quiet: QuietSource | None = None
+    ) -> None:
         self._rules = {rule.id: rule for rule in rules}
         self._silences = tuple(silences)
+        self._quiet = quiet or NobodyQuiet()
+        self._began: float | None = None
+        self._over: set[Acknowledgement] = set()
         self._instances: dict[Key, Instance] = {}
-        self._acknowledged: dict[Key, str] = {}
         self._events: deque[AlertEvent] = deque(maxlen=_MOST_UNTAKEN)
         self._restored: tuple[Alert, ...] = ()
 
@@ -67,10 +75,12 @@ class AlertBook:
                     changed.append(step.changed)
         orphans = [one for key, one in self._instances.items() if key[:2] not in self._rules]
         changed += [replace(one.alert, state=RESOLVED) for one in orphans]
+        quiet = self._quiet.read()
+        acknowledged = self._acknowledged(quiet, kept, labels, snapshot.at)
         self._instances = kept
-        self._acknowledged = {key: by for key, by in self._acknowledged.items() if key in kept}
         resolved = [alert for alert in changed if alert.state == RESOLVED]
-        alerts = self._marked(snapshot, [*(one.alert for one in kept.values()), *resolved])
+        found = [*(one.alert for one in kept.values()), *resolved]
+        alerts = self._marked(snapshot, found, quiet, acknowledged)
         self._note(snapshot.at, changed, alerts)
         return replace(snapshot, alerts=alerts)
 
@@ -79,14 +89,6 @@ class AlertBook:
         events = tuple(self._events)
         self._events.clear()
         return events
-
-    def acknowledge(self, alert: Alert, by: str) -> bool:
-        """Note that somebody looks after an alert, until it is over; False when it is over already."""
-        key = _identity(alert)
-        if key not in self._instances:
-            return False
-        self._acknowledged[key] = by
-        return True
 
     def set_rules(self, rules: Iterable[Rule], silences: Iterable[Silence]) -> None:
         """Go by other rules from the next snapshot on; alerts of rules that are gone are resolved then."""
@@ -107,7 +109,7 @@ class AlertBook:
 
     def _take_restored(self, at: float) -> None:
         for alert in self._restored:
-            key = _identity(alert)
+            key = identity(alert)
             self._instances[key] = Instance(key, alert, at, at + _RESTART_GRACE_SECONDS)
         self._restored = ()
 
@@ -140,29 +142,63 @@ class AlertBook:
             if key not in mine:
                 yield key, begin(rule, finding, labels.get(finding.target, NO_LABELS), snapshot.at)
 
-    def _marked(self, snapshot: FleetSnapshot, alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+    def _acknowledged(
+        self, quiet: Quiet, kept: Mapping[Key, Instance], urls: Collection[str], at: float
+    ) -> Mapping[Key, str]:
+        """Who looks after which alert. What is acknowledged and over is forgotten."""
+        if self._began is None:
+            self._began = at
+        if not quiet.acknowledgements:
+            return {}
+        self._over.intersection_update(quiet.acknowledgements)
+        found: dict[Key, str] = {}
+        for one in quiet.acknowledgements:
+            if one in self._over or self._is_over(one, kept.get(one.key), urls, at):
+                self._over.add(one)
+            else:
+                found[one.key] = one.text
+        if self._over:
+            self._quiet.forget(self._over)
+        return found
+
+    def _is_over(
+        self, one: Acknowledgement, instance: Instance | None, urls: Collection[str], at: float
+    ) -> bool:
+        """Whether the alert that was meant has ended: as far as this book saw it, or must have seen it."""
+        began = at if self._began is None else self._began
+        if instance is not None:
+            return began <= one.at and instance.alert.since > one.at + _BOOKS_DIFFER_SECONDS
+        former = self._instances.get(one.key)
+        if former is not None and former.alert.state == FIRING:
+            return True
+        rule = self._rules.get(one.key[:2])
+        hold = 0.0 if rule is None else rule.hold_seconds
+        return one.key[2] in urls and at - max(began, one.at) > hold + _RESTART_GRACE_SECONDS
+
+    def _marked(
+        self, snapshot: FleetSnapshot, alerts: Sequence[Alert], quiet: Quiet, acknowledged: Mapping[Key, str]
+    ) -> tuple[Alert, ...]:
         """The alerts with what keeps each of them quiet, the gravest first."""
         if not alerts:
             return ()
         names = {replica.target.url: replica.target.name for replica in snapshot.replicas}
         causes = inhibitors(alerts)
+        silences = (*self._silences, *quiet.silences)
         marked = [
             replace(
                 alert,
                 inhibited_by=causes.get(place, ""),
-                silenced_by=silenced_by(
-                    self._silences, alert, names.get(alert.target, alert.target), snapshot.at
-                ),
-                acknowledged_by=self._acknowledged.get(_identity(alert), ""),
+                silenced_by=silenced_by(silences, alert, names.get(alert.target, alert.target), snapshot.at),
+                acknowledged_by=acknowledged.get(identity(alert), ""),
             )
             for place, alert in enumerate(alerts)
         ]
         return tuple(sorted(marked, key=_gravity))
 
     def _note(self, at: float, changed: Sequence[Alert], alerts: Sequence[Alert]) -> None:
-        marked = {_identity(alert): alert for alert in alerts}
+        marked = {identity(alert): alert for alert in alerts}
         for alert in changed:
-            self._events.append(AlertEvent(at, marked.get(_identity(alert), alert)))
+            self._events.append(AlertEvent(at, marked.get(identity(alert), alert)))
 
 
 _STATES = ("firing", "pending", "resolved")
@@ -171,12 +207,3 @@ _STATES = ("firing", "pending", "resolved")
 def _gravity(alert: Alert) -> tuple[int, int, float, str, str]:
     grave = -Severity(alert.severity).rank
     return _STATES.index(alert.state), grave, alert.since, alert.target, alert.rule
-
-
-_SUBJECTS = ("gpu_uuid", "window", "change")
-"""Labels that are part of an alert's identity."""
-
-
-def _identity(alert: Alert) -> Key:
-    subject = {name: alert.labels[name] for name in _SUBJECTS if name in alert.labels}
-    return alert.rule, alert.severity, alert.target, tuple(sorted(subject.items()))

@@ -81,6 +81,16 @@ Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
 """The identity of an alert: rule, severity, target, subject."""
 
 
+_SUBJECTS = ("gpu_uuid", "window", "change")
+"""Labels that are part of an alert's identity."""
+
+
+def identity(alert: Alert) -> Key:
+    """The identity of an alert: what tells it from every other one that is there at the same time."""
+    subject = {name: alert.labels[name] for name in _SUBJECTS if name in alert.labels}
+    return alert.rule, alert.severity, alert.target, tuple(sorted(subject.items()))
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """One alert that is pending or firing.

@@ -1,11 +1,13 @@
-"""Silences (planned quiet) and acknowledgements (somebody is at it)."""
+"""Silences (planned quiet) and acknowledgements (somebody is at it). Pure; time is passed in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Protocol
 
+from enginetop.alerts.rule import Key
 from enginetop.fleet.snapshot import Alert
 
 
@@ -13,13 +15,16 @@ from enginetop.fleet.snapshot import Alert
 class Silence:
     """Keeps alerts from being told until `until` (Unix seconds). Patterns are shell patterns.
 
-    `target` is held against the URL and against the name of the replica.
+    `target` is held against the URL and against the name of the replica. `id` and `by` (who made it) are
+    empty for a silence of the config file.
     """
 
     until: float
     rule: str = "*"
     target: str = "*"
     reason: str = ""
+    id: str = ""
+    by: str = ""
 
     def covers(self, alert: Alert, replica_name: str, at: float) -> bool:
         """Whether it keeps this alert quiet at that time."""
@@ -27,9 +32,85 @@ class Silence:
         return at < self.until and named and fnmatchcase(alert.rule, self.rule)
 
 
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """That `by` looks after one alert since `at` (Unix seconds), until it is over."""
+
+    key: Key
+    at: float
+    by: str
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """Who, and the note."""
+        return f"{self.by}: {self.note}" if self.note else self.by
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """What people have silenced and acknowledged besides the config file."""
+
+    silences: tuple[Silence, ...] = ()
+    acknowledgements: tuple[Acknowledgement, ...] = ()
+
+
+NO_QUIET = Quiet()
+
+
+class QuietSource(Protocol):
+    """Where a book looks for what people have silenced and acknowledged; asked with every snapshot."""
+
+    def read(self) -> Quiet:
+        """All there is now; returns at once."""
+
+    def forget(self, over: Iterable[Acknowledgement]) -> None:
+        """These alerts are over; returns at once, and may leave it to a later call."""
+
+
+class QuietDesk(QuietSource, Protocol):
+    """Where people silence and acknowledge. May wait for a disk; EnginetopError says in one line why not."""
+
+    def add(self, silence: Silence, now: float) -> tuple[Silence, str]:
+        """Keep a silence, under a new id; the silence, and what else is to be said."""
+
+    def expire(self, silence_id: str) -> Silence:
+        """Take a silence back; the silence."""
+
+    def acknowledge(self, acknowledgement: Acknowledgement) -> str:
+        """Keep an acknowledgement, in place of a former one of the same alert; what else is to be said."""
+
+    def withdraw(self, key: Key) -> None:
+        """Take an acknowledgement back."""
+
+
+class NobodyQuiet:
+    """A `QuietSource` of runs that nobody can say anything to."""
+
+    def read(self) -> Quiet:
+        """Nothing."""
+        return NO_QUIET
+
+    def forget(self, over: Iterable[Acknowledgement]) -> None:
+        """Nothing to forget."""
+
+
+LONGEST_SECONDS = 366 * 86400.0
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def duration_seconds(text: str) -> float | None:
+    """A duration as people type it: `45s`, `30m`, `2h`, `3d`, at most a year; None: it is none."""
+    number, unit = text[:-1], _UNIT_SECONDS.get(text[-1:])
+    if unit is None or not (number.isascii() and number.isdecimal() and len(number) <= 8):
+        return None
+    seconds = float(int(number) * unit)
+    return seconds if 0 < seconds <= LONGEST_SECONDS else None
+
+
 def silenced_by(silences: Iterable[Silence], alert: Alert, replica_name: str, at: float) -> str:
     """Why an alert is silenced: the reason of the first silence that covers it; empty: it is not."""
     for silence in silences:
         if silence.covers(alert, replica_name, at):
-            return silence.reason or "silenced"
+            return ": ".join(filter(None, (silence.by, silence.reason))) or "silenced"
     return ""

@@ -13,6 +13,7 @@ from collectors.fetch import Credentials
 from enginetop.alerts.book import AlertBook
 from enginetop.alerts.configured import configured_rules
 from enginetop.alerts.objective_checks import NO_CHANGES
+from enginetop.alerts.quiet_file import QuietFile
 from enginetop.alerts.rule import Rule, Severity
 from enginetop.alerts.sinks.courier import Sink
 from enginetop.alerts.sinks.desk import Desk
@@ -28,6 +29,7 @@ from enginetop.alerts.sinks.wire import (
     slack_body,
 )
 from enginetop.cli.alert_settings import AlertSettings, SinkSettings
+from enginetop.cli.diagnostics import tell
 from enginetop.cli.settings import Settings, state_folder
 from enginetop.fleet.change import AuditRow
 from enginetop.fleet.model import Target
@@ -44,9 +46,27 @@ def alert_rules(settings: Settings, targets: Sequence[Target] | None = None) -> 
     return configured_rules(settings.alerts.rules, settings.window_seconds, changes)
 
 
-def alert_book(settings: Settings, targets: Sequence[Target] | None = None) -> AlertBook:
-    """A book with the rules in force; `targets` as in `alert_rules`."""
-    return AlertBook(alert_rules(settings, targets), settings.alerts.silences)
+def quiet_file(folder: Path | None = None) -> QuietFile:
+    """Silences and acknowledgements in a state folder, None: the user's."""
+    return QuietFile((folder or state_folder()) / "quiet.json")
+
+
+def alert_book(
+    settings: Settings, targets: Sequence[Target] | None = None, quiet: QuietFile | None = None
+) -> AlertBook:
+    """A book with the rules in force; `targets` as in `alert_rules`.
+
+    `quiet` None: the user's silences and acknowledgements, and a line where they cannot be read. A replay has
+    those of the config file only.
+    """
+    if targets is None:
+        return AlertBook(alert_rules(settings), settings.alerts.silences)
+    if quiet is None:
+        quiet = quiet_file()
+        quiet.read()
+        if quiet.problem:
+            tell(quiet.problem)
+    return AlertBook(alert_rules(settings, targets), settings.alerts.silences, quiet)
 
 
 class AuditNews:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import stat
@@ -21,6 +20,7 @@ from enginetop.cli import exit_codes
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.settings import KnobPath, Settings, state_folder
 from enginetop.cli.until_stopped import stop_event
+from enginetop.cli.user import user_name
 from enginetop.fleet.change import ChangeState, ChangeView
 from enginetop.fleet.model import LOCAL_HOST, Target, same_host
 from enginetop.fleet.ports import FleetSource
@@ -204,11 +204,3 @@ def _ruled_by_others(folder: os.stat_result, user: int) -> bool:
     """Whether somebody else than `user` and root may replace what is in a folder, and be sent the token."""
     open_to_all = folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX
     return folder.st_uid not in (user, 0) or bool(open_to_all)
-
-
-def user_name() -> str:
-    """Who we are, for the audit."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"user {os.getuid()}"

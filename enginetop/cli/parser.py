@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from enginetop import __version__
+from enginetop.alerts.silence import duration_seconds
 from enginetop.cli.slo_flag import parse_slo
 
 _TARGET_HELP = "http(s)://host:port[/path] or host:port; none: the fleet of the config file"
@@ -44,6 +45,16 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
+
+
+def _at_most(most: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        number = _count(text)
+        if number > most:
+            raise argparse.ArgumentTypeError(f"{text!r}: at most {most}")
+        return number
+
+    return count
 
 
 def _reading(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +166,6 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default text")
 
 
-def _record_arguments(parser: argparse.ArgumentParser) -> None:
 def _curve_arguments(parser: argparse.ArgumentParser) -> None:
     _reading(parser)
     parser.add_argument(
@@ -176,6 +186,7 @@ def _curve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default table")
 
 
+def _record_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=_TARGET_HELP)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="recording to write (.jsonl or .jsonl.gz)"
@@ -194,6 +205,36 @@ def _replay_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(targets=[])
     _common(parser)
     _screen(parser)
+
+
+def _probe_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("targets", nargs=1, metavar="URL", help="http(s)://host:port or host:port")
+    for flag, usual, most, said in (
+        ("--requests", 8, 100, "requests to send"),
+        ("--max-tokens", 2048, 16384, "tokens of one answer"),
+        ("--concurrency", 1, 4, "requests at a time"),
+    ):
+        told = f"{said} (default {usual}, at most {most})"
+        parser.add_argument(flag, type=_at_most(most), default=usual, metavar="N", help=told)
+    parser.add_argument("--model", metavar="M", help="model to ask (default: the first that it names)")
+    parser.add_argument("--prompt-file", metavar="F", help="ask the text of this file (default: puzzles)")
+    parser.add_argument(
+        "--records-out", metavar="FILE", help="append a record of each request, to be followed with --records"
+    )
+    parser.add_argument(
+        "--timeout",
+        dest="request_timeout",
+        type=_positive,
+        default=300.0,
+        metavar="S",
+        help="deadline of one request (default 300)",
+    )
+    parser.add_argument("--yes", action="store_true", help="send them without being asked")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default table")
+    parser.add_argument(
+        "--config", metavar="FILE", help="config file: a target's key and CA (default: as everywhere)"
+    )
+    parser.set_defaults(interval=None, timeout=None, window=None, slo=None)
 
 
 def _tune_arguments(parser: argparse.ArgumentParser) -> None:
@@ -244,15 +285,38 @@ def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
     _common(parser)
 
 
+def _duration(text: str) -> float:
+    seconds = duration_seconds(text)
+    if seconds is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 45s, 30m, 2h or 3d")
+    return seconds
+
+
+def _silence_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("act", choices=("add", "list", "expire"), help="what to do")
+    parser.add_argument("id", nargs="?", metavar="ID", help="of the silence that is to expire")
+    parser.add_argument(
+        "--for", dest="duration", type=_duration, metavar="2h", help="how long: 45s 30m 2h 3d"
+    )
+    parser.add_argument("--rule", metavar="PATTERN", help="rules, as a shell pattern")
+    parser.add_argument("--target", metavar="PATTERN", help="names or URLs of targets, as a shell pattern")
+    parser.add_argument("--all", action="store_true", help="every alert of every target")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for whoever reads it")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default text")
+
+
 UI = Command("", "the terminal UI on these targets", "ui", _ui_arguments)
 
 COMMANDS: tuple[Command, ...] = (
     Command("demo", "the terminal UI on an embedded simulated fleet", "demo", _demo_arguments),
     Command("sim", "serve a simulated fleet on loopback, one base URL a line", "sim", _sim_arguments),
     Command("snapshot", "scrape, print one snapshot, exit", "snapshot", _snapshot_arguments),
+    Command("curve", "goodput and TTFT p99 against load, and the knee", "curve", _curve_arguments),
     Command("tune", "watch, print advice, write a plan", "tune", _tune_arguments),
+    Command("probe", "send a few requests: how much a model thinks; asks first", "probe", _probe_arguments),
     Command("watch", "alerts as lines, and to the sinks of the config file", "watch", _watch_arguments),
     Command("check", "one line and an exit code for cron and probes", "check", _check_arguments),
+    Command("silence", "keep alerts quiet for a while: add, list, expire", "silence", _silence_arguments),
     Command("apply", "carry out a plan: canary, verdict, promotion or rollback", "apply", _apply_arguments),
     Command("rollback", "undo a change", "rollback", _rollback_arguments),
     Command("audit", "print what was changed, when and why", "audit", _audit_arguments),
@@ -271,7 +335,6 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-    Command("curve", "goodput and TTFT p99 against load, and the knee", "curve", _curve_arguments),
 def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     """The command and its arguments. Exits with 0 after --help and --version, with 2 on a usage error."""
     command = next((known for known in COMMANDS if argv and argv[0] == known.name), UI)

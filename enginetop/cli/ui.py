@@ -6,10 +6,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from enginetop.alerts.silence import QuietDesk
 from enginetop.cli import exit_codes, wiring
+from enginetop.cli.alerting import alert_book, quiet_file
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.output import has_terminal, print_snapshot
 from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.user import user_name
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 from enginetop.fleet.ports import ChangeControl, FleetSource, GpuSource
@@ -44,14 +47,15 @@ def watch(
     if not has_terminal():
         print_snapshot(wiring.sample(settings, targets, _SAMPLES, gpu_source), "table", title)
         return exit_codes.OK
-    source = wiring.live_engine(settings, targets, gpu_source)
+    quiet = quiet_file(state_folder)
+    source = wiring.live_engine(settings, targets, gpu_source, alert=alert_book(settings, targets, quiet))
     if settings.control is None:
-        return show(args, source, targets, title)
+        return show(args, source, targets, title, quiet=quiet)
     from enginetop.cli import control  # its HTTP client is imported only where changes can be made
 
     controller = control.controller(settings, source, targets, state_folder)
     with control.recovery(controller):
-        return show(args, source, targets, title, controller, control.user_name())
+        return show(args, source, targets, title, controller, quiet)
 
 
 def play(args: argparse.Namespace, settings: Settings, recording: Path, speed: float) -> int:
@@ -69,9 +73,12 @@ def show(
     targets: Sequence[Target],
     title: str,
     control: ChangeControl | None = None,
-    approver: str = "",
+    quiet: QuietDesk | None = None,
 ) -> int:
-    """Run the UI on a source until the user leaves it; without `control` it only reads."""
+    """Run the UI on a source until the user leaves it; without `control` it only reads.
+
+    Alerts are silenced and acknowledged through `quiet`.
+    """
     from tui.app import run_app  # textual is imported here and nowhere else in the command line
 
     return run_app(
@@ -79,7 +86,8 @@ def show(
         title=title,
         read_only=control is None,
         control=control,
-        approver=approver,
+        quiet=quiet,
+        approver=user_name(),
         theme=args.theme,
         ascii_only=args.ascii,
         mouse=not args.no_mouse,

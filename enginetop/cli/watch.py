@@ -18,7 +18,7 @@ from enginetop.alerts.book import AlertBook, AlertEvent
 from enginetop.alerts.sinks.desk import Desk, SinkHealth
 from enginetop.cli import exit_codes, wiring
 from enginetop.cli.alert_settings import AlertSettings
-from enginetop.cli.alerting import alert_book, alert_rules, open_desk
+from enginetop.cli.alerting import alert_book, alert_rules, open_desk, quiet_file
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.line_writer import LineWriter, stdout_writer
 from enginetop.cli.listen import Listen
@@ -126,6 +126,7 @@ class _Watch:
         self._desk: Desk | None = None
         self._ready = False
         self._server: StatusServer | None = None
+        self._quiet = quiet_file()
         self._pages = WatchPages(self._sinks)
         self._alive_at = float("-inf")
         self._problem = ""
@@ -153,7 +154,7 @@ class _Watch:
     def _begin(self, settings: Settings, alerts: Sequence[Alert]) -> LiveEngine:
         """An engine that works, with a book that goes on with these alerts."""
         targets = wiring.live_targets(settings)
-        book = self._book = alert_book(settings, targets)
+        book = self._book = alert_book(settings, targets, self._quiet)
         book.restore(alerts)
 
         def alert(snapshot: FleetSnapshot) -> FleetSnapshot:
@@ -207,7 +208,7 @@ class _Watch:
             self._ready = True
             self._supervisor.ready(f"watching {snapshot.fleet.replicas} targets")
         troubles = [f"{sink.name}: {sink.problem}" for sink in self._sinks() if sink.problem]
-        problem = "; ".join(filter(None, [snapshot.collector.problem, *troubles]))
+        problem = "; ".join(filter(None, [snapshot.collector.problem, self._quiet.problem, *troubles]))
         if problem and problem != self._problem:
             tell(problem)
         self._problem = problem

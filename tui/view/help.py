@@ -27,7 +27,15 @@ _MARKS = (
 )
 
 
-_EXPLAINED = (Place.FLEET, Place.REPLICA, Place.TUNERS, Place.SUGGESTION, Place.CHANGE, Place.ANYWHERE)
+_EXPLAINED = (
+    Place.FLEET,
+    Place.REPLICA,
+    Place.ALERTS,
+    Place.TUNERS,
+    Place.SUGGESTION,
+    Place.CHANGE,
+    Place.ANYWHERE,
+)
 
 
 def help_lines(width: int, *, read_only: bool = True) -> list[Line]:

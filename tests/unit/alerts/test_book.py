@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +12,8 @@ from enginetop.alerts.book import AlertBook
 from enginetop.alerts.builtin import builtin_rules
 from enginetop.alerts.configured import RuleTable, configured_rules
 from enginetop.alerts.inhibit import inhibitors
-from enginetop.alerts.rule import Finding, Rule, Severity
-from enginetop.alerts.silence import Silence
+from enginetop.alerts.rule import Finding, Rule, Severity, identity
+from enginetop.alerts.silence import Acknowledgement, Quiet, Silence
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
@@ -125,14 +125,89 @@ def test_silences(silence: Silence, at: float, silenced: str) -> None:
     assert [(a.rule, a.silenced_by) for a in shown.alerts] == [("TargetDown", silenced)]
 
 
+class Notes:
+    """A `QuietSource` in memory."""
+
+    def __init__(self) -> None:
+        self.quiet = Quiet()
+
+    def read(self) -> Quiet:
+        return self.quiet
+
+    def forget(self, over: Iterable[Acknowledgement]) -> None:
+        gone = set(over)
+        kept = tuple(one for one in self.quiet.acknowledgements if one not in gone)
+        self.quiet = replace(self.quiet, acknowledgements=kept)
+
+
+def acknowledge(notes: Notes, alert: Alert, at: float) -> None:
+    notes.quiet = Quiet(acknowledgements=(Acknowledgement(identity(alert), at, "kim", "rebooting"),))
+
+
+def marks(watched: AlertBook, snapshot: FleetSnapshot, at: float) -> list[str]:
+    return [alert.acknowledged_by for alert in watched(replace(snapshot, at=AT + at)).alerts]
+
+
 def test_an_acknowledgement_lasts_as_long_as_the_alert() -> None:
-    watched = book()
-    shown = watched(DOWN)
-    assert watched.acknowledge(shown.alerts[0], "kim")
-    assert [a.acknowledged_by for a in watched(replace(DOWN, at=AT + 40)).alerts] == ["kim"]
-    watched(replace(GOOD, at=AT + 50))
-    assert not watched.acknowledge(shown.alerts[0], "kim")
-    assert [a.acknowledged_by for a in watched(replace(DOWN, at=AT + 60)).alerts] == [""]
+    notes = Notes()
+    watched, other = AlertBook(builtin_rules(60.0), quiet=notes), AlertBook(builtin_rules(60.0), quiet=notes)
+    assert marks(watched, GOOD, 0) == marks(other, GOOD, 0) == []
+    shown = watched(replace(DOWN, at=AT + 40))
+    marks(other, DOWN, 41)
+    acknowledge(notes, shown.alerts[0], AT + 42)
+    assert marks(watched, DOWN, 50) == marks(other, DOWN, 51) == ["kim: rebooting"]
+    # a book that begins later goes by it too
+    assert marks(AlertBook(builtin_rules(60.0), quiet=notes), DOWN, 55) == ["kim: rebooting"]
+    assert marks(watched, GOOD, 60) == [""]  # resolved
+    assert notes.quiet.acknowledgements == ()
+    assert marks(watched, DOWN, 70) == marks(other, DOWN, 71) == [""]
+
+
+def test_an_acknowledgement_of_what_ended_while_nobody_looked() -> None:
+    notes = Notes()
+    shown = book()(replace(DOWN, at=AT + 40))
+    acknowledge(notes, shown.alerts[0], AT + 42)
+    later = AlertBook(builtin_rules(60.0), quiet=notes)
+    for at in (1000, 1330):  # the grace after a start and the rule's hold: 300 s and 30 s
+        assert marks(later, GOOD, at) == []
+        assert len(notes.quiet.acknowledgements) == 1
+    assert marks(later, GOOD, 1331) == []
+    assert notes.quiet.acknowledgements == ()
+
+
+def test_an_acknowledgement_about_another_fleet_is_left_alone() -> None:
+    notes = Notes()
+    elsewhere = replace(book()(replace(DOWN, at=AT)).alerts[0], target="http://elsewhere:1")
+    acknowledge(notes, elsewhere, AT)
+    watched = AlertBook(builtin_rules(60.0), quiet=notes)
+    for at in (1, 5000):
+        marks(watched, GOOD, at)
+    assert len(notes.quiet.acknowledgements) == 1
+
+
+def test_an_alert_that_began_anew_is_not_acknowledged_by_the_old_note() -> None:
+    class Keeps(Notes):
+        def forget(self, over: Iterable[Acknowledgement]) -> None:
+            """Somebody else has the file."""
+
+    notes = Keeps()
+    watched = AlertBook(builtin_rules(60.0), quiet=notes)
+    marks(watched, GOOD, 0)
+    fresh = fleet([down_replica("a", seconds=1)])
+    shown = watched(replace(fresh, at=AT + 10))
+    acknowledge(notes, shown.alerts[0], AT + 11)
+    assert marks(watched, fresh, 12) == ["kim: rebooting"]
+    marks(watched, GOOD, 20)
+    late = fleet([replace(down_replica("a"), since=AT + 100)])
+    assert marks(watched, late, 140) == [""]
+
+
+def test_silences_that_people_made_count_like_those_of_the_config_file() -> None:
+    notes = Notes()
+    notes.quiet = Quiet((Silence(AT + 60, "Target*", reason="upgrade", id="1", by="ana"),))
+    watched = AlertBook(builtin_rules(60.0), quiet=notes)
+    found = [[alert.silenced_by for alert in watched(replace(DOWN, at=AT + at)).alerts] for at in (0, 59, 60)]
+    assert found == [["ana: upgrade"], ["ana: upgrade"], [""]]
 
 
 UNSEEN = fleet([replica("a", ReplicaState.UNKNOWN, changes=dict(signals()), scraped_at=None)])

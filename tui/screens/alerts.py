@@ -1,0 +1,202 @@
+"""The alerts' screen: acknowledge, silence, take back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.widgets import Input
+
+from enginetop.fleet.snapshot import Alert
+from tui.actions import Action, Place
+from tui.alert_desk import WORDS_HELP, AlertDesk
+from tui.screens.base import PictureScreen, bindings_for
+from tui.screens.detail import DetailScreen
+from tui.screens.listing import ListScreen
+from tui.view.alerts import AlertsTable, alerts_title, alerts_verdict
+from tui.view.cells import Line, Span, clip, plain, printable, spread
+from tui.view.heading import badges
+from tui.widgets.ink import Inks
+from tui.widgets.line_view import Complain, LineView
+from tui.widgets.row_list import RowList
+
+_ACTS = frozenset({"acknowledge", "note", "silence(1800)", "silence(7200)", "silence_words", "undo_quiet"})
+
+
+class AlertsScreen(ListScreen):
+    """Pending and firing alerts, the gravest first. Without `desk` nobody can say anything to them."""
+
+    PLACE = Place.ALERTS
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.ALERTS)]
+
+    def __init__(self, inks: Inks, complain: Complain, desk: AlertDesk | None) -> None:
+        super().__init__(inks, complain)
+        self.table: AlertsTable | None = None
+        self._desk = desk
+        self._said = ""
+
+    def compose(self) -> ComposeResult:
+        """Title, verdict, list, footer."""
+        yield LineView(self.inks, self.complain, id="title")
+        yield LineView(self.inks, self.complain, id="verdict")
+        yield RowList(self.inks, self.complain, id="list")
+        yield LineView(self.inks, self.complain, id="footer")
+
+    def paint(self) -> None:
+        """Bring every part up to date; each fails alone."""
+        picture, width = self.picture, self.size.width
+        if not self.can_paint:
+            return
+        with self.app.batch_update():
+            for part, build in (
+                ("title", lambda: alerts_title(picture, width)),
+                ("verdict", lambda: alerts_verdict(picture, width, self._said)),
+            ):
+                lines = self.build_lines(part, lambda build=build: [build()])  # type: ignore[misc]
+                self.part(f"#{part}").show_lines(lines)
+            try:
+                self.table = AlertsTable(picture, width)
+            except Exception as error:  # noqa: BLE001 - the rest of the screen must go on
+                self.complain("alerts", error)
+                self.rows.show_lines([plain(f" the alerts failed: {type(error).__name__}: {error}", "crit")])
+            else:
+                self.rows.show_rows(self.table)
+            self.paint_footer(self.rows)
+
+    def open_row(self, key: str) -> None:
+        """Show the replica that the alert is about."""
+        alert = self.table.alert(key) if self.table is not None else None
+        if alert is not None and self.picture.replica(alert.target) is not None:
+            self.open_screen(DetailScreen(self.inks, self.complain, alert.target, lambda _: None))
+
+    def offers(self, action: Action) -> bool:
+        """What is done to an alert needs one, and somebody who keeps it; not the way to where one is."""
+        if action.name == "alerts":
+            return False
+        if action.name in _ACTS:
+            return self._desk is not None and self._selected() is not None
+        return super().offers(action)
+
+    def action_acknowledge(self) -> None:
+        """Acknowledge the alert under the cursor."""
+        self._do(lambda desk, alert: desk.acknowledge(alert, "", self._tell))
+
+    def action_note(self) -> None:
+        """Acknowledge it with a note."""
+
+        def entered(desk: AlertDesk, alert: Alert, words: str) -> str:
+            desk.acknowledge(alert, " ".join(words.split()), self._tell)
+            return ""
+
+        self._ask_words("acknowledge", "a note for whoever looks next", "", entered)
+
+    def action_silence(self, seconds: int) -> None:
+        """Silence its rule at its target for a while."""
+        self._do(lambda desk, alert: desk.silence(alert, seconds, self._tell))
+
+    def action_silence_words(self) -> None:
+        """Silence as typed."""
+        self._ask_words(
+            "silence",
+            WORDS_HELP,
+            "4h ",
+            lambda desk, alert, words: desk.silence_words(alert, words, self._tell),
+        )
+
+    def action_undo_quiet(self) -> None:
+        """Take back what keeps it quiet."""
+        name = self.picture.name_of
+        self._do(lambda desk, alert: desk.undo(alert, name(alert.target), self._tell))
+
+    def action_back(self) -> None:
+        """Back to where one came from."""
+        self._said = ""
+        super().action_back()
+
+    def _selected(self) -> Alert | None:
+        key = self.rows.cursor if self.can_paint else None
+        return self.table.alert(key) if self.table is not None and key is not None else None
+
+    def _do(self, act: Callable[[AlertDesk, Alert], None]) -> None:
+        alert = self._selected()
+        if self._desk is not None and alert is not None:
+            act(self._desk, alert)
+
+    def _ask_words(
+        self, title: str, prompt: str, value: str, entered: Callable[[AlertDesk, Alert, str], str]
+    ) -> None:
+        def ask(desk: AlertDesk, alert: Alert) -> None:
+            about = f"{title} {alert.rule} of {self.picture.name_of(alert.target)}"
+            self.open_screen(
+                WordsScreen(
+                    self.inks, self.complain, about, prompt, value, lambda words: entered(desk, alert, words)
+                )
+            )
+
+        self._do(ask)
+
+    def _tell(self, said: str) -> None:
+        self._said = said
+        self.paint()
+
+
+class WordsScreen(PictureScreen):
+    """Asks for one line. `entered` gets it and returns a mistake, empty for none: then the screen closes."""
+
+    PLACE = Place.CONFIRM
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.CONFIRM)]
+    AUTO_FOCUS = "Input"
+
+    def __init__(
+        self,
+        inks: Inks,
+        complain: Complain,
+        title: str,
+        prompt: str,
+        value: str,
+        entered: Callable[[str], str],
+    ) -> None:
+        super().__init__(inks, complain)
+        self._title, self._prompt, self._value = title, prompt, value
+        self._entered = entered
+        self._mistake = ""
+
+    def compose(self) -> ComposeResult:
+        """Title, prompt, entry, footer."""
+        yield LineView(self.inks, self.complain, id="title")
+        yield LineView(self.inks, self.complain, id="prompt")
+        yield Input(self._value, id="word", compact=True, select_on_focus=False)
+        yield LineView(self.inks, self.complain, id="footer")
+
+    def paint(self) -> None:
+        """Bring every part up to date."""
+        width = self.size.width
+        if not self.can_paint:
+            return
+        prompt: Line = plain(f" {printable(self._prompt)}, then enter; esc leaves it")
+        if self._mistake:
+            prompt = plain(f" {printable(self._mistake)}", "warn")
+        title = (Span(f" {printable(self._title)}", "title"),)
+        with self.app.batch_update():
+            self.part("#title").show_lines([spread(title, badges(self.picture), width)])
+            self.part("#prompt").show_lines([clip(prompt, width)])
+            self.paint_footer(self.part("#prompt"))
+
+    def on_input_changed(self) -> None:
+        """A new try."""
+        self._mistake = ""
+        self.paint()
+
+    def on_input_submitted(self) -> None:
+        """The line is entered."""
+        self.action_confirm()
+
+    def action_confirm(self) -> None:
+        """Hand the line on."""
+        self._mistake = self._entered(self.query_one(Input).value)
+        if self._mistake:
+            self.paint()
+        else:
+            self.dismiss()
