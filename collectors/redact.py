@@ -13,7 +13,10 @@ from urllib.parse import urlsplit, urlunsplit
 from collectors.answer import Answer
 
 Keep = Mapping[str, Sequence[str]]
-"""Fields of JSON pages that may be written, by path: dotted names, `[]` for each item of a list."""
+"""Fields of JSON pages that may be written, by path: dotted names, `[]` for each item of a list, `*` for each
+value of a mapping whose keys nobody knows beforehand."""
+
+_ANY = "*"
 
 # What a server says when it refuses to serve a page ("Loading model"): it tells loading from broken.
 _ERROR_FIELDS = ("error.message", "error.type", "error.code", "message", "status")
@@ -51,9 +54,10 @@ def reduced(document: object, kept: Sequence[str]) -> object:
     if not isinstance(document, dict):
         return document if "" in kept and not isinstance(document, list | dict) else None
     found: dict[str, object] = {}
-    for name in {_head(path) for path in kept}:
+    heads = {_head(path) for path in kept}
+    for name in document if _ANY in heads else heads:
         if name in document:
-            inner = [_tail(path, name) for path in kept if _head(path) == name]
+            inner = [_tail(path, head) for path in kept if (head := _head(path)) in (name, _ANY)]
             found[name] = reduced(document[name], inner)
     return found
 
