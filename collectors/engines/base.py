@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from collectors.engines.mapping import Table
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind
 from enginetop.fleet.observation import Failure
@@ -97,6 +98,8 @@ class EngineTable:
     enable_hint: str = ""
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Raw names by measure, newest first: the mapping as data, for documentation."""
+    tables: tuple[Table, ...] = ()
+    """What its pages are matched against: first releases, notes and remedies by measure."""
     never: tuple[tuple[str, str], ...] = ()
     """Paths that are asked in no state of the server, and what asking would do: it drains a queue, loads or
     wakes a model, generates, kills, counts as a health probe, asks every backend. They are no side pages."""

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from collectors.engines.base import EngineTable, SidePage
 from collectors.engines.gateway_reader import GatewayReader, GatewayView, facts_memo
 from collectors.engines.mapping import Row, Table
+from collectors.engines.sglang_table import TABLE as SGLANG_ROWS
 from collectors.engines.vllm import TABLE as VLLM_ROWS
 from collectors.page import Layout
 from enginetop.fleet.model import EngineKind, Role
@@ -257,6 +258,7 @@ def _gateway(
         recognise=recognise,
         new_reader=lambda: GatewayReader(view, facts_of),
         side_pages=side_pages,
+        tables=(view.table,),
         sources={**view.table.sources(), **_backend_sources(view)},
         never=never,
         reads=_READS,
@@ -339,6 +341,6 @@ GATEWAYS: tuple[EngineTable, ...] = (
         ),
     ),
     _joined(VLLM_ROWS, "vLLM workers behind a router"),
-    _joined(Table("SGLang", ("sglang:", "sglang_"), rows=()), "SGLang workers behind a router"),
+    _joined(SGLANG_ROWS, "SGLang workers behind a router"),
 )
 """Every gateway, in the order in which a page is tried."""

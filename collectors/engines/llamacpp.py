@@ -291,15 +291,14 @@ LLAMACPP = EngineTable(
     may_read_metrics=may_read_metrics,
     server_header="llama.cpp",
     enable_hint="start llama-server with --metrics",
+    tables=(TABLE,),
     sources={
         **TABLE.sources(),
         "generation_tokens": (_FINISHED[0], "/slots next_token[0].n_decoded"),
         "kv_usage_ratio": ("/slots n_prompt_tokens / n_ctx",),
         "kv_capacity_tokens": ("/slots n_ctx",),
     },
-    never=(
-        ("/models/sse", "stays open for as long as one listens"),
-    ),
+    never=(("/models/sse", "stays open for as long as one listens"),),
     reads="slots, queue, tokens while they are generated, KV (estimated), prefix cache, speculation, sleep; "
     "of a router which models are loaded",
     changes="the thinking of one running request; the rest at a restart, or by a router loading it anew",

@@ -143,6 +143,7 @@ LMDEPLOY = EngineTable(
     liveness_path=_SLEEPING,
     enable_hint="LMDeploy serves it on its API port unless --disable-metrics is set; before 0.18 it needs "
     "--enable-metrics",
+    tables=(TABLE,),
     sources=_sources(),
     never=(
         ("/terminate", "ends the server"),

@@ -96,6 +96,13 @@ class Table:
             )
         return dict(found)
 
+    def since(self) -> Mapping[str, str]:
+        """The first release by measure; one that any of its rows has always had is left out."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for row in self.rows:
+            found[row.measure].append(row.since)
+        return {measure: releases[0] for measure, releases in found.items() if all(releases)}
+
     def rank_of(self, labels: Labels) -> dict[str, str]:
         """The labels that name the data-parallel rank of a series; empty when none does."""
         found = (next((x for x in group if labels.get(x)), None) for group in self.rank_labels)

@@ -181,6 +181,7 @@ TGI = EngineTable(
     side_pages=(SidePage(_INFO, keep=("version", "model_id", *_SETTINGS.values(), "max_input_length")),),
     liveness_path=_INFO,
     enable_hint="TGI serves it on its API port, and on --prometheus-port",
+    tables=(TABLE,),
     sources=MappingProxyType(
         {
             **{

@@ -206,6 +206,7 @@ TRITON = EngineTable(
     new_reader=TritonReader,
     side_pages=(SidePage("/v2", keep=("version",)),),
     enable_hint="Triton serves it on --metrics-port (8002) unless --allow-metrics=false is set",
+    tables=(TABLE,),
     sources=_sources(),
     reads="requests, failures by reason, mean latencies, in-flight batching and KV blocks of TensorRT-LLM",
     changes="nothing live; a model's configuration by loading it anew",

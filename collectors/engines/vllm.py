@@ -333,6 +333,7 @@ VLLM = EngineTable(
     ),
     liveness_path="/health",
     enable_hint="vLLM serves it on its API port; --disable-log-stats takes the engine's series away",
+    tables=(TABLE,),
     sources={
         **TABLE.sources(),
         "kv_capacity_tokens": (
@@ -351,6 +352,6 @@ VLLM = EngineTable(
         ("/start_profile", "starts profiling"),
         ("/invocations", "generates tokens"),
     ),
-    reads="scheduler, KV, latencies, tokens while they are generated, caches, speculation, LoRA; limits at start",
+    reads="scheduler, KV, latencies, tokens as they come, caches, speculation, LoRA; limits at its start",
     changes="token budget, running requests and drafts live through its companion; the rest at a restart",
 )
