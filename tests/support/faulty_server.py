@@ -21,6 +21,7 @@ class Request:
     headers: dict[str, str]
     number: int
     connection: int
+    method: str = "GET"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,8 @@ class FaultyServer:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 first, *lines = head.rstrip("\r\n").split("\r\n")
                 headers = {n.lower(): v.strip() for n, _, v in (line.partition(":") for line in lines)}
-                request = Request(first.split(" ")[1], headers, len(replica.requests), connection)
+                method, path, *_ = first.split(" ")
+                request = Request(path, headers, len(replica.requests), connection, method)
                 replica.requests.append(request)
                 if not await self._reply(replica.script(request), writer):
                     return
