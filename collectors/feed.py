@@ -146,13 +146,14 @@ class TargetFeed:
         if table is None or answers[-1].error is not None:
             return None
         due = [side for side in pages if self._due(side)]
-        return next((side.request for side in due if self._wanted(side.path, answers)), None)
+        return next((side.request for side in due if self._wanted(side.path, answers, table)), None)
 
-    def _wanted(self, path: str, answers: Sequence[Answer]) -> bool:
+    def _wanted(self, path: str, answers: Sequence[Answer], table: EngineTable) -> bool:
         """Whether the reader has use for a side page after the metrics page among these."""
         judged = (self._judge(answer) for answer in answers if self._is_metrics_path(answer.path))
         page = next((one.page for one in judged if isinstance(one, _Good)), None)
-        return self._reader is None or page is None or self._reader.wants_side(path, page)
+        reader = self._reader if self._reader is not None and table is self._table else table.new_reader()
+        return page is None or reader.wants_side(path, page)
 
     def _candidates(self) -> Iterable[str]:
         """Metrics paths in the order in which they are tried."""
@@ -326,7 +327,8 @@ class TargetFeed:
             self._reader = found.table.new_reader() if found.table else None
             self._sides.clear()
             self._tries.clear()
-            self._barred = frozenset(path for path, _ in found.table.never) if found.table else frozenset()
+            never = found.table.never if found.table else ()
+            self._barred = frozenset(path for path, _ in never) - {self._page_path}
             self._queue = None
         self._found = found
 
