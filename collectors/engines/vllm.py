@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeGuard
 
+from collectors.engines import lora
 from collectors.engines.base import EngineTable, Look, SidePage, Sides
 from collectors.engines.json_fields import integer, items, model_name, text
 from collectors.engines.mapping import LayoutMemo, Row, Table, rank_key
@@ -108,6 +109,7 @@ TABLE = Table(
 
 CACHE_CONFIG = "cache_config_info"
 _CACHE_CONFIG_NAMES = frozenset(prefix + CACHE_CONFIG for prefix in TABLE.prefixes)
+_LORA_NAMES = tuple(prefix + "lora_requests_info" for prefix in TABLE.prefixes)
 _SLEEP_STATE_NAMES = frozenset(prefix + "engine_sleep_state" for prefix in TABLE.prefixes)
 _CONFIG_LABELS = {
     "block_size": "block_size",
@@ -151,6 +153,7 @@ class _Facts:
     config: Mapping[str, ConfigValue]
     capacity: tuple[float, ...]
     awake_picks: tuple[int, ...]
+    lora_picks: tuple[int, ...]
     stack: str | None
 
 
@@ -171,10 +174,14 @@ def _describe(layout: Layout) -> _Facts:
                 capacity[rank_key(TABLE.rank_of(labels))] = tokens
         elif name in _SLEEP_STATE_NAMES and labels.get("sleep_state") == "awake":
             awake.append(index)
+    stamps = lora.stamps(layout, _LORA_NAMES)
     plan = compile_layout(
         TABLE,
         layout,
-        extra=[Series("kv_capacity_tokens", rank, f"{CACHE_CONFIG} tokens {rank}") for rank in capacity],
+        extra=[
+            *(Series("kv_capacity_tokens", rank, f"{CACHE_CONFIG} tokens {rank}") for rank in capacity),
+            *(lora.SERIES if stamps else ()),
+        ],
         absent={"kv_capacity_tokens": _NO_CAPACITY},
     )
     if (drafts := _draft_positions(plan)) is not None:
@@ -185,6 +192,7 @@ def _describe(layout: Layout) -> _Facts:
         config=MappingProxyType(config),
         capacity=tuple(capacity.values()),
         awake_picks=tuple(awake),
+        lora_picks=stamps,
         stack="dynamo" if any(name.startswith("dynamo_") for name in layout.names) else None,
     )
 
@@ -212,10 +220,11 @@ class VllmReader:
             raise ValueError("vLLM is read from its metrics page")
         facts = facts_of(page.layout)
         plan = facts.plan
+        adapters = lora.adapters(page, facts.lora_picks) if facts.lora_picks else ()
         return Reading(
             at=look.at,
             columns=plan.columns,
-            values=plan.values(page, facts.capacity),
+            values=plan.values(page, (*facts.capacity, *adapters)),
             births=plan.births(page),
             start_token=plan.start_token(page),
             progress_token=plan.progress_token(page),
@@ -339,6 +348,7 @@ VLLM = EngineTable(
         "kv_capacity_tokens": (
             "vllm:cache_config_info kv_cache_size_tokens, or num_gpu_blocks x block_size",
         ),
+        **{one.measure: ("vllm:lora_requests_info, newest",) for one in lora.SERIES},
     },
     never=(
         ("/sleep", "stops the scheduler and ends requests"),

@@ -243,16 +243,50 @@ def test_renamed_series_are_one_and_their_end_is_no_change() -> None:
     assert [s.key for s in both.columns.series] == [s.key for s in later.columns.series]
 
 
-def test_lora_information_is_no_load() -> None:
-    # Its value is a time, and label sets of the past stay for ever.
-    stamps = """\
+LORA = """\
 vllm:num_requests_running 1
 vllm:lora_requests_info{max_lora="1",running_lora_adapters="",waiting_lora_adapters=""} 1739557565.76
 vllm:lora_requests_info{max_lora="1",running_lora_adapters="a",waiting_lora_adapters=""} 1739557572.39
 vllm:lora_requests_info{max_lora="1",running_lora_adapters="a",waiting_lora_adapters="a"} 1739557571.76
 """
-    reading = read(stamps)
-    assert list(reading.values) == [1]
+LORA_MEASURES = ("lora_running_adapters", "lora_waiting_adapters", "lora_slots_total")
+
+
+def lora_line(running: str, waiting: str, value: object, slots: str = "4") -> str:
+    labels = f'max_lora="{slots}",running_lora_adapters="{running}",waiting_lora_adapters="{waiting}"'
+    return f"vllm:lora_requests_info{{{labels}}} {value}\n"
+
+
+def test_lora_information_is_a_time_and_the_newest_holds() -> None:
+    # Worked case H17: label sets of the past stay for ever; running {a}, waiting {}.
+    reading = read(LORA)
+    assert [total(reading, measure) for measure in LORA_MEASURES] == [1, 0, 1]
+    assert total(reading, "requests_running") == 1
+    assert len(reading.values) == 4
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([("", "", 5)], [0, 0, 4]),  # no adapters is a number
+        ([("a,b", "c", 5), ("a", "", 4)], [2, 1, 4]),
+        ([("a, b,a", " c,", 5)], [2, 1, 4]),
+        ([("a", "", "NaN"), ("", "b", 3)], [0, 1, 4]),
+    ],
+)
+def test_adapters_of_the_newest_set(lines: list[tuple[str, str, object]], expected: list[float]) -> None:
+    reading = read("vllm:num_requests_running 1\n" + "".join(lora_line(*line) for line in lines))
+    assert [total(reading, measure) for measure in LORA_MEASURES] == expected
+
+
+def test_adapters_that_nothing_tells() -> None:
+    assert not set(LORA_MEASURES) & measures(read("vllm:num_requests_running 1\n"))
+    # The Rust frontend announces the gauge without LoRA.
+    assert not set(LORA_MEASURES) & measures(
+        read("# TYPE vllm:lora_requests_info gauge\nvllm:num_requests_running 1\n")
+    )
+    untimed = read("vllm:num_requests_running 1\n" + lora_line("a", "", "NaN", slots="None"))
+    assert all(math.isnan(total(untimed, measure)) for measure in LORA_MEASURES)
 
 
 def test_ranks_are_apart_and_each_has_its_capacity() -> None:
