@@ -124,7 +124,7 @@ def gpu_line(report: GpuReport) -> str:
 def request_line(url: str, at: float, request: RequestLine) -> str:
     """The line of one request that the target `url` served and that ended at `at`."""
     told = {
-        name: figure
+        name: int(figure) if figure.is_integer() else figure
         for name, paths in ENGINETOP.numbers.items()
         if name in paths and (figure := getattr(request, name)) is not None
     }

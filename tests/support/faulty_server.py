@@ -22,6 +22,7 @@ class Request:
     number: int
     connection: int
     method: str = "GET"
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,8 @@ class FaultyServer:
                 first, *lines = head.rstrip("\r\n").split("\r\n")
                 headers = {n.lower(): v.strip() for n, _, v in (line.partition(":") for line in lines)}
                 method, path, *_ = first.split(" ")
-                request = Request(path, headers, len(replica.requests), connection, method)
+                body = await reader.readexactly(int(headers.get("content-length", "0")))
+                request = Request(path, headers, len(replica.requests), connection, method, body)
                 replica.requests.append(request)
                 if not await self._reply(replica.script(request), writer):
                     return
