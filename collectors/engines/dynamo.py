@@ -12,6 +12,7 @@ from enum import Enum, auto
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Look, SidePage
+from collectors.engines.dynamo_card import METADATA, METADATA_PAGE
 from collectors.engines.dynamo_frontend import (
     BUSY_THRESHOLD,
     FRONTEND,
@@ -21,7 +22,7 @@ from collectors.engines.dynamo_frontend import (
     frontend_prefix,
     has_router_series,
 )
-from collectors.engines.dynamo_worker import STACK, TABLE, has_worker_series, read_worker
+from collectors.engines.dynamo_worker import STACK, TABLE, WORKER_NEVER, has_worker_series, read_worker
 from collectors.engines.mapping import LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
 from collectors.page import Layout, Page
@@ -112,8 +113,11 @@ class DynamoReader:
         self._frontend = FrontendReader()
 
     def wants_side(self, path: str, page: Page) -> bool:
-        """A frontend's pages; other parts have none."""
-        return _part_of(page.layout) is _Part.FRONTEND and self._frontend.wants_side(path, page)
+        """A frontend's pages of a frontend, the cards of a worker; other parts have none."""
+        part = _part_of(page.layout)
+        if path == METADATA:
+            return part is _Part.WORKER
+        return part is _Part.FRONTEND and self._frontend.wants_side(path, page)
 
     def read(self, look: Look) -> Reading:
         """The reading of a page; Dynamo's page may always be asked."""
@@ -167,6 +171,7 @@ DYNAMO = EngineTable(
     recognise=recognise,
     new_reader=DynamoReader,
     side_pages=(
+        METADATA_PAGE,
         SidePage(OPENAPI, keep=("info.version",)),
         SidePage(
             BUSY_THRESHOLD,
@@ -176,12 +181,12 @@ DYNAMO = EngineTable(
     ),
     liveness_path="/live",
     enable_hint="a worker serves it with DYN_SYSTEM_PORT, the planner with PLANNER_PROMETHEUS_PORT",
+    tables=(FRONTEND, TABLE, CONTROL),
     sources=_sources(),
     never=(
         ("/health", "calls itself healthy without any worker and lists dead ones: an answer that misleads"),
         ("/v1/realtime", "opens a session that generates"),
-        ("/engine/*", "worker control: pauses, sleeps, flushes, ends requests"),
-        ("/v1/loras", "on a worker the same path loads and unloads adapters"),
+        *WORKER_NEVER,
         ("/v1/rl/workers", "asks every worker"),
     ),
     reads="frontend, router, workers, planner, block manager; worker ids joined",

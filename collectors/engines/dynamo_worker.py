@@ -10,10 +10,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
 from collectors.engines.base import EngineTable, Look, Reader, always
+from collectors.engines.dynamo_card import METADATA, METADATA_PAGE, NO_CARD, card_of
 from collectors.engines.json_fields import model_name
 from collectors.engines.mapping import Labels, LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
@@ -21,7 +23,7 @@ from collectors.engines.picks import Pick, first, settings_on
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.observation import Failure
-from enginetop.fleet.reading import Absence, Columns, ConfigValue, Identity, Reading
+from enginetop.fleet.reading import Absence, Columns, ConfigValue, Identity, Reading, Series
 from enginetop.fleet.workers import worker_from_hex
 
 STACK = "dynamo"
@@ -72,6 +74,7 @@ TABLE = Table(
 
 _INFLIGHT_ROW = Row("requests_running", ("inflight_requests",), where=_GENERATE)
 _ESTIMATED = {"generation_tokens": _COUNTED_GAPS}
+_CAPACITY = Series("kv_capacity_tokens", "", "dynamo model card capacity")
 _CAPACITY_ABSENT = Absence(Quality.UNKNOWN, "the page tells blocks, and not how many tokens one holds")
 _BLOCKS = (COMPONENT + "total_blocks", COMPONENT + "kvstats_total_blocks")
 
@@ -155,16 +158,18 @@ def has_worker_series(layout: Layout) -> bool:
 _alone = replace(TABLE, rows=(*TABLE.rows, _INFLIGHT_ROW))
 
 
-def _compile_alone(layout: Layout) -> Plan:
+def _compile_alone(layout: Layout, *, with_capacity: bool) -> Plan:
     return compile_layout(
         _alone,
         layout,
+        extra=(_CAPACITY,) if with_capacity else (),
         estimated={**_ESTIMATED, "requests_running": _IN_FLIGHT},
         absent={"kv_capacity_tokens": _CAPACITY_ABSENT},
     )
 
 
-worker_plan = LayoutMemo(_compile_alone)
+_plan_with_capacity = LayoutMemo(partial(_compile_alone, with_capacity=True))
+_plan_without_capacity = LayoutMemo(partial(_compile_alone, with_capacity=False))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,19 +181,19 @@ class _Addition:
     places: tuple[int, ...]
 
 
-_additions: WeakKeyDictionary[Columns, _Addition] = WeakKeyDictionary()
+_additions: WeakKeyDictionary[Columns, dict[bool, _Addition]] = WeakKeyDictionary()
 
 
-def _addition(columns: Columns, layout: Layout) -> _Addition:
-    found = _additions.get(columns)
-    if found is None:
-        found = _additions[columns] = _combined(columns, layout)
-    return found
+def _addition(columns: Columns, layout: Layout, *, with_capacity: bool) -> _Addition:
+    known = _additions.setdefault(columns, {})
+    if with_capacity not in known:
+        known[with_capacity] = _combined(columns, layout, (_CAPACITY,) if with_capacity else ())
+    return known[with_capacity]
 
 
-def _combined(columns: Columns, layout: Layout) -> _Addition:
+def _combined(columns: Columns, layout: Layout, extra: tuple[Series, ...]) -> _Addition:
     told = {series.measure for series in columns.series}
-    plan = compile_layout(TABLE, layout, estimated=_ESTIMATED)
+    plan = compile_layout(TABLE, layout, extra=extra, estimated=_ESTIMATED)
     own = plan.columns
     places = tuple(i for i, series in enumerate(own.series) if series.measure not in told)
     added = {own.series[i].measure for i in places}
@@ -212,9 +217,9 @@ class PassThroughReader:
         self._engine = engine
 
     def wants_side(self, path: str, page: Page) -> bool:
-        """None: the engine's own pages are not at a worker's system port."""
-        del path, page
-        return False
+        """Cards alone: the engine's own pages are not at a worker's system port."""
+        del page
+        return path == METADATA
 
     def read(self, look: Look) -> Reading | Failure:
         """The engine's reading with the measures that it lacks."""
@@ -223,13 +228,14 @@ class PassThroughReader:
         if page is None or isinstance(outcome, Failure):
             return outcome
         facts = worker_facts(page.layout)
-        addition = _addition(outcome.columns, page.layout)
-        own = addition.plan.values(page)
+        card = card_of(look.sides.get(METADATA), facts.worker) or NO_CARD
+        addition = _addition(outcome.columns, page.layout, with_capacity=card.capacity_tokens is not None)
+        own = addition.plan.values(page, card.computed)
         values = array("d", outcome.values)
         values.extend([own[place] for place in addition.places])
         started = start_token(facts.worker, addition.plan, page)
         identity = outcome.identity
-        role = facts.role if identity.role is Role.AGGREGATED else identity.role
+        role = card.role or (facts.role if identity.role is Role.AGGREGATED else identity.role)
         return replace(
             outcome,
             columns=addition.columns,
@@ -237,49 +243,58 @@ class PassThroughReader:
             start_token=started if outcome.start_token is None else outcome.start_token,
             identity=replace(
                 identity,
-                model=identity.model or facts.model,
+                model=identity.model or facts.model or card.model,
                 role=role,
                 stack=STACK,
                 worker=facts.worker,
             ),
-            config={**facts.config(page), **outcome.config},
+            config={**card.config, **facts.config(page), **outcome.config},
         )
 
 
 def read_worker(look: Look, page: Page) -> Reading:
     """The reading of a worker that passes no engine's series through."""
-    facts, plan = worker_facts(page.layout), worker_plan(page.layout)
+    facts = worker_facts(page.layout)
+    card = card_of(look.sides.get(METADATA), facts.worker) or NO_CARD
+    plan_of = _plan_without_capacity if card.capacity_tokens is None else _plan_with_capacity
+    plan = plan_of(page.layout)
     return Reading(
         at=look.at,
         columns=plan.columns,
-        values=plan.values(page),
+        values=plan.values(page, card.computed),
         births=plan.births(page),
         start_token=start_token(facts.worker, plan, page),
         progress_token=facts.progress_token(page),
         identity=Identity(
             EngineKind.DYNAMO,
-            model=facts.model,
-            role=facts.role,
+            model=facts.model or card.model,
+            role=card.role or facts.role,
             stack=STACK,
             simulated=plan.simulated(page),
             worker=facts.worker,
         ),
-        config=facts.config(page),
+        config={**card.config, **facts.config(page)},
         bad_lines=page.bad_lines,
     )
 
 
-def behind_dynamo(table: EngineTable) -> EngineTable:
-    """An engine's table for pages of Dynamo workers: none of the engine's own paths exist there.
+WORKER_NEVER: tuple[tuple[str, str], ...] = (
+    ("/engine/*", "worker control: pauses, sleeps, flushes, ends requests"),
+    ("/v1/loras", "on a worker the same path loads and unloads adapters"),
+)
+"""What is never asked of the system port of a worker."""
 
-    A path that does not exist is a 404 and no more; `/live` tells a slow worker from a dead one.
-    """
+
+def behind_dynamo(table: EngineTable) -> EngineTable:
+    """An engine's table for pages of Dynamo workers: none of the engine's own paths exist there."""
     return replace(
         table,
         new_reader=lambda: PassThroughReader(table.new_reader()),
-        side_pages=(),
+        side_pages=(METADATA_PAGE,),
         may_read_metrics=always,
         server_header="",
         liveness_path="/live",
         enable_hint="DYN_SYSTEM_PORT of the worker serves it",
+        never=WORKER_NEVER,
+        changes="at the start of its worker",
     )

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 
 import pytest
 
+from collectors.answer import Answer
 from collectors.engines.base import Look, Reader
 from collectors.engines.detect import SIDE_FIELDS, recognise
 from collectors.engines.dynamo import DYNAMO, DynamoReader
+from collectors.engines.dynamo_card import METADATA
 from collectors.engines.dynamo_frontend import BUSY_THRESHOLD, OPENAPI
 from collectors.engines.dynamo_worker import role_of_component
-from enginetop.fleet.model import EngineKind, Quality, Role
+from collectors.feed import TargetFeed
+from collectors.layout import LayoutCache
+from collectors.redact import public_body
+from enginetop.fleet.model import EngineKind, Quality, Role, Target
 from enginetop.fleet.reading import Part, Reading
 from enginetop.fleet.workers import worker_from_decimal, worker_from_hex
-from tests.support.engine_pages import fixture, measures, page_of, total
+from tests.support.engine_pages import answer, fixture, measures, page_of, total
 
 FOLDER = "dynamo/1.6.1/dynamo-1.6.1-"
 
@@ -389,7 +395,7 @@ def test_the_side_pages_of_an_engine_are_not_at_a_workers_port() -> None:
     found = recognise(page_of(capture("worker1-kvpressure")).layout)
     assert found is not None
     assert found.table is not None
-    assert found.table.side_pages == ()
+    assert [side.path for side in found.table.side_pages] == [METADATA]
     assert found.table.liveness_path == "/live"
 
 
@@ -529,6 +535,94 @@ def test_ids_in_decimal(text: str, number: int | None) -> None:
     assert worker_from_decimal(text) == number
 
 
+# Cards
+
+
+CARD = json.loads(fixture("dynamo/1.6.1/dynamo-1.6.1-discovery-mdc-card.json"))
+OWN = b"3011aed8889de208"
+assert int(OWN, 16) == CARD["instance_id"]
+
+
+@pytest.mark.parametrize(
+    "body", [CARD, {"endpoints": {}, "model_cards": {"dynamo/backend/generate/3011aed8889de208": CARD}}]
+)
+@pytest.mark.parametrize(
+    ("page", "worker", "had"),
+    [
+        ("worker1-kvpressure", b"36ef92f532c7de0d", {}),
+        ("worker1-idle", b"608eff91ef672614", {}),
+        ("worker-unified-seqs4", b"fa7d3c0556ddd04d", {"num_gpu_blocks": 1000}),
+    ],
+)
+def test_limits_of_a_worker_from_its_card(
+    page: str, worker: bytes, had: dict[str, int], body: object
+) -> None:
+    reading = read(capture(page).replace(worker, OWN), {METADATA: body})
+    expected = {
+        "max_num_batched_tokens": 2048,
+        "max_num_seqs": 64,
+        "num_gpu_blocks": 2000,
+        "data_parallel_size": 1,
+        "block_size": 16,
+        "max_model_len": 8192,
+    }
+    assert {key: one.value for key, one in reading.config.items()} == expected | had
+    assert reading.config["max_num_seqs"].source == "model card"
+    assert total(reading, "kv_capacity_tokens") == 2000 * 16
+    assert reading.identity.model == "tiny"
+    assert reading.identity.role is Role.AGGREGATED
+    # and without a card again, with the same layout
+    assert "kv_capacity_tokens" not in measures(read(capture(page)))
+
+
+def test_a_card_names_role_parser_and_drafts() -> None:
+    card = copy.deepcopy(CARD)
+    card["card_json"]["worker_type"] = "decode"
+    card["card_json"]["runtime_config"] |= {
+        "reasoning_parser": "qwen3",
+        "runtime_data": {"spec_decode": {"nextn": 3}},
+        "data_parallel_size": 2,
+    }
+    reading = read(capture("worker1-kvpressure").replace(b"36ef92f532c7de0d", OWN), {METADATA: card})
+    assert reading.identity.role is Role.DECODE
+    assert reading.config["reasoning_parser"].value == "qwen3"
+    assert reading.config["num_speculative_tokens"].value == 3
+    assert "kv_capacity_tokens" not in measures(reading)  # blocks of one rank, or of both: it does not say
+
+
+def test_the_card_of_another_worker_says_nothing() -> None:
+    assert read(capture("worker1-kvpressure"), {METADATA: CARD}).config == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        "x",
+        {"model_cards": []},
+        {"model_cards": {"a": None, "b": 5}},
+        {"card_json": []},
+        {"card_json": {}, "instance_id": "36ef92f532c7de0d"},
+        {"card_json": {"runtime_config": 7, "kv_cache_block_size": "16"}, "instance_id": 1e300},
+        {"card_json": {"runtime_config": {"max_num_seqs": -1, "total_kv_blocks": True}}},
+    ],
+)
+def test_cards_of_any_shape_are_no_fault(body: object) -> None:
+    assert read(capture("worker1-kvpressure"), {METADATA: body}).config == {}
+
+
+def test_a_recording_keeps_limits_of_cards_and_nothing_else() -> None:
+    card = copy.deepcopy(CARD)
+    card["card_json"]["user_data"] = {"api_key": "s3cret"}
+    page = {"endpoints": {"a": "s3cret"}, "model_cards": {"x": card}, "token": "s3cret"}
+    kept = public_body(answer(METADATA, page, headers={"content-type": "application/json"}), SIDE_FIELDS)
+    assert b"s3cret" not in kept
+    assert b"192.0.2.2" not in kept  # where the worker's files are
+    worker = capture("worker1-kvpressure").replace(b"36ef92f532c7de0d", OWN)
+    assert read(worker, {METADATA: json.loads(kept)}).config == read(worker, {METADATA: page}).config != {}
+
+
 # Planner and block manager
 
 
@@ -584,6 +678,8 @@ def test_side_pages_are_for_frontends_only_and_a_missing_one_is_asked_no_more() 
     reader = DynamoReader()
     assert reader.wants_side(OPENAPI, frontend)
     assert reader.wants_side(BUSY_THRESHOLD, frontend)
+    assert reader.wants_side(METADATA, worker)
+    assert not reader.wants_side(METADATA, frontend)
     assert not reader.wants_side(OPENAPI, worker)
     assert not reader.wants_side(BUSY_THRESHOLD, worker)
     for at in (1.0, 2.0):  # each 404 counts as a failed request of the frontend
@@ -594,10 +690,33 @@ def test_side_pages_are_for_frontends_only_and_a_missing_one_is_asked_no_more() 
     assert reader.wants_side(BUSY_THRESHOLD, restarted)
 
 
+@pytest.mark.parametrize(
+    ("page", "asked"),
+    [
+        ("frontend-idle", ["/openapi.json", "/busy_threshold"]),
+        ("worker1-idle", ["/metadata"]),
+        ("worker1-kvpressure", ["/metadata"]),
+        ("worker-trtllm-kvpressure", ["/metadata"]),
+        ("planner-schema", []),
+    ],
+)
+def test_no_process_is_asked_for_a_path_of_another(page: str, asked: list[str]) -> None:
+    """From the first scrape on: of a frontend each path that does not exist counts as a failed request."""
+    feed = TargetFeed(Target("http://h:1", "h", metrics_path="/metrics"), LayoutCache())
+    for scrape in (1.0, 2.0):
+        answers: list[Answer] = []
+        while (path := feed.next_path(answers)) is not None:
+            body = capture(page) if path == "/metrics" else b"{}"
+            answers.append(answer(path, body, at=scrape))
+        feed.take(answers, scrape, 0.1)
+        again = ["/busy_threshold"] if asked[1:] else []  # changes at any time
+        assert [one.path for one in answers] == ["/metrics", *(asked if scrape == 1.0 else again)]
+
+
 def test_what_is_kept_of_side_pages_and_what_is_never_asked() -> None:
     assert SIDE_FIELDS[OPENAPI] == ("info.version",)
     asked = {side.path for side in DYNAMO.side_pages} | {DYNAMO.liveness_path}
-    assert asked == {"/openapi.json", "/busy_threshold", "/live"}
+    assert asked == {"/openapi.json", "/busy_threshold", "/metadata", "/live"}
     assert "/health" in {path for path, _ in DYNAMO.never}
     assert asked.isdisjoint(path for path, _ in DYNAMO.never)
 
