@@ -1,0 +1,159 @@
+"""How tuners find settings in `bench.tuning`: ours in a closed loop, and a rule of thumb beside it.
+
+A round of ours: watch pages until there is advice, try it on one world beside another with the old settings,
+keep it if the judge of changes does not find it worse, else go back and never ask for the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from bench.tuning_space import EPOCH, Settings, Subject
+from enginetop.fleet.change import Verdict
+from enginetop.fleet.knobs import KnobSheet
+from enginetop.fleet.snapshot import Advice, FleetSnapshot
+from enginetop.simulator.fleet_model import FleetModel
+from enginetop.simulator.stepped import SteppedWorld
+from tuners.advice import Advisor
+from tuners.control.judge import Block, judge
+from tuners.control.knob_api import HttpKnobClient
+from tuners.control.settings import ControlSettings
+
+MOST_CHANGES = 4
+_TICK_SECONDS = 4.0
+_WATCHED_SECONDS = 480.0
+_BLOCKS, _BLOCK_SECONDS, _SETTLE_SECONDS = 20, 60.0, 120.0
+_ORDER = ("max_num_seqs", "num_speculative_tokens", "thinking_token_budget", "max_num_batched_tokens")
+"""Which knob goes first where several have advice: what destroys work before what makes it slow."""
+_CONTROL = ControlSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change that was tried."""
+
+    knob: str
+    value_from: int
+    value_to: int
+    verdict: str
+    kept: bool
+    because: str
+
+    def text(self) -> str:
+        """In words."""
+        undone = "" if self.kept else ", undone"
+        return f"{self.knob} {self.value_from} -> {self.value_to} {self.verdict}{undone} ({self.because})"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a tuner ended, and what it tried on the way."""
+
+    settings: Settings
+    changes: tuple[Change, ...]
+
+
+def closed_loop(subject: Subject, seed: int) -> Found:
+    """Our advice and our judge, at most four changes."""
+    settings, changes, refused = subject.start, list[Change](), set[tuple[str, str]]()
+    while len(changes) < MOST_CHANGES:
+        worlds = 100 * seed + 10 * len(changes)
+        row = _advice(subject, settings, worlds + 1, refused)
+        if row is None or row.proposed is None:
+            break
+        candidate = replace(settings, **{row.knob: int(row.proposed)})
+        verdict = _tried(subject, settings, candidate, worlds + 2)
+        kept = verdict in (Verdict.IMPROVED, Verdict.NOT_WORSE)
+        value = settings.as_dict()[row.knob]
+        changes.append(Change(row.knob, value, int(row.proposed), verdict.value, kept, row.because[0]))
+        if kept:
+            settings = candidate
+        else:
+            refused.add((row.knob, row.action))
+    return Found(settings, tuple(changes))
+
+
+def rule_of_thumb(subject: Subject, seed: int) -> Found:
+    """Fewer sequences on preemption, speculation off under an acceptance of one half; nothing is proven."""
+    settings, changes = subject.start, list[Change]()
+    while len(changes) < MOST_CHANGES:
+        *_, last = _watched(subject, settings, 100 * seed + 10 * len(changes) + 1, 240.0)
+        replica = last.replicas[0]
+        accepted = replica.scalar("spec_acceptance_ratio").number
+        if replica.scalar("preemptions").number:
+            knob, value = "max_num_seqs", max(1, int(0.75 * settings.max_num_seqs))
+        elif settings.num_speculative_tokens and accepted is not None and accepted < 0.5:
+            knob, value = "num_speculative_tokens", 0
+        else:
+            break
+        changes.append(Change(knob, settings.as_dict()[knob], value, "", True, "rule of thumb"))
+        settings = replace(settings, **{knob: value})
+    return Found(settings, tuple(changes))
+
+
+def _watched(subject: Subject, settings: Settings, seed: int, seconds: float) -> Iterator[FleetSnapshot]:
+    """Pictures with advice of a world with these settings, from a warm start on."""
+    world = SteppedWorld(
+        subject.with_settings(settings),
+        subject.replicas,
+        seed,
+        tick_seconds=_TICK_SECONDS,
+        epoch=EPOCH,
+    )
+    sheets = _sheets(world)
+    advisor = Advisor(lambda: sheets)
+    while world.now() - EPOCH < seconds:
+        world.advance()
+        yield advisor(world.snapshot())
+
+
+def _sheets(world: SteppedWorld) -> dict[str, KnobSheet]:
+    sheets = {}
+    for target in world.targets:
+        transport = world.transport(target.url)
+        reply = HttpKnobClient(transport).read() if transport is not None else None
+        if reply is not None and reply.sheet is not None:
+            sheets[target.url] = reply.sheet
+    return sheets
+
+
+def _advice(subject: Subject, settings: Settings, seed: int, refused: set[tuple[str, str]]) -> Advice | None:
+    """The first advice that most replicas give; None: nobody wants a change."""
+    for snapshot in _watched(subject, settings, seed, _WATCHED_SECONDS):
+        for knob in _ORDER:
+            rows = [row for one in snapshot.replicas for row in one.advice if row.knob == knob]
+            wanted = [row for row in rows if row.proposed is not None and (knob, row.action) not in refused]
+            if 2 * len(wanted) > len(rows):
+                candidate = replace(settings, **{knob: int(wanted[0].proposed or 0)})
+                if subject.allows(candidate):
+                    return wanted[0]
+    return None
+
+
+def _tried(subject: Subject, old: Settings, new: Settings, seed: int) -> Verdict:
+    """The judge's verdict on a canary with the new settings beside a baseline with the old ones."""
+    canary, baseline = (
+        FleetModel(
+            subject.with_settings(settings), subject.replicas, seed + place, EPOCH, 60.0, keeps_steps=False
+        )
+        for place, settings in enumerate((new, old))
+    )
+    blocks = []
+    before = (0.0, 0.0, 0.0, 0.0)
+    for number in range(_BLOCKS + 1):
+        until = _SETTLE_SECONDS + number * _BLOCK_SECONDS
+        canary.advance(until)
+        baseline.advance(until)
+        counts = (*_counts(canary), *_counts(baseline))
+        if number:
+            gained = [after - earlier for after, earlier in zip(counts, before, strict=True)]
+            blocks.append(Block(until - _BLOCK_SECONDS, until, *gained))
+        before = counts
+    return judge(blocks, alpha=_CONTROL.alpha, margin=_CONTROL.margin).verdict
+
+
+def _counts(model: FleetModel) -> tuple[float, float]:
+    """Judged requests and those within the SLO."""
+    truths = [replica.truth for replica in model.replicas]
+    return float(sum(t.judged for t in truths)), float(sum(t.within_slo for t in truths))

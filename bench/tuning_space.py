@@ -1,0 +1,165 @@
+"""What `bench.tuning` searches: the settings of a pool, the grid of them, and what each is truly worth.
+
+Worth is exact goodput: requests per second and replica that were within the SLO, counted one by one by the
+simulator, on traffic that depends on the seed alone. Settings that cut more than one thought in twenty are
+not compared: goodput rises without limit as a thinking budget falls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from enginetop.fleet.errors import ConfigError
+from enginetop.simulator.fleet_model import FleetModel
+from enginetop.simulator.live_knobs import NO_BUDGET
+from enginetop.simulator.scenario import EngineSettings, Scenario
+
+MOST_SETTINGS = 60
+MOST_TRUNCATED_RATIO = 0.05
+EPOCH = 1_750_000_000.0
+WARM_UP_SECONDS = 60.0
+_SETTLE_SECONDS = 120.0
+_JUDGED_SECONDS = 600.0
+
+_BUDGETS = (256, 512, 768, 1024, 2048, 4096, 8192)
+_SEQUENCES = (8, 16, 32, 64, 128, 256)
+_NINE_TENTHS, _NINETEEN_TWENTIETHS = 1.2816, 1.6449
+"""Normal quantiles: the thinking budgets of the grid are those of a log-normal length."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Settings:
+    """The four knobs of every replica of a pool."""
+
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    num_speculative_tokens: int
+    thinking_token_budget: int
+
+    @staticmethod
+    def of(engine: EngineSettings) -> Settings:
+        """Those of an engine."""
+        return Settings(
+            engine.max_num_batched_tokens,
+            engine.max_num_seqs,
+            engine.num_speculative_tokens,
+            engine.thinking_token_budget,
+        )
+
+    def as_dict(self) -> dict[str, int]:
+        """By the names of the knobs."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One pool of a scenario, all replicas alike in their knobs. `name` is told in reports."""
+
+    name: str
+    scenario: Scenario
+
+    @property
+    def start(self) -> Settings:
+        """The knobs that the scenario begins with."""
+        return Settings.of(self.scenario.pools[0].members[0].engine)
+
+    @property
+    def replicas(self) -> int:
+        """As many as show every member, and at least two."""
+        return max(2, len(self.scenario.pools[0].members))
+
+    def with_settings(self, settings: Settings) -> Scenario:
+        """The scenario with these knobs. ConfigError: the engine cannot have them."""
+        pool = self.scenario.pools[0]
+        members = tuple(member.with_engine(**settings.as_dict()) for member in pool.members)
+        return replace(self.scenario, pools=(replace(pool, members=members),))
+
+    def allows(self, settings: Settings) -> bool:
+        """Whether an engine can have these knobs."""
+        try:
+            self.with_settings(settings)
+        except ConfigError:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What settings are worth: good requests per second and replica, and the share of thoughts cut."""
+
+    goodput: float
+    truncated_ratio: float
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it cuts few enough thoughts."""
+        return self.truncated_ratio <= MOST_TRUNCATED_RATIO
+
+
+def subjects(scenario: Scenario) -> list[Subject]:
+    """The pools that can be tuned one by one; none where replicas differ, or hand requests over."""
+    found = []
+    for pool in scenario.pools:
+        alike = len({Settings.of(member.engine) for member in pool.members}) == 1
+        if not alike or pool.role.value not in ("aggregated", "unknown"):
+            continue
+        name = scenario.name if len(scenario.pools) == 1 else f"{scenario.name}/{pool.name}"
+        found.append(Subject(name, replace(scenario, pools=(pool,))))
+    return found
+
+
+def grid(subject: Subject) -> list[Settings]:
+    """At most sixty settings around the start, the start among them."""
+    start = subject.start
+    plan = subject.scenario.pools[0].members[0]
+    drafts = sorted({0, *range(len(plan.engine.acceptance) + 1)}) if start.num_speculative_tokens else [0]
+    thinking = [NO_BUDGET, *_thinking_budgets(subject)]
+    budgets = sorted({*_BUDGETS, start.max_num_batched_tokens})
+    sequences = sorted({*_SEQUENCES, start.max_num_seqs})
+    while len(budgets) * len(sequences) * len(drafts) * len(thinking) > 2 * MOST_SETTINGS:
+        thinned = _thinned(budgets, start.max_num_batched_tokens), _thinned(sequences, start.max_num_seqs)
+        if thinned == (budgets, sequences):
+            break
+        budgets, sequences = thinned
+    every = [
+        settings
+        for budget in budgets
+        for cap in sequences
+        for k in drafts
+        for thought in thinking
+        if subject.allows(settings := Settings(budget, cap, k, thought))
+    ]
+    step = math.ceil(len(every) / MOST_SETTINGS)
+    return sorted({start, *every[::step]})[: MOST_SETTINGS + 1]
+
+
+def _thinned(values: list[int], kept: int) -> list[int]:
+    """Every other value, the first, the last and `kept` among them."""
+    if len(values) <= 3:
+        return values
+    return sorted({*values[::2], values[-1], kept})
+
+
+def _thinking_budgets(subject: Subject) -> Iterator[int]:
+    lengths = subject.scenario.pools[0].members[0].traffic.reasoning_tokens
+    if lengths.median <= 0:
+        return
+    for quantile in (_NINETEEN_TWENTIETHS, _NINE_TENTHS):
+        yield math.ceil(lengths.median * math.exp(lengths.sigma * quantile) / 256) * 256
+
+
+def worth(subject: Subject, settings: Settings, seed: int) -> Worth:
+    """What these settings are worth on the traffic of this seed."""
+    model = FleetModel(
+        subject.with_settings(settings), subject.replicas, seed, EPOCH, WARM_UP_SECONDS, keeps_steps=False
+    )
+    model.advance(_SETTLE_SECONDS)
+    before = sum(replica.truth.within_slo for replica in model.replicas)
+    model.advance(_SETTLE_SECONDS + _JUDGED_SECONDS)
+    truths = [replica.truth for replica in model.replicas]
+    good = sum(truth.within_slo for truth in truths) - before
+    thinking = sum(truth.reasoning_requests for truth in truths)
+    cut = sum(truth.truncated for truth in truths)
+    return Worth(good / _JUDGED_SECONDS / len(truths), cut / thinking if thinking else 0.0)
