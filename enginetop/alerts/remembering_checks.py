@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from statistics import median
 
 from enginetop.alerts.gpu_checks import devices, gpu_labels
 from enginetop.alerts.rule import Finding
 from enginetop.alerts.seen import number
+from enginetop.fleet.figure_ring import FigureRing
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 
 LOOK_BACK_SECONDS = 900.0
+_SPACING_SECONDS = 2.0
 LEARNING_SECONDS = 300.0
 """What was must be known for so long before it is a measure, and so long it takes a cold cache to fill."""
 DROP_SHARE = 0.5
@@ -31,12 +33,28 @@ fallen off the bus, uncontained ECC, GSP failures. Others are mostly faults of t
 class _Usual:
     """The recent prefix hits of one replica."""
 
-    __slots__ = ("points", "seen", "since")
+    __slots__ = ("_ring", "seen", "since")
 
     def __init__(self) -> None:
-        self.points: deque[tuple[float, float]] = deque()
+        self._ring = FigureRing(("hits",), _SPACING_SECONDS, LOOK_BACK_SECONDS)
         self.seen: float | None = None
         self.since: float | None = None
+
+    def add(self, at: float, hits: float) -> None:
+        """Remember the hits of a page."""
+        self._ring.add(at, {"hits": hits})
+
+    def forget(self) -> None:
+        """Learn anew."""
+        self._ring = FigureRing(("hits",), _SPACING_SECONDS, LOOK_BACK_SECONDS)
+
+    def known(self, at: float) -> tuple[float, list[float]]:
+        """Since when, and which hits are usual; while they are less, what was usual before stays."""
+        times, hits = self._ring.times, self._ring.values["hits"]
+        first = 0 if self.since is not None else bisect_left(times, at - LOOK_BACK_SECONDS)
+        last = len(times) if self.since is not None else bisect_right(times, at)
+        values = [value for value in hits[first:last] if value is not None]
+        return (times[first] if values else at), values
 
 
 class PrefixCacheDrop:
@@ -56,23 +74,23 @@ class PrefixCacheDrop:
     def _look(self, replica: ReplicaSnapshot, at: float) -> Finding:
         url, hits = replica.target.url, number(replica, "prefix_hit_ratio")
         usual = self._usual.setdefault(url, _Usual())
-        if usual.points and any(e.kind == "restarted" and e.at > usual.points[0][0] for e in replica.events):
-            usual = self._usual[url] = _Usual()
+        since, values = usual.known(at)
+        if values and any(e.kind == "restarted" and e.at > since for e in replica.events):
+            usual, values = _Usual(), []
+            self._usual[url] = usual
         if hits is None:
             return Finding(url, None)
         fresh = replica.scraped_at != usual.seen
         usual.seen = replica.scraped_at
-        while usual.points and not at - LOOK_BACK_SECONDS <= usual.points[0][0] <= at and usual.since is None:
-            usual.points.popleft()
-        before = median(value for _, value in usual.points) if usual.points else 0.0
-        known = bool(usual.points) and at - usual.points[0][0] >= LEARNING_SECONDS
+        before = round(median(values), 6) if values else 0.0  # they are kept in single precision
+        known = bool(values) and at - since >= LEARNING_SECONDS
         breached = known and before >= LEAST_USUAL_RATIO and hits < DROP_SHARE * before
         if breached and usual.since is not None and at - usual.since >= NEW_USUAL_SECONDS:
-            usual.points.clear()
+            usual.forget()
             breached = False
         usual.since = (at if usual.since is None else usual.since) if breached else None
         if fresh and not breached:
-            usual.points.append((at, hits))
+            usual.add(at, hits)
         said = f"{100 * hits:.0f} % of prefix tokens hit, {100 * before:.0f} % were usual"
         return Finding(url, breached, hits, DROP_SHARE * before, said)
 

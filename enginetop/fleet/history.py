@@ -21,16 +21,10 @@ from enginetop.fleet.trends import RATES, Trends, trend_values
 
 _MAX_SAMPLES = 2048
 _FLIPS_TO_SUSPECT = 2
-_RAW_SECONDS = 120.0
 _SLOTS_PER_SERIES = 8
 _FEWEST_SLOTS = 4096
 _SAMPLE_BYTES = 240
 """Of a sample beside its numbers: its fields, and the header of the array."""
-
-
-def kept_seconds(window_seconds: float) -> float:
-    """How far back raw counts reach: two minutes, or the window where it is longer."""
-    return max(_RAW_SECONDS, window_seconds)
 
 
 def samples_bytes(interval_seconds: float, keep_seconds: float, series: int) -> int:
@@ -71,7 +65,7 @@ class _Sample:
 class TargetHistory:
     """Good readings of one target, enough for windows of `keep_seconds`.
 
-    Memory: 8 bytes for each raw series and sample (230 series every 2 s for two minutes: 130 kB), nothing but
+    Memory: 8 bytes for each raw series and sample (230 series every 2 s for 60 s: 66 kB), nothing but
     a few words for a page on which no number changed. At most 2048 samples are kept: closer pages than that
     replace one another, which moves a baseline by less than a thousandth of the window. `interval_seconds` is
     the spacing that `trends` are made for.

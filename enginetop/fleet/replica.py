@@ -15,7 +15,7 @@ from enginetop.fleet.events import EventLog
 from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.goodput import goodput
 from enginetop.fleet.gpus import NO_GPUS, GpuShare
-from enginetop.fleet.history import TargetHistory, kept_seconds
+from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.load_log import LoadLog
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target
 from enginetop.fleet.observation import Failure, FailureKind, Observation
@@ -107,7 +107,7 @@ class ReplicaTracker:
         self.target = target
         self._slo_for = slo_for
         self._slo: tuple[str | None, Slo] | None = None
-        self._history = TargetHistory(kept_seconds(window_seconds), interval_seconds)
+        self._history = TargetHistory(window_seconds, interval_seconds)
         self._window_seconds = window_seconds
         self._window = WindowValues(self._history, window_seconds)
         self._spacing = Spacing(fixed_spacing_seconds)
