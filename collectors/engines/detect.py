@@ -68,8 +68,3 @@ def by_server_header(headers: Mapping[str, str]) -> EngineTable | None:
     """The engine that names itself in the `Server` header; also on a 404."""
     server = headers.get("server", "").lower()
     return next((t for t in TABLES if t.server_header and server.startswith(t.server_header)), None)
-
-
-def mapped_names() -> dict[str, Mapping[str, tuple[str, ...]]]:
-    """The whole mapping as data: title of the engine or gateway, measure, raw names newest first."""
-    return {table.title: table.sources for table in TABLES}

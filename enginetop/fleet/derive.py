@@ -40,7 +40,7 @@ _ZERO_DENOMINATOR = {
     "spec_accepted_length": "no drafts in the window",
     "spec_acceptance_per_position": "no drafts in the window",
 }
-_OWN_MEANS = {
+OWN_MEANS = {
     "spec_acceptance_ratio": "spec_acceptance_ratio_now",
     "spec_accepted_length": "spec_accepted_length_now",
 }
@@ -176,7 +176,7 @@ def _kv_usage(facts: Facts) -> SignalValue:
 
 def _ratio(name: str, facts: Facts) -> SignalValue:
     ratio = facts.ratios.get(name)
-    mean = facts.levels.get(_OWN_MEANS.get(name, ""))
+    mean = facts.levels.get(OWN_MEANS.get(name, ""))
     if mean is not None and (ratio is None or ratio.denominator <= 0):
         return Scalar(mean.total / mean.parts, SIGNALS[name].unit, Quality.ESTIMATED, _OWN_MEAN_NOTE)
     if ratio is None:
@@ -207,11 +207,12 @@ def _reasoning_share(facts: Facts) -> SignalValue:
     if spent > made:
         return _null_value(_REASONING_SHARE, Quality.SUSPECT, "more reasoning than output")
     quality, note = _trust(facts, "reasoning_tokens", "output_tokens")
+    source = _SOURCES["reasoning_tokens"]
     fewer, more = sorted((reasoning.count, output.count))
     if more - fewer > 0.05 * more:
         said = f"reasoning of {reasoning.count:g} and output of {output.count:g} requests"
-        return _scalar(_REASONING_SHARE, spent / made, (Quality.ESTIMATED, said))
-    return _scalar(_REASONING_SHARE, spent / made, (quality, note))
+        return _scalar(_REASONING_SHARE, spent / made, (Quality.ESTIMATED, f"{said}; {source}"))
+    return _scalar(_REASONING_SHARE, spent / made, (quality, f"{note}; {source}" if note else source))
 
 
 def no_distribution(unit: str, quality: Quality, note: str) -> Distribution:
