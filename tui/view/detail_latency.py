@@ -110,7 +110,29 @@ def token_lines(replica: ReplicaSnapshot) -> Lines:
                 f"{key} {_token_quantile(numbers.quantile_of(value, key))}"
                 for key in ("p50", "p95", "p99", "mean")
             ]
-            yield row(label, Span(" · ".join(parts)), Span(" tokens", "dim"))
+            note = f"  {value.note}" if name == "reasoning_tokens" and value.note else ""
+            yield row(label, Span(" · ".join(parts)), Span(f" tokens{note}", "dim"))
+        elif (
+            name == "reasoning_tokens" and isinstance(value, Distribution) and value.count == 0 and value.note
+        ):
+            yield row(label, Span(UNKNOWN, "dim"), Span(f" {value.note}", "dim"))
+    yield from _thinking(replica)
+
+
+def _thinking(replica: ReplicaSnapshot) -> Lines:
+    """What reasoning takes: its share of output, requests at the budget, KV; nothing where none is known."""
+    parts = []
+    for name, label, text, unit in (
+        ("reasoning_share_ratio", "of output", numbers.percent, " %"),
+        ("reasoning_budget_hit_ratio", "at the budget", numbers.percent, " %"),
+        ("reasoning_kv_tokens", "KV at least", numbers.count, " tokens"),
+    ):
+        value = signal_of(replica, name)
+        number = numbers.scalar_number(value)
+        if number is not None and isinstance(value, Scalar):
+            parts.append(f"{label} {numbers.marked(text(number), value.quality)}{unit}")
+    if parts:
+        yield row("thinking", Span(" · ".join(parts)))
 
 
 def _token_quantile(quantile: Quantile) -> str:

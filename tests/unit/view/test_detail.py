@@ -75,6 +75,32 @@ def test_goodput_and_reasoning_of_a_replica_that_counts_single_requests() -> Non
     assert not any(line.startswith((" goodput", " reasoning")) for line in rows(replica("a2")))
 
 
+def test_reasoning_names_its_source_and_what_it_takes() -> None:
+    source = "request records of usage.jsonl: 40 counted"
+    one = replica(
+        "a1",
+        changes={
+            "reasoning_tokens": dataclasses.replace(distribution(412, 3870), note=source),
+            "reasoning_share_ratio": scalar(0.731),
+            "reasoning_budget_hit_ratio": scalar(0.12),
+            "reasoning_kv_tokens": scalar(41_000.0, Quality.ESTIMATED),
+        },
+    )
+    assert row(one, "reasoning").endswith(f"mean 412 tokens  {source}")
+    assert (
+        row(one, "thinking") == " thinking    of output 73 % · at the budget 12 % · KV at least 41.0k? tokens"
+    )
+
+
+def test_reasoning_that_nobody_counted_is_told_as_that() -> None:
+    nothing = dataclasses.replace(
+        no_distribution(Quality.UNKNOWN), count=0.0, note="request records: 0 counted"
+    )
+    one = replica("a1", changes={"reasoning_tokens": nothing, "reasoning_share_ratio": scalar(None)})
+    assert row(one, "reasoning") == " reasoning   – request records: 0 counted"
+    assert not any(line.startswith(" thinking") for line in rows(one))
+
+
 def test_the_engine_that_does_not_export_is_named() -> None:
     one = replica(
         "l1", engine=EngineKind.LLAMACPP, signals=signals(kv_usage_ratio=scalar(None, Quality.UNSUPPORTED))
