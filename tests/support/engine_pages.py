@@ -51,6 +51,14 @@ def fault(path: str, kind: FailureKind, at: float = 100.0) -> Answer:
     return Answer(path, at, 0.01, error=kind)
 
 
+def histogram_lines(name: str, count: float, sum_: float = 1.0, labels: str = "") -> str:
+    """The lines of a histogram with one bucket, the last."""
+    inside = f"{labels}," if labels else ""
+    own = f"{{{labels}}}" if labels else ""
+    bucket = f'{name}_bucket{{{inside}le="+Inf"}} {count}'
+    return f"{bucket}\n{name}_sum{own} {sum_}\n{name}_count{own} {count}\n"
+
+
 def total(reading: Reading, measure: str, part: Part = Part.VALUE, **wanted: object) -> float:
     """The sum over the series of a measure with the wanted attributes (rank, le, position).
 
