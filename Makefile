@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test verify test-gpu test-vllm setup lint types imports unit bench docs lock format clean
+.PHONY: run test verify test-gpu test-vllm test-sglang setup lint types imports unit bench docs lock format clean
 
 run: $(READY)            ## the UI on the embedded demo fleet (a table when there is no terminal)
 	@$(BIN)/enginetop demo
@@ -30,7 +30,7 @@ imports: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/python -m pytest -q -n auto -m "not verify and not gpu and not vllm"
+	$(BIN)/python -m pytest -q -n auto -m "not verify and not gpu and not vllm and not sglang"
 
 verify: $(READY)         ## long suites: fuzz, statistics, soak
 	$(BIN)/python -m pytest -q -m verify
@@ -40,6 +40,9 @@ test-gpu: $(READY)       ## the read-only NVML part on a real GPU
 
 test-vllm: $(READY)      ## a real vLLM on the CPU, installed by itself: about 4 GB of disk, 8 minutes
 	$(BIN)/python -m pytest -q -m vllm -rs -s
+
+test-sglang: $(READY)    ## a real SGLang on the CPU, installed by itself: about 3 GB of disk, 5 minutes
+	$(BIN)/python -m pytest -q -m sglang -rs -s
 
 docs: $(READY)           ## write docs/engines.md anew from the mapping tables
 	$(BIN)/python -m enginetop.docs_tables docs/engines.md

@@ -1,0 +1,76 @@
+"""One real SGLang server: started, asked, stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import httpx
+
+from tests.sglang.installation import Installation
+from tests.vllm.server import free_port, wait_for
+
+READY_SECONDS = 420.0
+MAX_RUNNING = 8
+CAPACITY_TOKENS = 4096
+CHUNK_TOKENS = 256
+
+FLAGS = (
+    *("--served-model-name", "tiny", "--device", "cpu", "--attention-backend", "torch_native"),
+    *("--sampling-backend", "pytorch", "--disable-cuda-graph", "--disable-custom-all-reduce"),
+    *("--skip-server-warmup", "--enable-metrics", "--mem-fraction-static", "0.1"),
+    *("--max-total-tokens", str(CAPACITY_TOKENS), "--max-running-requests", str(MAX_RUNNING)),
+    *("--chunked-prefill-size", str(CHUNK_TOKENS), "--context-length", "512", "--decode-log-interval", "5"),
+)
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, here: Installation, folder: Path, *flags: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self._log_file = folder / "server.log"
+        self._log = self._log_file.open("wb")
+        others = ("SGLANG_", "ENGINETOP_", "PROMETHEUS_")
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(others)} | {
+            "SGLANG_USE_CPU_ENGINE": "1",
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "OMP_NUM_THREADS": "1",
+        }
+        port = self.url.rpartition(":")[2]
+        words = [str(here.python), "-m", "sglang.launch_server", "--model-path", str(here.model)]
+        self._process = subprocess.Popen(
+            [*words, "--host", "127.0.0.1", "--port", port, *FLAGS, *flags],
+            env=environment,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self.started = time.monotonic()
+        self.ready_seconds = 0.0
+
+    def wait_until_ready(self) -> None:
+        def ready() -> bool:
+            assert self._process.poll() is None, self._log_file.read_text(errors="replace")[-4000:]
+            try:
+                return httpx.get(f"{self.url}/ready", timeout=5.0).status_code == 200
+            except httpx.TransportError:
+                return False
+
+        wait_for(ready, READY_SECONDS)
+        self.ready_seconds = time.monotonic() - self.started
+
+    def stop(self) -> None:
+        """End the server and all processes of its group."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(30)
+        self._log.close()
