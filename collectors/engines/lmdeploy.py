@@ -67,6 +67,9 @@ TABLE = Table(
         Row("output_tokens", ("request_generation_tokens",)),
     ),
     unsupported=_UNSUPPORTED,
+    enable=dict.fromkeys(
+        ("spec_drafts", "spec_draft_tokens", "spec_accepted_tokens"), "start it with --speculative-algorithm"
+    ),
 )
 _ESTIMATED = {
     "tpot_seconds": "one observation for each step of a request, not for each request",

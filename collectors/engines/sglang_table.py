@@ -26,6 +26,7 @@ _LENGTHS_NOTE = "exported since SGLang 0.5.2, in older releases with --collect-t
 _SPEC_NOTE = "counted since SGLang 0.5.15, with speculative decoding only"
 _NO_SPEC_NOTE = "no speculative decoding is configured"
 _NO_HOST_TIER = "no hierarchical cache is configured (--enable-hierarchical-cache)"
+_SPECULATE = "start it with --speculative-algorithm"
 _PRIORITY = "priority"
 _HOST_TIER = ("hicache_host_total_tokens",)
 
@@ -210,6 +211,12 @@ TABLE = Table(
         "spec_draft_tokens": _SPEC_NOTE,
         "spec_accepted_tokens": _SPEC_NOTE,
         "spec_accepted_at_position": "SGLang does not tell it by position",
+    },
+    enable={
+        "spec_drafts": _SPECULATE,
+        "spec_draft_tokens": _SPECULATE,
+        "spec_accepted_tokens": _SPECULATE,
+        "reasoning_tokens": "start it with --export-metrics-to-file, follow that folder with --records",
     },
     moving_names=("http_", "process_", "scheduler_", "get_loads_", "startup_", "routing_key"),
 )

@@ -16,6 +16,7 @@ _BARE = (*PREFIXES, "")
 """The first releases wrote these names without a prefix."""
 
 _STATS = "set at an engine iteration, with enable_iter_perf_stats"
+_SWITCH_STATS_ON = "set enable_iter_perf_stats in the options file of trtllm-serve"
 _FIRST = "counted when a request ends"
 
 
@@ -112,6 +113,7 @@ def _table(hits: tuple[Row, ...]) -> Table:
         rank_labels=(("dp_rank", "engine"),),
         shard_labels=("pid",),
         unsupported=_UNSUPPORTED,
+        enable=dict.fromkeys(("requests_running", "requests_waiting", "kv_usage_ratio"), _SWITCH_STATS_ON),
     )
 
 

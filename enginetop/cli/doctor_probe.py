@@ -203,10 +203,11 @@ def _engine(reading: Reading, found: Found | None, replica: ReplicaSnapshot) -> 
     suspect: list[Missing] = []
     for signal, measures in MEASURES_OF.items():
         value = replica.signals[signal]
-        if value.quality is Quality.UNSUPPORTED:
-            missing.append(_missing(signal, measures, reading))
-        elif value.quality is Quality.SUSPECT:
+        lost = _missing(signal, measures, reading)
+        if value.quality is Quality.SUSPECT:
             suspect.append(Missing(signal, value.note))
+        elif value.quality is Quality.UNSUPPORTED or (_is_null(value) and lost.enable):
+            missing.append(lost)
         elif _is_null(value):
             pending.append(signal)
         else:
@@ -236,7 +237,7 @@ def _engine(reading: Reading, found: Found | None, replica: ReplicaSnapshot) -> 
 def _missing(signal: str, measures: Sequence[str], reading: Reading) -> Missing:
     present = {series.measure for series in reading.columns.series}
     lost = next((measure for measure in measures if measure not in present), measures[0])
-    absence = reading.columns.absent.get(lost, _UNTOLD)
+    absence = reading.columns.absent.get(lost, _UNTOLD) if lost not in present else _UNTOLD
     return Missing(signal, absence.note or "not exported", absence.enable)
 
 
