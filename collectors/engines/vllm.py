@@ -1,6 +1,6 @@
 """vLLM 0.6 to 0.33: Python and Rust frontends, one or several API servers, Ray, and Dynamo workers.
 
-Names by version: the table in the notes on each row. The metrics page is open even where the API has a key,
+The metrics page is open even where the API has a key,
 so the side pages may answer 401 while the metrics page is good.
 """
 
@@ -15,97 +15,13 @@ from typing import TypeGuard
 from collectors.engines import lora
 from collectors.engines.base import EngineTable, Look, SidePage, Sides
 from collectors.engines.json_fields import integer, items, model_name, text
-from collectors.engines.mapping import LayoutMemo, Row, Table, rank_key
+from collectors.engines.mapping import LayoutMemo, rank_key
 from collectors.engines.matching import ROUTER_LABELS, Plan, compile_layout
+from collectors.engines.picks import typed
+from collectors.engines.vllm_table import TABLE as TABLE
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.reading import Absence, ConfigValue, EngineFlags, Identity, Reading, Series
-
-_SPECULATE = "start it with --speculative-config"
-_COMPANION = "the companion enginetop-companion-vllm"
-_SPEC_NOTE = "no speculative decoding is configured"
-_HIT_NOTE = "counted since vLLM 0.7.3, before that a lifetime hit rate only"
-_TPOT_NOTE = "exported since vLLM 0.11; the older time_per_output_token_seconds is the ITL"
-_STEP_NOTE = "set at the first engine step"
-
-
-def _reasons(*reasons: str) -> Mapping[str, frozenset[str]]:
-    return MappingProxyType({"finished_reason": frozenset(reasons)})
-
-
-TABLE = Table(
-    title="vLLM",
-    prefixes=("vllm:", "vllm_", "ray_vllm:", "ray_vllm_"),
-    # Ray collects the series of many replicas on one page.
-    rank_labels=(("engine", "dp_rank"), ("ReplicaId", "WorkerId")),
-    rows=(
-        Row("requests_running", ("num_requests_running",), lazy=True, note=_STEP_NOTE),
-        Row("requests_waiting", ("num_requests_waiting",), lazy=True, note=_STEP_NOTE),
-        Row("kv_usage_ratio", ("kv_cache_usage_perc", "gpu_cache_usage_perc"), lazy=True, note=_STEP_NOTE),
-        Row("preemptions", ("num_preemptions",)),
-        Row("prompt_tokens_processed", ("prompt_tokens",)),
-        Row("generation_tokens", ("generation_tokens",)),
-        # The name lies: aborted and failed requests are in it.
-        Row("requests_finished", ("request_success",)),
-        Row("requests_aborted", ("request_success",), where=_reasons("abort")),
-        Row("requests_errored", ("request_success",), where=_reasons("error")),
-        # Blocks in 0.7.3 to 0.8.5, tokens since 0.9.2; the ratio is the same.
-        Row(
-            "prefix_queries",
-            ("prefix_cache_queries", "gpu_prefix_cache_queries"),
-            note=_HIT_NOTE,
-            since="0.7.3",
-        ),
-        Row("prefix_hits", ("prefix_cache_hits", "gpu_prefix_cache_hits"), note=_HIT_NOTE, since="0.7.3"),
-        Row(
-            "external_prefix_queries",
-            ("external_prefix_cache_queries",),
-            note="exported since vLLM 0.11.1",
-            since="0.11.1",
-        ),
-        Row(
-            "external_prefix_hits",
-            ("external_prefix_cache_hits",),
-            note="exported since vLLM 0.11.1",
-            since="0.11.1",
-        ),
-        Row(
-            "spec_drafts",
-            ("spec_decode_num_drafts",),
-            note=f"{_SPEC_NOTE}, or vLLM before 0.8.5",
-            since="0.8.5",
-        ),
-        Row("spec_draft_tokens", ("spec_decode_num_draft_tokens",), note=_SPEC_NOTE),
-        Row("spec_accepted_tokens", ("spec_decode_num_accepted_tokens",), note=_SPEC_NOTE),
-        Row(
-            "spec_accepted_at_position",
-            ("spec_decode_num_accepted_tokens_per_pos",),
-            position_label="position",
-            note=_SPEC_NOTE,
-            since="0.8.5",
-        ),
-        Row("ttft_seconds", ("time_to_first_token_seconds",)),
-        Row("tpot_seconds", ("request_time_per_output_token_seconds",), note=_TPOT_NOTE, since="0.11.0"),
-        Row("itl_seconds", ("inter_token_latency_seconds", "time_per_output_token_seconds")),
-        Row("e2e_seconds", ("e2e_request_latency_seconds",)),
-        Row(
-            "queue_seconds", ("request_queue_time_seconds",), note="exported since vLLM 0.6.6", since="0.6.6"
-        ),
-        Row("prompt_tokens", ("request_prompt_tokens",)),
-        Row("output_tokens", ("request_generation_tokens",)),
-        # A histogram in spite of its suffix.
-        Row("iteration_tokens", ("iteration_tokens_total",), note="exported since vLLM 0.6.6", since="0.6.6"),
-    ),
-    unsupported={"reasoning_tokens": "vLLM counts no reasoning tokens"},
-    enable={
-        "reasoning_tokens": f"{_COMPANION}, with --reasoning-parser",
-        "requests_within_slo": _COMPANION,
-        "spec_drafts": _SPECULATE,
-        "spec_draft_tokens": _SPECULATE,
-        "spec_accepted_tokens": _SPECULATE,
-        "spec_accepted_at_position": _SPECULATE,
-    },
-)
 
 CACHE_CONFIG = "cache_config_info"
 _CACHE_CONFIG_NAMES = frozenset(prefix + CACHE_CONFIG for prefix in TABLE.prefixes)
@@ -168,7 +84,7 @@ def _describe(layout: Layout) -> _Facts:
         model = model or model_name(labels.get("model_name"))
         if name in _CACHE_CONFIG_NAMES:
             for key, label in _CONFIG_LABELS.items():
-                if (value := _typed(labels.get(label))) is not None:
+                if (value := typed(labels.get(label))) is not None:
                     config.setdefault(key, ConfigValue(value, CACHE_CONFIG))
             if (tokens := _capacity(labels)) is not None:
                 capacity[rank_key(TABLE.rank_of(labels))] = tokens
@@ -268,30 +184,14 @@ def _sleeping(facts: _Facts, page: Page) -> bool | None:
 
 def _capacity(labels: Mapping[str, str]) -> float | None:
     """Tokens that the KV cache of one rank holds."""
-    if _is_count(tokens := _typed(labels.get("kv_cache_size_tokens"))):
+    if _is_count(tokens := typed(labels.get("kv_cache_size_tokens"))):
         return float(tokens)
-    blocks, size = _typed(labels.get("num_gpu_blocks")), _typed(labels.get("block_size"))
+    blocks, size = typed(labels.get("num_gpu_blocks")), typed(labels.get("block_size"))
     return float(blocks * size) if _is_count(blocks) and _is_count(size) else None
 
 
 def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**53
-
-
-def _typed(label: str | None) -> int | float | str | bool | None:
-    """A field of the cache config as it was before it became a label; "None" is no value."""
-    if label is None or label in ("", "None"):
-        return None
-    if label in ("True", "False"):
-        return label == "True"
-    try:
-        return int(label)
-    except ValueError:
-        try:
-            value = float(label)
-        except ValueError:
-            return label
-        return value if math.isfinite(value) else None
 
 
 def _draft_positions(plan: Plan) -> ConfigValue | None:
