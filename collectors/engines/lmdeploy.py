@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Look, SidePage
+from collectors.engines.identities import identity
 from collectors.engines.json_fields import flag, model_name, text
 from collectors.engines.mapping import LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import first_named
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind
-from enginetop.fleet.reading import EngineFlags, Identity, Reading
+from enginetop.fleet.reading import EngineFlags, Reading
 
 _UNSUPPORTED = {
     "preemptions": "LMDeploy does not tell its preemptions",
@@ -111,10 +112,10 @@ class LmdeployReader:
             births=plan.births(page),
             start_token=plan.start_token(page),
             progress_token=plan.progress_token(page),
-            identity=Identity(
+            identity=identity(
                 EngineKind.LMDEPLOY,
-                model=first_named(page.layout, TABLE.prefixes)
-                or model_name(text(look.sides.get("/v1/models"), "data", 0, "id")),
+                (first_named(page.layout, TABLE.prefixes), "label model_name"),
+                (model_name(text(look.sides.get("/v1/models"), "data", 0, "id")), "/v1/models"),
                 simulated=plan.simulated(page),
             ),
             flags=EngineFlags(sleeping=flag(look.sides.get(_SLEEPING), "is_sleeping")),

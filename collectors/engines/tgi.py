@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Look, SidePage, Sides
+from collectors.engines.identities import identity
 from collectors.engines.json_fields import integer, model_name, text
 from collectors.engines.mapping import LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import Pick, first, spelled, value_at
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind, Quality
-from enginetop.fleet.reading import Absence, ConfigValue, Identity, Reading, Series
+from enginetop.fleet.reading import Absence, ConfigValue, Reading, Series
 
 _FAILED = ("generation", "incomplete", "overloaded", "template", "validation")
 
@@ -145,10 +146,10 @@ class TgiReader:
             start_token=plan.start_token(page),
             progress_token=plan.progress_token(page),
             live_progress=facts.steps,
-            identity=Identity(
+            identity=identity(
                 EngineKind.TGI,
-                engine_version=text(info, "version"),
-                model=model_name(text(info, "model_id")),
+                (model_name(text(info, "model_id")), _INFO),
+                version=(text(info, "version"), _INFO),
                 simulated=plan.simulated(page),
             ),
             config=_config(look.sides),

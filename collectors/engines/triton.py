@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Look, SidePage
+from collectors.engines.identities import identity
 from collectors.engines.json_fields import model_name, text
 from collectors.engines.mapping import Labels, LayoutMemo, Table, rank_key
 from collectors.engines.matching import Plan, compile_layout
@@ -20,7 +21,7 @@ from collectors.engines.picks import Pick, first, product, samples, settings_on,
 from collectors.engines.triton_table import PLAIN_TABLE, TABLE, batching_table
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind, Quality
-from enginetop.fleet.reading import Absence, Identity, Part, Reading, Series
+from enginetop.fleet.reading import Absence, Part, Reading, Series
 
 _REQUESTS = ("nv_trt_llm_request_metrics",)
 _BLOCKS = ("nv_trt_llm_kv_cache_block_metrics",)
@@ -163,10 +164,10 @@ class TritonReader:
             start_token=plan.start_token(page),
             progress_token=plan.progress_token(page, iteration),
             live_progress=facts.iteration is not None,
-            identity=Identity(
+            identity=identity(
                 EngineKind.TRITON,
-                engine_version=text(look.sides.get("/v2"), "version"),
-                model=facts.name,
+                (facts.name, "label model"),
+                version=(text(look.sides.get("/v2"), "version"), "/v2"),
                 simulated=plan.simulated(page),
             ),
             config=settings_on(page, facts.settings),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Look, SidePage
+from collectors.engines.identities import Told, identity
 from collectors.engines.json_fields import model_name, text
 from collectors.engines.mapping import LayoutMemo, rank_key
 from collectors.engines.matching import Plan, compile_layout
@@ -28,10 +29,10 @@ from collectors.engines.picks import (
     typed,
     value_at,
 )
-from collectors.engines.trtllm_table import OLDER_TABLE, PREFIXES, TABLE
+from collectors.engines.trtllm_table import OLDER_TABLE, PREFIXES, STAND_IN, TABLE
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind, Quality
-from enginetop.fleet.reading import Absence, ConfigValue, Identity, Reading, Series
+from enginetop.fleet.reading import Absence, ConfigValue, Reading, Series
 
 _CACHED_TOKENS = spelled(PREFIXES, "prompt_cached_tokens_total")
 _BARE_SIGN = ("e2e_request_latency_seconds_count", "time_to_first_token_seconds_count")
@@ -61,7 +62,7 @@ class _Facts:
     """What the lines of a page tell apart from its numbers."""
 
     plan: Plan
-    model: str | None
+    model: Told
     stack: str | None
     information: Mapping[str, ConfigValue]
     settings: Mapping[str, Pick]
@@ -92,14 +93,12 @@ def _describe(layout: Layout) -> _Facts:
     )
 
 
-def _model(layout: Layout) -> str | None:
+def _model(layout: Layout) -> Told:
     """The model's name; early releases fill the label with the word `undefined`."""
     served = first_labels(layout, spelled(PREFIXES, "model_config_info"))
-    return (
-        first_named(layout, PREFIXES)
-        or model_name(served.get("served_model_name"))
-        or model_name(served.get("model"))
-    )
+    if (named := first_named(layout, PREFIXES)) is not None:
+        return named, "label model_name"
+    return model_name(served.get("served_model_name")) or model_name(served.get("model")), "model_config_info"
 
 
 def _information(layout: Layout) -> Mapping[str, ConfigValue]:
@@ -147,10 +146,11 @@ class TrtllmReader:
             start_token=plan.start_token(page),
             progress_token=plan.progress_token(page, moving),
             live_progress=False,
-            identity=Identity(
+            identity=identity(
                 EngineKind.TRTLLM,
-                engine_version=text(look.sides.get("/version"), "version"),
-                model=facts.model or model_name(text(look.sides.get("/v1/models"), "data", 0, "id")),
+                facts.model,
+                (model_name(text(look.sides.get("/v1/models"), "data", 0, "id")), "/v1/models"),
+                version=(text(look.sides.get("/version"), "version"), "/version"),
                 stack=facts.stack,
                 simulated=plan.simulated(page),
             ),
@@ -172,7 +172,7 @@ TRTLLM = EngineTable(
     enable_hint="set return_perf_metrics and enable_iter_perf_stats in the options file of trtllm-serve",
     tables=(TABLE,),
     sources={
-        **TABLE.sources(),
+        **{measure: names for measure, names in TABLE.sources().items() if measure not in STAND_IN},
         "kv_capacity_tokens": ("trtllm_kv_cache_max_blocks x trtllm_kv_cache_tokens_per_block",),
     },
     never=(

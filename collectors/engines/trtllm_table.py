@@ -38,7 +38,6 @@ _ROWS = (
     _stat("requests_waiting", "num_requests_waiting"),
     _stat("kv_usage_ratio", "kv_cache_utilization", "kv_cache_usage_perc", "gpu_cache_usage_perc"),
     _stat("paused_requests", "num_paused_requests"),
-    # Dynamo's stand-in for this engine counts them; the engine itself does not.
     Row("preemptions", ("num_preemptions",)),
     Row("prompt_tokens_processed", ("prompt_tokens",), lazy=True, note=_FIRST, since="1.3"),
     Row("generation_tokens", ("generation_tokens",), lazy=True, note=_FIRST, since="1.3"),
@@ -50,6 +49,7 @@ _ROWS = (
         where=_where("finished_reason", "cancelled", "abort"),
         lazy=True,
         prefixes=_BARE,
+        since="1.0",
     ),
     Row("requests_errored", ("request_error",), lazy=True, note="counted at the first error", since="1.3"),
     Row("spec_draft_tokens", ("spec_decode_num_draft_tokens",), lazy=True, note=_STATS, since="1.3"),
@@ -116,6 +116,9 @@ def _table(hits: tuple[Row, ...]) -> Table:
         enable=dict.fromkeys(("requests_running", "requests_waiting", "kv_usage_ratio"), _SWITCH_STATS_ON),
     )
 
+
+STAND_IN = frozenset({"preemptions", "itl_seconds"})
+"""Told by Dynamo's stand-in for the engine, never by the engine itself."""
 
 TABLE = _table(_HITS_IN_TOKENS)
 """Releases that count the prompt tokens found in the cache, with the requests that they belong to."""

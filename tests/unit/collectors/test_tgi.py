@@ -76,6 +76,7 @@ def test_identity_and_limits_of_version_3() -> None:
         "3.3.6-dev0",
         "org/model",
     )
+    assert dict(identity.sources) == {"engine_version": "/info", "model": "/info"}
     assert {key: (value.value, value.source) for key, value in reading.config.items()} == {
         "max_model_len": (4096, "/info max_total_tokens"),
         "max_input_tokens": (4095, "/info max_input_tokens"),

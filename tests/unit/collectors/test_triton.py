@@ -83,6 +83,7 @@ def test_identity_and_limits() -> None:
     identity = reading.identity
     assert (identity.engine, identity.engine_version) == (EngineKind.TRITON, "2.73.0")
     assert identity.model == "tensorrt_llm"
+    assert dict(identity.sources) == {"engine_version": "/v2", "model": "label model"}
     assert {key: value.value for key, value in reading.config.items()} == {
         "max_num_seqs": 64,
         "num_gpu_blocks": 6239,

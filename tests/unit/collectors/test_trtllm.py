@@ -77,6 +77,7 @@ def test_identity_and_limits() -> None:
         "tiny-random",
     )
     assert (identity.role, identity.stack) == (Role.AGGREGATED, None)
+    assert dict(identity.sources) == {"engine_version": "/version", "model": "label model_name"}
     assert {key: (value.value, value.source) for key, value in reading.config.items()} == {
         "max_num_batched_tokens": (8192, "trtllm_max_num_tokens_runtime"),
         "max_num_seqs": (64, "trtllm_max_batch_size_runtime"),
@@ -114,7 +115,7 @@ def test_the_first_releases_have_five_series_and_a_placeholder_for_a_name(prefix
     for name in ("e2e_request_latency", "time_to_first_token", "time_per_output_token", "request_queue_time"):
         text += histogram_lines(f"{prefix}{name}_seconds", 7, labels=labels)
     reading = read(text, {"/v1/models": {"data": [{"id": "llama"}]}})
-    assert reading.identity.model == "llama"
+    assert (reading.identity.model, reading.identity.sources["model"]) == ("llama", "/v1/models")
     assert total(reading, "requests_finished") == 7
     assert total(reading, "requests_aborted") == 2
     for measure in ("ttft_seconds", "tpot_seconds", "e2e_seconds", "queue_seconds"):
