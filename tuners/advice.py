@@ -88,7 +88,7 @@ def _rows(watch: _Watch, replica: ReplicaSnapshot, sheet: KnobSheet | None) -> t
         evidence.windows,
         evidence.recent,
         drafted_steps=evidence.drafted_steps(replica, knobs.drafts),
-        fits=evidence.fits,
+        drafted=evidence.drafted,
     )
     return tuple(_row(watch, RULES[knob], case) for knob in KNOBS)
 

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from enginetop.fleet.snapshot import Advice, ReplicaSnapshot
+from tuners.draft_memory import NOTHING_DRAFTED, Drafted
 from tuners.knob_values import Knobs
+from tuners.moments import Moment
 from tuners.step_time import StepFit, StepWindow, Unfit, fit_step_time
 
 SUSTAINED_SECONDS = 60.0
 """For so long every page must call for the same change before it is suggested."""
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Gauges of one page, all ranks together: requests running, waiting, mean KV usage. None: not known."""
-
-    at: float
-    running: float | None
-    waiting: float | None
-    kv_usage_ratio: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +21,7 @@ class Case:
 
     `windows` are its step windows, `recent` its pages of the last minutes, both oldest first. `held_seconds`:
     for how long every page has called for what the newest calls for. `drafted_steps`: steps of requests with
-    drafts since the knobs are as they are. `fits`: of the same engine and model by number of drafts.
+    drafts since the knobs are as they are. `drafted`: what other numbers of drafts were measured at.
     """
 
     replica: ReplicaSnapshot
@@ -39,7 +30,7 @@ class Case:
     recent: Sequence[Moment] = ()
     held_seconds: float = 0.0
     drafted_steps: float | None = None
-    fits: Mapping[int, StepFit] = field(default_factory=lambda: MappingProxyType({}))
+    drafted: Drafted = NOTHING_DRAFTED
 
     @property
     def engines(self) -> int:

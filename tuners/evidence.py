@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.snapshot import ReplicaSnapshot
-from tuners.case import Moment
+from tuners.draft_memory import Drafted, DraftMemory
 from tuners.knob_values import Knobs
-from tuners.step_time import StepFit, StepWindow, Unfit, fit_step_time
+from tuners.moments import Moment
+from tuners.step_time import StepWindow
 
 WINDOW_SECONDS = 3.5
 """Least length of a window of steps: the tokens of a long prompt count when it is done, steps after they were
@@ -22,8 +22,6 @@ computed. Pages that come closer together are taken as one.
 _MOST_WINDOWS = 240
 _MOST_MOMENTS = 300
 _MOMENTS_SECONDS = 300.0
-COMPARED_SPREAD = 1.15
-"""Fullest window over emptiest one for a fit that is compared with one of other drafts, not extrapolated."""
 _LEAST_RUNNING = 2
 """Requests running at both ends of a window: with fewer the engine may have rested in between."""
 _LONGEST_SPACINGS = 3
@@ -53,7 +51,7 @@ class EvidenceLog:
         self._drafts = 0
         self._model: str | None = None
         self._drafted_before: float | None = None
-        self._fits: dict[int, StepFit] = {}
+        self._memory = DraftMemory()
         self._restarted_at = -math.inf
 
     @property
@@ -67,9 +65,9 @@ class EvidenceLog:
         return tuple(self._moments)
 
     @property
-    def fits(self) -> Mapping[int, StepFit]:
-        """Fits of the step time by number of drafts, for the same model; the newest of each."""
-        return MappingProxyType(self._fits)
+    def drafted(self) -> Drafted:
+        """What other numbers of drafts were measured at."""
+        return self._memory.known
 
     def drafted_steps(self, replica: ReplicaSnapshot, drafts: int) -> float | None:
         """Steps of requests that made drafts since the knobs are as they are; None: not counted."""
@@ -86,7 +84,7 @@ class EvidenceLog:
         made_with = (set_to, replica.model, self._restarted_at)
         forgotten = self._made_with is not None and made_with != self._made_with
         if made_with != self._made_with:
-            self._keep_fit(replica)
+            self._remember(replica)
             self._drafted_before = replica.totals.get("spec_draft_tokens")
             self._windows.clear()
             self._moments.clear()
@@ -102,12 +100,12 @@ class EvidenceLog:
             self._close(mark, replica)
         return forgotten
 
-    def _keep_fit(self, replica: ReplicaSnapshot) -> None:
-        """What the windows told of the step time with the old knobs, for a comparison with the new ones."""
+    def _remember(self, replica: ReplicaSnapshot) -> None:
+        """What was seen with the old knobs, for a comparison with the new ones."""
         if replica.model != self._model:
-            self._fits.clear()
-        elif not isinstance(fit := fit_step_time(self._windows, COMPARED_SPREAD), Unfit):
-            self._fits[self._drafts] = fit
+            self._memory.forget()
+        else:
+            self._memory.keep(self._drafts, self._windows, self._moments, max(1, len(replica.ranks)))
 
     def _note(self, replica: ReplicaSnapshot) -> None:
         moments, at = self._moments, replica.scraped_at
@@ -115,7 +113,8 @@ class EvidenceLog:
             return
         kv = replica.scalar("kv_usage_ratio")
         running, waiting = (replica.scalar(name).number for name in ("requests_running", "requests_waiting"))
-        moments.append(Moment(at, running, waiting, kv.number if kv.mean is None else kv.mean))
+        usage = kv.number if kv.mean is None else kv.mean
+        moments.append(Moment(at, running, waiting, usage, replica.totals.get("generation_tokens")))
         while moments[0].at < at - _MOMENTS_SECONDS:
             moments.popleft()
 

@@ -168,9 +168,7 @@ def _symptom(case: Case, sequences: int, called: str) -> str:
     if called == "lower":
         per_second = case.replica.scalar("preemptions_per_second").number or 0.0
         return f"{per_second:.2f} preemptions a second at KV {percent(_kv(case))}"
-    return (
-        f"{_waiting(case):.0f} wait while all {sequences} seats are taken and KV is {percent(_kv(case))} full"
-    )
+    return f"{_waiting(case):.0f} wait: all {sequences} seats are taken while KV is {percent(_kv(case))} full"
 
 
 def _no_call(case: Case, sequences: int) -> Advice:

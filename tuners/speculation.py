@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Advice, Scalar
 from tuners.case import Case, Rule
+from tuners.draft_comparison import WORTH_RATIO, Compared, compared, direction, measured_change
 from tuners.draft_maths import (
     StepCost,
     Traffic,
@@ -22,7 +23,7 @@ from tuners.draft_maths import (
     falls_from_position_to_position,
     wilson,
 )
-from tuners.evidence import COMPARED_SPREAD
+from tuners.draft_memory import COMPARED_SPREAD
 from tuners.knob_values import DRAFTS
 from tuners.load import Load, load_of
 from tuners.step_time import StepFit, Unfit, fit_step_time
@@ -33,22 +34,23 @@ WIDEST_HALF_INTERVAL = 0.05
 """Of the acceptance of a position (Wilson, 95 %): 400 drafts suffice in the worst case."""
 DRAFT_COST_RATIO = (0.03, 0.10, 0.20)
 """Cost of a draft over that of an empty step: least, likely, most. Heuristic, for heads and small models."""
-WORTH_RATIO = 0.05
-"""A change must be worth so much of TPOT."""
 SLOWEST_SLOPE_MARGIN = 0.5
 """Half the interval of the time per token, over the time per token."""
 FULL_KV = 0.85
 
 
 def calls(case: Case) -> str | None:
-    """What the best k calls for, if it is clearly better than the present one."""
-    seen = _seen(case)
-    if isinstance(seen, str):
+    """What the best number of drafts calls for, if it is clearly better than the present one."""
+    if not_fresh(case) is not None:
         return None
-    best = seen.best()
-    if best == seen.drafts:
+    measured = compared(case)
+    best = measured.best if measured is not None else None
+    if best is None:
+        seen = _seen(case)
+        best = case.knobs.drafts if isinstance(seen, str) else seen.best(measured)
+    if best == case.knobs.drafts:
         return None
-    return "raise" if best > seen.drafts else "lower" if best else "disable"
+    return direction(case.knobs.drafts, best)
 
 
 def advise(case: Case) -> Advice:
@@ -56,15 +58,18 @@ def advise(case: Case) -> Advice:
     drafts = case.knobs.drafts
     if (why := not_fresh(case)) is not None:
         return row(DRAFTS, "withheld", why, drafts)
+    if case.knobs.problem:
+        return row(DRAFTS, "withheld", case.knobs.problem, drafts)
+    measured = compared(case)
+    if measured is not None and measured.best is not None:
+        return measured_change(case, measured, measured.best)
     if drafts == 0:
         why = "no drafts are made: what they would be accepted at is not known"
         return row(DRAFTS, "hold", why, 0)
     seen = _seen(case)
     if isinstance(seen, str):
         return row(DRAFTS, "withheld", seen, drafts)
-    if case.knobs.problem:
-        return row(DRAFTS, "withheld", case.knobs.problem, drafts)
-    best = seen.best()
+    best = seen.best(measured)
     if best == drafts:
         why = f"no other number of drafts is worth {percent(WORTH_RATIO)} of TPOT at this traffic"
         return row(DRAFTS, "hold", why, drafts, seen.acceptance_text(), seen.table_text())
@@ -91,28 +96,30 @@ class _Seen:
         """TPOT with so many drafts, in seconds."""
         return cost.tpot_seconds(self.positions, drafts, self.traffic)
 
-    def best(self) -> int:
+    def best(self, measured: Compared | None) -> int:
         """The number of drafts to go to; the present one unless another is clearly better.
 
-        Fewer must be better by the likely cost and no worse by the cheapest; one more by the dearest.
+        Fewer must be better by the likely cost and no worse by the cheapest; one more by the dearest. What
+        was measured to be slower is never gone to.
         """
         if self.kv_is_short and self.drafts > 0:
             return self.drafts // 2
         cheapest, likely, dearest = self.costs
-        now = self.tpot(self.drafts, likely)
-        fewer = min(range(self.drafts + 1), key=lambda k: self.tpot(k, likely))
-        if self.tpot(fewer, likely) < (1.0 - WORTH_RATIO) * now and (
-            self.tpot(fewer, cheapest) <= self.tpot(self.drafts, cheapest)
-        ):
+        tried = [k for k in range(self.drafts) if measured is None or not measured.was_slower(k)]
+        fewer = min(tried, key=lambda k: self.tpot(k, likely), default=self.drafts)
+        if self._is_worth(fewer, likely) and self.tpot(fewer, cheapest) <= self.tpot(self.drafts, cheapest):
             return fewer
         more = self.drafts + 1
-        if self.tpot(more, dearest) < (1.0 - WORTH_RATIO) * self.tpot(self.drafts, dearest):
+        if self._is_worth(more, dearest) and not (measured is not None and measured.was_slower(more)):
             return more
         return self.drafts
 
+    def _is_worth(self, drafts: int, cost: StepCost) -> bool:
+        return self.tpot(drafts, cost) < (1.0 - WORTH_RATIO) * self.tpot(self.drafts, cost)
+
     def change(self, case: Case, to: int) -> Advice:
         """The row that goes to `to` drafts."""
-        action = "raise" if to > self.drafts else "lower" if to else "disable"
+        action = direction(self.drafts, to)
         because = [self.acceptance_text(), self.table_text()]
         if self.kv_is_short:
             because.append("KV is short and requests are preempted: drafts take slots of every sequence")
@@ -185,7 +192,7 @@ def _seen(case: Case) -> _Seen | str:
         drafts,
         positions,
         Traffic(generated / case.engines, load.demand or 0.0),
-        _costs(fit, drafts, case.fits),
+        _costs(fit, drafts, case.drafted.fits),
         load,
         kv > FULL_KV and load.preemptions > 0,
     )

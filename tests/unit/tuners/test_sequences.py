@@ -1,0 +1,171 @@
+"""The rule for the number of sequences, on replicas made by hand; figures worked out in the comments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from enginetop.fleet.model import Quality, ReplicaState
+from enginetop.fleet.snapshot import Advice, Quantile, RankSnapshot, ReplicaSnapshot, Scalar, SignalValue
+from tests.tui.snapshots import distribution, no_distribution
+from tests.unit.tuners.test_token_budget import slow
+from tuners.case import Case
+from tuners.knob_values import Knobs
+from tuners.moments import Moment
+from tuners.sequences import advise, calls
+
+KNOBS = Knobs(8192, 64, bounds={"max_num_seqs": (1, 64)}, source="knob API")
+
+
+PAST = Quantile(None, 20_000, None, censored=True)
+
+
+def pressed(
+    changes: dict[str, float | SignalValue | None] | None = None, state: ReplicaState = ReplicaState.OK
+) -> ReplicaSnapshot:
+    """190 640 KV tokens, p90 of 2000 in and 2000 out, 50 running, preemptions: .4 a second."""
+    return slow(
+        {
+            "kv_usage_ratio": 0.97,
+            "kv_capacity_tokens": 190_640,
+            "requests_running": 50,
+            "requests_waiting": 6,
+            "requests_finished_per_second": 2.0,
+            "preemptions": 24.0,
+            "preemptions_per_second": 0.4,
+            "prompt_tokens": distribution(2000, 2000),
+            "output_tokens": distribution(2000, 2000),
+            **(changes or {}),
+        },
+        state=state,
+    )
+
+
+def roomy(changes: dict[str, float | SignalValue | None] | None = None) -> ReplicaSnapshot:
+    """All seats taken, six waiting, KV two fifths full."""
+    quiet: dict[str, float | SignalValue | None] = {
+        "kv_usage_ratio": 0.40,
+        "requests_running": 32,
+        "preemptions": 0.0,
+        "preemptions_per_second": 0.0,
+    }
+    return pressed({**quiet, **(changes or {})})
+
+
+def advice(
+    one: ReplicaSnapshot, knobs: Knobs = KNOBS, held: float = 60.0, recent: Sequence[Moment] = ()
+) -> Advice:
+    return advise(Case(one, knobs, recent=recent, held_seconds=held))
+
+
+def test_what_fits_is_suggested_under_preemption() -> None:
+    # p90 resident: 2000 + 2000 / 2 = 3000; .9 x 190640 / 3000 = 57.19
+    found = advice(pressed())
+    assert (found.action, found.current, found.proposed, found.bound_by) == ("lower", 64, 57, "kv")
+    assert (found.apply, found.via) == ("live", "knob_api")
+    assert found.because[:2] == (
+        "0.40 preemptions a second at KV 97 %",
+        "3.0k KV tokens a sequence (p90) fit 57 times into 90 % of the cache",
+    )
+    assert found.because[2].startswith(
+        "else, in this order: gpu_memory_utilization in steps of .02 up to .95"
+    )
+
+
+def test_never_below_what_runs() -> None:
+    found = advice(pressed({"requests_running": 60}))
+    assert (found.action, found.proposed) == ("lower", 60)
+    assert "not below the 60 that run: lower again once they have ended" in found.because
+    # the median of the last pages, since a gauge is a sample
+    recent = [Moment(10.0 * i, running) for i, running in enumerate((58, 62, 59, 61, 20))]
+    assert advice(pressed(), recent=recent).proposed == 59
+
+
+def test_a_cap_that_does_not_bind_leaves_the_other_remedies() -> None:
+    found = advice(pressed(), Knobs(8192, 50))
+    assert (found.action, found.proposed, found.bound_by) == ("hold", None, "kv")
+    assert found.because[-1] == "50 run already, 57 would fit: the cap does not bind"
+
+
+@pytest.mark.parametrize(
+    ("per_second", "finished", "called"),
+    [(0.11, 100.0, "lower"), (0.09, 100.0, None), (0.03, 2.0, "lower"), (0.02, 2.0, None)],
+)
+def test_critical_is_a_tenth_a_second_or_one_in_a_hundred(
+    per_second: float, finished: float, called: str | None
+) -> None:
+    one = pressed({"preemptions_per_second": per_second, "requests_finished_per_second": finished})
+    assert calls(Case(one, KNOBS)) == called
+
+
+def test_a_quarter_more_where_the_cache_is_half_empty() -> None:
+    found = advice(roomy(), Knobs(8192, 32))
+    assert (found.action, found.proposed, found.apply, found.bound_by) == (
+        "raise",
+        40,
+        "restart",
+        "sequences",
+    )
+    assert found.because[0] == "6 wait: all 32 seats are taken while KV is 40 % full"
+    # never more than fit: 57 of 50 x 1.25 = 62.5
+    assert advice(roomy({"requests_running": 50}), Knobs(8192, 50)).proposed == 57
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        roomy({"requests_waiting": 0}),
+        roomy({"requests_running": 20}),
+        roomy({"kv_usage_ratio": 0.6}),
+        roomy({"preemptions": 1.0}),
+    ],
+)
+def test_no_raise_without_each_of_its_conditions(one: ReplicaSnapshot) -> None:
+    assert calls(Case(one, Knobs(8192, 32))) is None
+
+
+def test_two_ranks_are_two_engines() -> None:
+    # half of everything each: 25 running, 95 320 KV tokens: 28.6 fit
+    one = pressed()
+    two = replace(one, ranks=tuple(RankSnapshot({"engine": str(i)}, one.signals) for i in (0, 1)))
+    assert advice(two).proposed == 28
+
+
+@pytest.mark.parametrize(
+    ("one", "knobs", "words"),
+    [
+        (pressed(state=ReplicaState.STALE), KNOBS, "no fresh numbers: the replica is stale"),
+        (pressed(state=ReplicaState.NO_PROGRESS), KNOBS, "no progress"),
+        (pressed({"kv_usage_ratio": None}), KNOBS, "kv_usage_ratio is unknown"),
+        (pressed({"requests_waiting": None}), KNOBS, "requests_waiting is unknown"),
+        (pressed({"kv_capacity_tokens": None}), KNOBS, "kv_capacity_tokens is not known"),
+        (pressed({"prompt_tokens": no_distribution(Quality.UNSUPPORTED)}), KNOBS, "lengths of 60 requests"),
+        (
+            pressed({"output_tokens": distribution(PAST, PAST)}),
+            KNOBS,
+            "the lengths pass the last bucket",
+        ),
+        (pressed({"kv_usage_ratio": Scalar(-0.2, "ratio", Quality.OK)}), KNOBS, "not to be believed"),
+        (pressed({"requests_running": Scalar(float("nan"), "requests", Quality.OK)}), KNOBS, "not to be"),
+        (pressed(), Knobs(8192), "max_num_seqs is not known"),
+        (pressed(), Knobs(8192, 64, problem="mixed configuration: 1 of 2"), "mixed configuration"),
+    ],
+)
+def test_what_is_missing_is_named(one: ReplicaSnapshot, knobs: Knobs, words: str) -> None:
+    found = advice(one, knobs)
+    assert (found.action, found.proposed) == ("withheld", None)
+    assert words in found.because[-1]
+
+
+def test_it_has_to_hold_for_a_minute() -> None:
+    assert advice(pressed(), held=59.0).because[-1] == "seen for 59 s, a suggestion needs 60 s"
+
+
+def test_a_cache_that_fills_up_is_foretold() -> None:
+    # .5 to .54 in 40 s: .46 / .001 = 460 s
+    recent = [Moment(10.0 * i, 20.0, 0.0, 0.50 + 0.01 * i) for i in range(5)]
+    found = advice(roomy({"requests_waiting": 0, "kv_usage_ratio": 0.54}), recent=recent)
+    assert (found.action, found.bound_by) == ("hold", "kv")
+    assert found.because[-1] == "KV is 54 % full and will be full in 8 min at this pace"
