@@ -42,7 +42,7 @@ test-vllm: $(READY)      ## a real vLLM on the CPU, installed by itself: about 4
 	$(BIN)/python -m pytest -q -m vllm -rs -s
 
 test-sglang: $(READY)    ## a real SGLang on the CPU, installed by itself: about 3 GB of disk, 5 minutes
-	$(BIN)/python -m pytest -q -m sglang -rs -s
+	$(BIN)/python -m pytest -q -m sglang -rs -s tests/sglang
 
 docs: $(READY)           ## write docs/engines.md anew from the mapping tables
 	$(BIN)/python -m enginetop.docs_tables docs/engines.md
