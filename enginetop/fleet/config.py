@@ -153,7 +153,7 @@ class RecordsTable(_Table):
     target: str | None = None
     begin: Literal["start", "end"] | None = Field(default=None, alias="from")
     thinking_token_budget: Annotated[int, Field(ge=0, le=10**9)] | None = None
-    """What the reasoning of these requests is limited to, where neither record nor engine says."""
+    """What the reasoning of these requests is limited to, where a record names no limit of its own."""
 
 
 class WatchTable(_Table):
