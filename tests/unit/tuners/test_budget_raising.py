@@ -18,7 +18,7 @@ KNOBS = Knobs(2048, 256, bounds={"max_num_batched_tokens": (256, 2048)}, source=
 
 
 def queueing(
-    changes: dict[str, float | SignalValue | None] | None = None, **fields: float
+    changes: dict[str, float | SignalValue | None] | None = None, tpot: float = 0.022, ttft: float = 2.0
 ) -> ReplicaSnapshot:
     """The guide's case: TPOT 22 of 50 ms, 60 of 256 running, KV .55, nothing preempted; TTFT late."""
     known: dict[str, float | SignalValue | None] = {"requests_running": 60, **(changes or {})}
