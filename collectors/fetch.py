@@ -14,6 +14,7 @@ from typing import Protocol
 
 from collectors.answer import Answer
 from collectors.sanitise import clean_text
+from collectors.secrets import without_secrets
 from enginetop.fleet.observation import FailureKind
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -101,8 +102,8 @@ class FetchError(Exception):
 
 
 def one_line(text: str) -> str:
-    """`text` as one printable line of bounded length."""
-    return " ".join(clean_text(text, MAX_DETAIL_CHARACTERS).split())
+    """`text` as one printable line of bounded length, without what looks like a key."""
+    return " ".join(clean_text(without_secrets(text), MAX_DETAIL_CHARACTERS).split())
 
 
 def without_key(response: RawResponse, key: str) -> RawResponse:

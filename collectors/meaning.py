@@ -13,6 +13,7 @@ from collectors.engines.base import EngineTable, Json
 from collectors.engines.json_fields import field_at
 from collectors.page import Page
 from collectors.sanitise import clean_text
+from collectors.secrets import without_secrets
 from enginetop.fleet.observation import FailureKind
 
 _QUOTE_CHARACTERS = 120
@@ -90,7 +91,7 @@ def decode_json(body: bytes) -> Json | None:
 
 def quoted(text: str) -> str:
     """Foreign text as part of one line."""
-    return clean_text(" ".join(text.split()), _QUOTE_CHARACTERS)
+    return clean_text(without_secrets(" ".join(text.split())), _QUOTE_CHARACTERS)
 
 
 def _miss_of_body(answer: Answer) -> Miss | None:

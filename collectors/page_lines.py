@@ -13,6 +13,7 @@ from typing import Final, cast
 from collectors.layout import NO_SAMPLE, SCRATCH, Template, put
 from collectors.page import Layout
 from collectors.sample_line import OverLimitError, Sample, SampleGrammar, Samples, family_types
+from collectors.secrets import may_hold_secret, without_secrets
 
 _CHUNK_LINES: Final = 4096
 _TYPE_WITHIN: Final = 16
@@ -78,7 +79,7 @@ class _LineParser:
         put(line_prefixes, self._places, self._prefixes)
         put(line_slots, self._places, slots)
         return Template(
-            Layout(tuple(self._names), tuple(self._labels), tuple(self._keys), self._types()),
+            Layout(tuple(self._names), self._public_labels(), tuple(self._keys), self._types()),
             tuple(self._lines),
             tuple(line_prefixes),
             tuple(line_slots),
@@ -169,6 +170,18 @@ class _LineParser:
         comments = b"\n".join(self._type_lines).decode("utf-8", "surrogateescape")
         return MappingProxyType(family_types(comments))
 
+    def _public_labels(self) -> tuple[Mapping[str, str], ...]:
+        """The labels without what looks like a key: some exporters put a command line into one."""
+        if not may_hold_secret(b"\n".join(self._lines)):
+            return tuple(self._labels)
+        public: dict[int, Mapping[str, str]] = {}  # lines share their labels
+        for labels in self._labels:
+            if id(labels) not in public:
+                public[id(labels)] = {
+                    without_secrets(name): _public_value(name, value) for name, value in labels.items()
+                }
+        return tuple(public[id(labels)] for labels in self._labels)
+
     def _cut(self, rows: int) -> None:
         columns = self._places, self._names, self._labels, self._keys, self._values, self._prefixes
         for column in columns:
@@ -177,3 +190,9 @@ class _LineParser:
     def _note(self, problem: str) -> None:
         """The first limit that is broken is the one that is told."""
         self._problem = self._problem or problem
+
+
+def _public_value(label: str, value: str) -> str:
+    """A value as it may be shown; the label's name can announce a key."""
+    shown = without_secrets(f'{label}="{value}"')
+    return shown[len(label) + 2 : -1] if shown.startswith(f'{label}="') else without_secrets(value)

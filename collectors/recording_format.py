@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, TypeGuard
@@ -19,6 +20,7 @@ from collectors.gpu.items import gpus_from_items
 from collectors.records.formats import ENGINETOP
 from collectors.records.lines import RequestLine, read
 from collectors.redact import Keep, public_body, public_url
+from collectors.secrets import without_secrets
 from enginetop.fleet.fleet_tracker import default_name
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import FailureKind
@@ -100,7 +102,9 @@ def answer_line(url: str, at: float, answer: Answer, keep: Keep) -> str:
         # the only other error is a key that could not be had; a server would have said the same
         return _line({**record, "status": 401, "seconds": answer.seconds, "body": ""})
     record["status"] = answer.status
-    record["headers"] = {name: text for name, text in answer.headers.items() if name in KEPT_HEADERS}
+    record["headers"] = {
+        name: without_secrets(text) for name, text in answer.headers.items() if name in KEPT_HEADERS
+    }
     record["seconds"] = answer.seconds
     # undecodable bytes survive as lone surrogates, which JSON can escape: a broken page is replayed as broken
     record["body"] = public_body(answer, keep).decode("utf-8", "surrogateescape")
@@ -166,6 +170,7 @@ def parse_record(line: str) -> Record | None:
         raise RecordError("no time `t`")
     if not _is_address(url):
         raise RecordError("no `target`")
+    url = _public(url)
     if kind == "request":
         return RequestRecord(at, url.rstrip("/"), read(document, ENGINETOP).figures(at))
     if kind == "gpu" or url.startswith(GPU_SCHEME):
@@ -173,16 +178,28 @@ def parse_record(line: str) -> Record | None:
     return ScrapeRecord(at, url.rstrip("/"), _answer(document, at))
 
 
+def _public(url: str) -> str:
+    """The address of a record without what may be a credential: a recording need not be ours."""
+    try:
+        return public_url(url)
+    except ValueError:
+        raise RecordError("a `target` that is no address") from None
+
+
 def _header_targets(listed: Sequence[object]) -> Iterator[Target]:
     for entry in listed:
         if isinstance(entry, dict) and _is_address(url := entry.get("url")):
             name = entry.get("name")
-            yield target_of(url, name if isinstance(name, str) else None)
+            with suppress(RecordError):
+                yield target_of(url, name if isinstance(name, str) else None)
 
 
 def target_of(url: str, name: str | None = None) -> Target:
-    """The target of a base URL, named after its address unless it has a name."""
-    url = url.rstrip("/")
+    """The target of a base URL, named after its address unless it has a name.
+
+    Raises RecordError when the URL is none.
+    """
+    url = _public(url).rstrip("/")
     return Target(url, one_line(name or default_name(url)))
 
 
@@ -190,6 +207,7 @@ def _answer(document: Mapping[str, Any], at: float) -> Answer:
     path = document.get("path")
     if not _is_address(path) or not path.startswith("/"):
         raise RecordError("no `path`")
+    path = path.partition("?")[0]
     seconds = _number(document.get("seconds")) or 0.0
     error = document.get("error")
     if error is not None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit, urlunsplit
 
 from collectors.answer import Answer
+from collectors.secrets import bytes_without_secrets
 
 Keep = Mapping[str, Sequence[str]]
 """Fields of JSON pages that may be written, by path: dotted names, `[]` for each item of a list, `*` for each
@@ -25,6 +26,10 @@ _OTHER_TEXT_BYTES = 512
 
 def public_body(answer: Answer, keep: Keep) -> bytes:
     """The part of a body that may be kept."""
+    return bytes_without_secrets(_kept_body(answer, keep))
+
+
+def _kept_body(answer: Answer, keep: Keep) -> bytes:
     if answer.status in (401, 403):
         return b""  # such pages may echo the key
     kind = answer.headers.get("content-type", "").lower()

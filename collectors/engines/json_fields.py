@@ -6,6 +6,7 @@ import math
 
 from collectors.engines.base import Json
 from collectors.sanitise import clean_text
+from collectors.secrets import without_secrets
 
 MAX_TEXT_CHARACTERS = 512
 
@@ -31,9 +32,11 @@ def items(body: Json, *path: str | int) -> list[Json]:
 
 
 def text(body: Json, *path: str | int) -> str | None:
-    """A string, cleaned for the terminal."""
+    """A string, cleaned for the terminal, without what looks like a key."""
     found = field_at(body, *path)
-    return clean_text(found, MAX_TEXT_CHARACTERS) if isinstance(found, str) and found else None
+    if not isinstance(found, str) or not found:
+        return None
+    return clean_text(without_secrets(found), MAX_TEXT_CHARACTERS)
 
 
 def number(body: Json, *path: str | int) -> float | None:

@@ -54,7 +54,7 @@ def assert_same(ours: Samples, theirs: Samples) -> None:
 
 
 def test_all_captures_are_here() -> None:
-    assert len(CAPTURES) == 55
+    assert len(CAPTURES) == 62
     assert [path.name for path in OPEN_METRICS] == ["vllm-0.33.0-rustfrontend-idle.prom"]
 
 
