@@ -57,6 +57,7 @@ class Recording:
         self.targets: tuple[Target, ...] = ()
         self.first_at = self.last_at = 0.0
         self._in_order = True
+        self._step_back = ""
         self._size = 0
         self._skipped = 0
         self._first_problem = ""
@@ -70,6 +71,8 @@ class Recording:
         if self._skipped:
             lines = "1 line" if self._skipped == 1 else f"{self._skipped} lines"
             parts.append(f"{lines} skipped ({self._first_problem})")
+        if self._step_back:
+            parts.append(self._step_back)
         if self._cut:
             parts.append(self._cut)
         return f"{self.path}: " + "; ".join(parts) if parts else ""
@@ -104,7 +107,12 @@ class Recording:
                 seen[record.url] = target_of(record.url)
             if not times:
                 times = [record.at, record.at]
-            self._in_order = self._in_order and record.at >= times[1]
+            if self._in_order and record.at < times[1]:
+                self._in_order = False
+                self._step_back = (
+                    f"the clock steps back by {times[1] - record.at:g} s in line {number}; lines are taken "
+                    f"in the order of their times"
+                )
             times = [min(times[0], record.at), max(times[1], record.at)]
         if not times:
             problem = self._first_problem or self._cut

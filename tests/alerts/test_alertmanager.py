@@ -11,17 +11,21 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 from collectors.fetch import NO_CREDENTIALS
+from enginetop.alerts.sinks.desk import Desk
 from enginetop.alerts.sinks.notice import Notice
-from enginetop.alerts.sinks.wire import AlertmanagerSink
+from enginetop.alerts.sinks.outbox import Outbox
+from enginetop.alerts.sinks.wire import RESEND_SECONDS, AlertmanagerSink
 from enginetop.cli.alerting import _post
 from tests.support.watch_process import WAIT_SECONDS, Receiver, WatchProcess, free_port
-from tests.tui.snapshots import alert
+from tests.tui.snapshots import alert, fleet
 
 BINARY = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
 
@@ -30,11 +34,18 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def _drain(stream: IO[str]) -> None:
+    with suppress(ValueError):  # closed at its end
+        stream.read()
+
+
 class Alertmanager:
     """A running Alertmanager that tells a webhook receiver what it would tell people."""
 
     def __init__(self, folder: Path, told: Receiver) -> None:
         self.url = f"http://127.0.0.1:{free_port()}"
+        self._folder = folder
+        self._starts = 0
         config = folder / "alertmanager.yml"
         config.write_text(
             "route: {receiver: hook, group_by: [alertname], group_wait: 100ms, group_interval: 1s, "
@@ -42,11 +53,16 @@ class Alertmanager:
             f"receivers: [{{name: hook, webhook_configs: [{{url: 'http://127.0.0.1:{told.port}/', "
             "send_resolved: true}]}]\n"
         )
+        self.start()
+
+    def start(self) -> None:
+        """Start it without a memory of what it knew; returns once it listens."""
+        self._starts += 1
         self.process = subprocess.Popen(
             [
                 str(BINARY),
-                f"--config.file={config}",
-                f"--storage.path={folder / 'data'}",
+                f"--config.file={self._folder / 'alertmanager.yml'}",
+                f"--storage.path={self._folder / f'data-{self._starts}'}",
                 f"--web.listen-address={self.url.removeprefix('http://')}",
                 "--cluster.listen-address=",
             ],
@@ -57,7 +73,14 @@ class Alertmanager:
         for line in self.process.stderr:  # until it says that it listens
             if "Listening on" in line or "msg=Listening" in line:
                 break
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+        threading.Thread(target=_drain, args=(self.process.stderr,), daemon=True).start()
+
+    def stop(self) -> None:
+        """End it."""
+        self.process.terminate()
+        self.process.wait(timeout=WAIT_SECONDS)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """One call of its API v2."""
@@ -92,10 +115,7 @@ def told() -> Iterator[Receiver]:
 def manager(tmp_path_factory: pytest.TempPathFactory, told: Receiver) -> Iterator[Alertmanager]:
     running = Alertmanager(tmp_path_factory.mktemp("am"), told)
     yield running
-    running.process.terminate()
-    running.process.wait(timeout=WAIT_SECONDS)
-    assert running.process.stderr is not None
-    running.process.stderr.close()
+    running.stop()
 
 
 def test_a_watch_fires_repeats_and_resolves(tmp_path: Path, manager: Alertmanager, told: Receiver) -> None:
@@ -131,6 +151,39 @@ def test_a_watch_fires_repeats_and_resolves(tmp_path: Path, manager: Alertmanage
             manager.until(lambda found: not found)
             assert told.post()["status"] == "resolved"
         assert watch.stop() == 0
+
+
+def test_one_that_restarts_and_forgets_hears_again(
+    tmp_path: Path, manager: Alertmanager, told: Receiver
+) -> None:
+    clock = [0.0]
+    post = _post(lambda: f"{manager.url}/api/v2/alerts", NO_CREDENTIALS)
+    outbox = Outbox(tmp_path / "journal.jsonl", {"am": lambda _: True})
+    desk = Desk(outbox, [AlertmanagerSink("am", post, time.time)], lambda: clock[0])
+    fires = alert("QueueGrowing", "http://q1:8000", since=time.time() - 60)
+    desk.start()
+    desk.take(replace(fleet([], alerts=[fires]), at=time.time()))
+    _until(lambda: manager.alerts("QueueGrowing"))
+    manager.stop()
+    clock[0] += RESEND_SECONDS
+    _until(lambda: desk.health()[0].problem)  # it is tried again, and told why not
+    manager.start()
+    (again,) = _until(lambda: manager.alerts("QueueGrowing"))
+    assert again["labels"]["target"] == "http://q1:8000"
+    # the end is told once, also to one that has just restarted
+    desk.take(replace(fleet([], alerts=[replace(fires, state="resolved")]), at=time.time()))
+    _until(lambda: not manager.alerts("QueueGrowing"))
+    assert desk.stop() == ()
+    while not told.posts.empty():
+        told.posts.get()
+
+
+def _until(look: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
 
 
 def test_a_silence_made_there_suppresses_the_alert(manager: Alertmanager) -> None:

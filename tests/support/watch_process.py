@@ -20,14 +20,19 @@ WAIT_SECONDS = 30.0
 
 
 class WatchProcess:
-    """A running watch. `folder` holds its state and its config."""
+    """A running watch. `folder` holds its state and its config; `wrapper` runs it under something else."""
 
     def __init__(
-        self, folder: Path, *argv: str, env: dict[str, str] | None = None, stdout: Any = subprocess.PIPE
+        self,
+        folder: Path,
+        *argv: str,
+        env: dict[str, str] | None = None,
+        stdout: Any = subprocess.PIPE,
+        wrapper: tuple[str, ...] = (),
     ) -> None:
         own = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "enginetop", "watch", *argv],
+            [*wrapper, sys.executable, "-m", "enginetop", "watch", *argv],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=subprocess.PIPE,
