@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test verify test-gpu test-vllm test-sglang setup lint types imports unit bench docs lock format clean
+.PHONY: run test verify test-gpu test-vllm test-sglang test-dynamo setup lint types imports unit bench docs lock format clean
 
 run: $(READY)            ## the UI on the embedded demo fleet (a table when there is no terminal)
 	@$(BIN)/enginetop demo
@@ -30,7 +30,7 @@ imports: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/python -m pytest -q -n auto -m "not verify and not gpu and not vllm and not sglang"
+	$(BIN)/python -m pytest -q -n auto -m "not verify and not gpu and not vllm and not sglang and not dynamo"
 
 verify: $(READY)         ## long suites: fuzz, statistics, soak
 	$(BIN)/python -m pytest -q -m verify
@@ -43,6 +43,9 @@ test-vllm: $(READY)      ## a real vLLM on the CPU, installed by itself: about 4
 
 test-sglang: $(READY)    ## a real SGLang on the CPU, installed by itself: about 3 GB of disk, 5 minutes
 	$(BIN)/python -m pytest -q -m sglang -rs -s tests/sglang
+
+test-dynamo: $(READY)    ## NVIDIA Dynamo's own mocker, installed by itself: about 0.6 GB of disk, 3 minutes
+	$(BIN)/python -m pytest -q -m dynamo -rs -s tests/dynamo
 
 docs: $(READY)           ## write docs/engines.md anew from the mapping tables
 	$(BIN)/python -m enginetop.docs_tables docs/engines.md
