@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,25 +45,38 @@ def flag_setting(text: str) -> LogSetting:
     return LogSetting("--records", path, target=target or None)
 
 
-def table_setting(number: int, table: RecordsTable, origin: str) -> LogSetting:
-    """What the `[[records]]` entry of this number asks for; `origin` is the config file's name."""
-    return LogSetting(
-        f"{origin}: records.{number}",
-        str(Path(table.path).expanduser()) if table.path != STANDARD_INPUT else table.path,
-        table.format,
-        table.target,
-        None if table.begin is None else table.begin == "start",
-        table.thinking_token_budget,
-    )
+def table_settings(
+    tables: Sequence[RecordsTable], origin: str, configured: Sequence[Target], targets: Sequence[Target]
+) -> tuple[LogSetting, ...]:
+    """What the `[[records]]` entries of the config file `origin` ask for.
+
+    An entry may name any target of the file; those of targets that this run leaves out are left out too.
+    ConfigError when one names no target that there is.
+    """
+    found = []
+    for number, table in enumerate(tables):
+        setting = LogSetting(
+            f"{origin}: records.{number}",
+            str(Path(table.path).expanduser()) if table.path != STANDARD_INPUT else table.path,
+            table.format,
+            table.target,
+            None if table.begin is None else table.begin == "start",
+            table.thinking_token_budget,
+        )
+        if targets and table.target is not None:
+            setting = replace(setting, target=_url_of(setting, (*configured, *targets)))
+            if all(target.url != setting.target for target in targets):
+                continue
+        found.append(setting)
+    return tuple(found)
 
 
-def record_reader(
-    settings: Sequence[LogSetting], targets: Sequence[Target], *, from_start: bool
-) -> RecordReader | None:
-    """A reader of all the logs; None when there are none.
+def record_logs(
+    settings: Sequence[LogSetting], targets: Sequence[Target], *, from_start: bool = False
+) -> tuple[RecordLog, ...]:
+    """The logs to be read. `from_start` counts where a setting says nothing.
 
-    `from_start` counts where a setting says nothing. ConfigError when one names no target that there is, or
-    when standard input is a keyboard or asked for twice.
+    ConfigError when one names no target that there is, or when standard input is a keyboard or named twice.
     """
     paths = [setting.path for setting in settings]
     if STANDARD_INPUT in paths:
@@ -71,7 +84,7 @@ def record_reader(
             raise ConfigError("records: standard input can be read once only; name files for the others")
         if sys.stdin is None or sys.stdin.isatty():
             raise ConfigError("records: - is standard input, and that is a keyboard; pipe the records in")
-    logs = [
+    return tuple(
         RecordLog(
             setting.path,
             setting.form,
@@ -80,7 +93,14 @@ def record_reader(
             setting.thinking_token_budget,
         )
         for setting in settings
-    ]
+    )
+
+
+def record_reader(
+    settings: Sequence[LogSetting], targets: Sequence[Target], *, from_start: bool
+) -> RecordReader | None:
+    """A reader of all the logs; None when there are none. ConfigError as `record_logs`."""
+    logs = record_logs(settings, targets, from_start=from_start)
     return RecordReader([RecordSource(log) for log in logs]) if logs else None
 
 

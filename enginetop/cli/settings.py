@@ -15,7 +15,7 @@ from collectors.scrape import DEADLINE_SHARE
 from enginetop.alerts.objective_checks import burn_warnings
 from enginetop.cli.alert_settings import AlertSettings, alert_settings
 from enginetop.cli.listen import Listen, parse_listen
-from enginetop.cli.record_logs import LogSetting, flag_setting, table_setting
+from enginetop.cli.record_logs import LogSetting, flag_setting, table_settings
 from enginetop.cli.targets import distinct, parse_target
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
@@ -118,23 +118,28 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         alerts=_alerts(args.config, config, window),
         price=_price(config),
         listen=_listen(args, config),
-        records=_records(args, config),
+        records=_records(args, config, targets),
     )
 
 
-def _records(args: argparse.Namespace, config: Config | None) -> tuple[LogSetting, ...]:
-    """The logs of the command line and those of the config file; a recording has records of its own."""
-    flags: Sequence[str] = getattr(args, "records", ())
-    if getattr(args, "replay", None):
+def _records(
+    args: argparse.Namespace, config: Config | None, targets: Sequence[Target]
+) -> tuple[LogSetting, ...]:
+    """The logs of the command line and those of the config file, for commands that read a fleet.
+
+    A recording has records of its own.
+    """
+    flags: Sequence[str] | None = getattr(args, "records", None)
+    if flags is None:
+        return ()
+    if args.replay:
         if flags:
             raise ConfigError("--replay takes its records from the recording; leave --records out")
         return ()
     origin = str(Path(args.config) if args.config else config_path())
+    configured = [parse_target(table.url, table.name) for table in (config.targets if config else ())]
     tables = config.records if config else ()
-    return (
-        *map(flag_setting, flags),
-        *(table_setting(number, table, origin) for number, table in enumerate(tables)),
-    )
+    return (*map(flag_setting, flags), *table_settings(tables, origin, configured, targets))
 
 
 def _listen(args: argparse.Namespace, config: Config | None) -> Listen | None:

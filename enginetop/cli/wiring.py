@@ -18,7 +18,7 @@ from collectors.replay import Finish, ReplaySource, run_replay
 from collectors.sample import sample_fleet
 from enginetop.cli.alerting import alert_book
 from enginetop.cli.live_advice import Clients, LiveAdvice
-from enginetop.cli.record_logs import record_reader
+from enginetop.cli.record_logs import record_logs, record_reader
 from enginetop.cli.settings import Settings, config_path
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.fleet_tracker import FleetTracker
@@ -29,13 +29,17 @@ from tuners.advice import Advisor
 
 
 def live_targets(settings: Settings) -> tuple[Target, ...]:
-    """The targets to scrape: named ones, else engines on this machine. ConfigError when there are none."""
+    """The targets to scrape: named ones, else engines on this machine.
+
+    ConfigError when there are none, or when a log of requests belongs to none of them.
+    """
     targets = settings.targets or local_targets()
     if not targets:
         raise ConfigError(
             f"nothing to watch: name a target (enginetop host:port), list targets in {config_path()}, "
             f"or try `enginetop demo`"
         )
+    record_logs(settings.records, targets)
     return targets
 
 

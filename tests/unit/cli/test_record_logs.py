@@ -22,6 +22,7 @@ from enginetop.cli.main import main
 from enginetop.cli.parser import parse
 from enginetop.cli.record_logs import LogSetting, flag_setting, record_reader
 from enginetop.cli.settings import resolve
+from enginetop.cli.wiring import live_targets
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import FleetSnapshot
 from tests.support.faulty_server import FaultyServer, page
@@ -97,6 +98,7 @@ class TestSettings:
 
     def test_the_config_file_and_the_flag_add_up(self, tmp_path: Path) -> None:
         text = (
+            '[[targets]]\nurl = "http://r1:8000"\nname = "a1"\n'
             '[[records]]\npath = "/var/log/sglang"\nformat = "sglang"\ntarget = "a1"\nfrom = "start"\n'
             'thinking_token_budget = 4096\n[[records]]\npath = "~/usage.jsonl"\n'
         )
@@ -104,9 +106,29 @@ class TestSettings:
         assert of_config(tmp_path, text, "--records", "x.jsonl", "--records", "y.jsonl=r1:8000") == (
             LogSetting("--records", "x.jsonl"),
             LogSetting("--records", "y.jsonl", target="r1:8000"),
-            LogSetting(f"{origin}: records.0", "/var/log/sglang", "sglang", "a1", True, 4096),
+            LogSetting(f"{origin}: records.0", "/var/log/sglang", "sglang", R1.url, True, 4096),
             LogSetting(f"{origin}: records.1", str(Path("~/usage.jsonl").expanduser())),
         )
+
+    def test_entries_of_targets_that_a_run_leaves_out_are_left_out(self, tmp_path: Path) -> None:
+        text = "".join(
+            f'[[targets]]\nurl = "http://r{n}:8000"\nname = "a{n}"\n'
+            f'[[records]]\npath = "{n}.jsonl"\ntarget = "{named}"\n'
+            for n, named in ((1, "a1"), (2, "http://r2:8000"))
+        )
+        assert [one.path for one in of_config(tmp_path, text)] == ["1.jsonl"]  # r1:8000 is named
+        _, args = parse(["watch", "--config", str(tmp_path / "fleet.toml")])
+        assert [one.path for one in resolve(args, lambda _: None).records] == ["1.jsonl", "2.jsonl"]
+
+    def test_an_entry_of_no_target_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match=r"records\.0: 'r1:800' is no target; did you mean 'r1:8000'\?"):
+            of_config(tmp_path, '[[records]]\npath = "x"\ntarget = "r1:800"\n')
+
+    @pytest.mark.parametrize("command", [["demo"], ["record", "r1:8000", "-o", "x"], ["probe", "r1:8000"]])
+    def test_commands_that_read_no_fleet_follow_no_log(self, tmp_path: Path, command: list[str]) -> None:
+        (tmp_path / "fleet.toml").write_text('[[records]]\npath = "x"\ntarget = "a7"\n', encoding="utf-8")
+        _, args = parse([*command, "--config", str(tmp_path / "fleet.toml")])
+        assert resolve(args, lambda _: None).records == ()
 
     @pytest.mark.parametrize(
         ("entry", "said"),
@@ -144,6 +166,11 @@ class TestSettings:
 
 
 class TestTargets:
+    def test_a_wrong_one_is_told_before_anything_is_opened(self) -> None:
+        _, args = parse(["watch", "r1:8000", "--records", "x.jsonl=r7:1"])
+        with pytest.raises(ConfigError, match="'r7:1' is no target"):
+            live_targets(resolve(args, lambda _: None))
+
     @pytest.mark.parametrize(
         "named", ["http://r1:8000", "r1:8000", "http://r1:8000/metrics", "http://r1:8000/"]
     )
