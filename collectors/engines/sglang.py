@@ -10,110 +10,23 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from collectors.engines import sglang_config as config
+from collectors.engines import sglang_experts as experts
 from collectors.engines import sglang_speculation as speculation
 from collectors.engines.base import EngineTable, Look, SidePage
-from collectors.engines.json_fields import model_name
-from collectors.engines.mapping import LayoutMemo
-from collectors.engines.matching import Plan, compile_layout
-from collectors.engines.picks import Pick, first, samples, spelled, value_at
-from collectors.engines.samples import ROUTER_LABELS
-from collectors.engines.sglang_loads import KEPT_FIELDS, LOADS, NO_LOADS, Loads, disaggregation_mode, loads_of
-from collectors.engines.sglang_table import NOT_IN_0_4, TABLE
-from collectors.page import Layout, Page
+from collectors.engines.matching import Plan
+from collectors.engines.picks import value_at
+from collectors.engines.sglang_loads import KEPT_FIELDS, LOADS, NO_LOADS, disaggregation_mode, loads_of
+from collectors.engines.sglang_page import PageFacts, facts_of, recognise
+from collectors.engines.sglang_table import TABLE
+from collectors.page import Page
 from enginetop.fleet.model import EngineKind, Role
-from enginetop.fleet.reading import EngineFlags, Identity, Reading, Series
+from enginetop.fleet.reading import EngineFlags, Identity, Reading
 
-_ROUTER_PREFIX = "sglang_router_"
 _ROLES = {"unified": Role.AGGREGATED, "null": Role.AGGREGATED, "prefill": Role.PREFILL, "decode": Role.DECODE}
-_SPECULATION = (
-    Series("spec_accepted_tokens", "", "sglang accepted drafts"),
-    Series("spec_draft_tokens", "", "sglang drafted tokens"),
-)
 _OWN_MEANS = ("spec_accepted_length_now", "spec_acceptance_ratio_now")
-_MAX_VARIANTS = 16
-
-
-def _names(*names: str) -> tuple[str, ...]:
-    return spelled(TABLE.prefixes, *names)
-
-
-class _Facts:
-    """What the lines of a page tell apart from its numbers."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self.recognised = False
-        self.model: str | None = None
-        self.engine_type: str | None = None
-        for name, labels in zip(layout.names, layout.labels, strict=True):
-            own = TABLE.owns(name) and not name.startswith(_ROUTER_PREFIX)
-            if own and ROUTER_LABELS.isdisjoint(labels):
-                self.recognised = True
-                self.model = self.model or model_name(labels.get("model_name"))
-                self.engine_type = self.engine_type or labels.get("engine_type") or None
-        self.stack = "dynamo" if any(name.startswith("dynamo_") for name in layout.names) else None
-        self.started = first(layout, _names("startup_time_seconds"), {"phase": "scheduler_e2e"})
-        self.settings: Mapping[str, Pick] = {
-            "block_size": first(layout, _names("page_size")),
-            "max_model_len": first(layout, _names("context_len")),
-        }
-        self.drafts_per_step = first(layout, _names("spec_num_draft_tokens"))
-        self.ended = tuple(
-            tuple(index for index, _ in samples(layout, _names(name)))
-            for name in ("generation_tokens_total", "num_requests_total", "spec_verify_calls_total")
-        )
-        self.counts_steps = bool(self.ended[2])
-        self.live = bool(
-            next(samples(layout, _names("realtime_tokens_total", "inter_token_latency_seconds_count")), ())
-        )
-        paused = list(samples(layout, _names("num_paused_reqs")))
-        # A scheduler that is gone leaves its number behind, under its own process id.
-        one_process = len({labels.get("pid") for _, labels in paused}) == 1
-        self.paused = tuple(index for index, _ in paused) if one_process else ()
-        self._plans: dict[tuple[frozenset[str], tuple[int, ...]], Plan] = {}
-
-    def plan(self, loads: Loads) -> tuple[Plan, tuple[float, ...]]:
-        """The plan beside these loads, and the numbers that they put in; without them if they do not fit."""
-        alone = self._plan(NO_LOADS)
-        ranks = loads.labels(alone.columns.ranks) if loads.measures else None
-        if ranks is None:
-            return alone, ()
-        return self._plan(loads, ranks), tuple(x for values in loads.measures.values() for x in values)
-
-    def _plan(self, loads: Loads, ranks: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> Plan:
-        variant = (frozenset(loads.measures), loads.ranks)
-        if variant not in self._plans:
-            if len(self._plans) >= _MAX_VARIANTS:
-                self._plans.clear()
-            rows = tuple(row for row in TABLE.rows if row.measure not in loads.measures)
-            told = [
-                Series(measure, rank, f"{LOADS} {measure} {rank}")
-                for measure in loads.measures
-                for rank in ranks
-            ]
-            counted = _SPECULATION if self.counts_steps else ()
-            self._plans[variant] = compile_layout(
-                replace(TABLE, rows=rows),
-                self._layout,
-                extra=(*told, *counted),
-                estimated={one.measure: speculation.NOTE for one in counted},
-                absent=NOT_IN_0_4 if self.engine_type is None else MappingProxyType({}),
-                ranks={rank: labels for rank, labels in ranks.items() if labels},
-            )
-        return self._plans[variant]
-
-
-facts_of = LayoutMemo(_Facts)
-
-
-def recognise(layout: Layout) -> bool:
-    """Whether the page holds series of an SGLang server; a gateway's copies of them do not count."""
-    return any(map(TABLE.owns, layout.names)) and facts_of(layout).recognised
 
 
 class SglangReader:
@@ -121,6 +34,7 @@ class SglangReader:
 
     def __init__(self) -> None:
         self._drafts = speculation.AcceptedDrafts()
+        self._balance = experts.ExpertBalance()
 
     def wants_side(self, path: str, page: Page) -> bool:
         """Every side page that is due."""
@@ -137,15 +51,10 @@ class SglangReader:
         plan, told = facts.plan(loads)
         started = value_at(page, facts.started)
         start = started if started > 0 and math.isfinite(started) else None
-        counted: tuple[float, ...] = ()
-        if facts.counts_steps:
-            tokens, requests, steps = (sum(page.values[i] for i in indexes) for indexes in facts.ended)
-            drafts = value_at(page, facts.drafts_per_step) - 1
-            counted = self._drafts.update(start, tokens, requests, steps, drafts)
         return Reading(
             at=look.at,
             columns=plan.columns,
-            values=_known(plan, plan.values(page, (*told, *counted))),
+            values=_known(plan, plan.values(page, (*told, *self._computed(facts, page, start)))),
             start_token=start,
             progress_token=plan.progress_token(page),
             live_progress=facts.live,
@@ -155,8 +64,20 @@ class SglangReader:
             bad_lines=page.bad_lines,
         )
 
+    def _computed(self, facts: PageFacts, page: Page, start: float | None) -> list[float]:
+        """The numbers of `facts.computed`."""
+        numbers: list[float] = []
+        if facts.counts_steps:
+            tokens, requests, steps = (sum(page.values[i] for i in indexes) for indexes in facts.ended)
+            drafts = value_at(page, facts.drafts_per_step) - 1
+            numbers += self._drafts.update(start, tokens, requests, steps, drafts)
+        if all(facts.balance):
+            total, count = (sum(page.values[i] for i in indexes) for indexes in facts.balance)
+            numbers.append(self._balance.update(total, count))
+        return numbers
 
-def _identity(facts: _Facts, look: Look, *, simulated: bool) -> Identity:
+
+def _identity(facts: PageFacts, look: Look, *, simulated: bool) -> Identity:
     version = config.version(look.sides)
     model = (facts.model, "label model_name") if facts.model else config.model(look.sides)
     role, role_source = _role(facts, look)
@@ -177,7 +98,7 @@ def _identity(facts: _Facts, look: Look, *, simulated: bool) -> Identity:
     )
 
 
-def _role(facts: _Facts, look: Look) -> tuple[Role, str]:
+def _role(facts: PageFacts, look: Look) -> tuple[Role, str]:
     """A server that can switch its role is `dynamic` on the page and tells its mode with its loads."""
     mode = disaggregation_mode(look.sides.get(LOADS)) if LOADS in look.fresh_sides else None
     told = (
@@ -223,6 +144,7 @@ SGLANG = EngineTable(
         "spec_accepted_tokens": (
             "sglang:generation_tokens_total - num_requests_total - spec_verify_calls_total",
         ),
+        experts.BALANCE.measure: (f"sglang:{experts.FAMILY}_sum / _count, since the page before",),
         "spec_draft_tokens": ("sglang:spec_verify_calls_total x (spec_num_draft_tokens - 1)",),
     },
     never=(

@@ -8,7 +8,8 @@ import math
 import pytest
 
 from collectors.engines.base import Look
-from collectors.engines.sglang import SglangReader, recognise
+from collectors.engines.sglang import SglangReader
+from collectors.engines.sglang_page import recognise
 from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.reading import Part, Reading
 from tests.support.engine_pages import fixture, measures, page_of, total
@@ -477,6 +478,28 @@ def test_counts_of_drafts_fall_only_when_the_server_restarts() -> None:
 def test_no_steps_are_counted_without_their_series() -> None:
     reading = read("sglang:generation_tokens_total 5\nsglang:num_requests_total 1\n")
     assert not measures(reading) & {"spec_drafts", "spec_draft_tokens", "spec_accepted_tokens"}
+
+
+def test_the_balance_of_the_experts_is_that_of_the_passes_since_the_page_before() -> None:
+    reader = SglangReader()
+
+    def balance(decode: tuple[float, int], extend: tuple[float, int]) -> float:
+        text = "".join(
+            f'sglang:eplb_balancedness_sum{{forward_mode="{mode}"}} {total}\n'
+            f'sglang:eplb_balancedness_count{{forward_mode="{mode}"}} {count}\n'
+            for mode, (total, count) in {"decode": decode, "extend": extend}.items()
+        )
+        return total_of(text)
+
+    def total_of(text: str) -> float:
+        return total(read(text, reader=reader), "expert_balance_ratio")
+
+    assert math.isnan(balance((0, 0), (0, 0)))
+    assert balance((6, 8), (2, 2)) == 0.8
+    assert balance((6.5, 9), (2.5, 3)) == 0.5  # one more of each, 0.5 and 0.5
+    assert balance((6.5, 9), (2.5, 3)) == 0.5  # no pass since
+    assert balance((0.9, 1), (0, 0)) == 0.9  # a new process
+    assert "expert_balance_ratio" not in measures(read("sglang:num_running_reqs 1\n"))
 
 
 def test_identity() -> None:

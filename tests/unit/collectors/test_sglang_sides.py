@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from collectors.answer import Answer
 from collectors.engines.base import Look
 from collectors.engines.detect import SIDE_FIELDS
-from collectors.engines.sglang import SGLANG, SglangReader, facts_of
+from collectors.engines.sglang import SGLANG, SglangReader
 from collectors.engines.sglang_loads import MAX_RANKS, loads_of
+from collectors.engines.sglang_page import facts_of
 from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
 from collectors.page import Page
