@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from collectors.answer import Answer
 from collectors.engines.base import EngineTable, Json, Look, Reader, SidePage
 from collectors.engines.detect import SIDE_FIELDS, Found, by_server_header, recognise
+from collectors.engines.json_fields import items
+from collectors.engines.trtllm_queue import IterationQueue, is_queue
 from collectors.exposition import PageParser
 from collectors.layout import LayoutCache
 from collectors.meaning import Miss, decode_json, miss_of, miss_of_page
@@ -84,6 +86,7 @@ class TargetFeed:
         self._hung = False
         self._barred: frozenset[str] = frozenset()
         self._queue: tuple[Answer, Miss] | None = None
+        self._iterations = IterationQueue()
         self._judged: dict[Answer, _Good | Miss] = {}
 
     @property
@@ -270,6 +273,9 @@ class TargetFeed:
     def _failure(
         self, misses: Sequence[tuple[Answer, Miss]], answers: Sequence[Answer], at: float
     ) -> Failure | tuple[Reading | None, bool]:
+        if any(miss.kind not in _NO_SERVER for _, miss in misses):
+            # One path that answers means that the server is there: the other one was met at a bad moment.
+            misses = [(answer, miss) for answer, miss in misses if miss.kind not in _NO_SERVER]
         known = self._page_path
         if known is not None and self._target.metrics_path is None:
             if all(answer.path != known for answer, _ in misses):
@@ -298,9 +304,13 @@ class TargetFeed:
 
     def _judge_anew(self, answer: Answer) -> _Good | Miss:
         table = self._table or by_server_header(answer.headers)
+        body = answer.body
         if (miss := miss_of(answer, table)) is not None:
-            return miss
-        page = self._parser.parse(answer.body, answer.headers.get("content-type", ""))
+            records = items(decode_json(body)) if miss.queue else []
+            if not miss.queue or answer.path != self._target.metrics_path or not is_queue(records):
+                return miss
+            body = self._iterations.page(records)
+        page = self._parser.parse(body, answer.headers.get("content-type", ""))
         if page.truncated:
             return Miss(FailureKind.TRUNCATED, f"the page at {answer.path} ends without its # EOF")
         found = recognise(page.layout)

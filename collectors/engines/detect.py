@@ -17,6 +17,7 @@ from collectors.engines.sglang import SGLANG
 from collectors.engines.tgi import TGI
 from collectors.engines.triton import TRITON
 from collectors.engines.trtllm import TRTLLM
+from collectors.engines.trtllm_queue import QUEUE_FIELDS
 from collectors.engines.vllm import VLLM
 from collectors.page import Layout
 from enginetop.fleet.model import EngineKind
@@ -41,6 +42,9 @@ def _recorded_fields() -> Mapping[str, tuple[str, ...]]:
 
 SIDE_FIELDS = _recorded_fields()
 """What a recording may hold of each side page of any engine: dotted fields, `[]` for each list item."""
+
+RECORDED_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType({**SIDE_FIELDS, "/metrics": QUEUE_FIELDS})
+"""The same of every JSON page: one engine has JSON in the place of its metrics page."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from collectors.engines.picks import (
     typed,
     value_at,
 )
+from collectors.engines.trtllm_queue import TAKEN
 from collectors.engines.trtllm_table import OLDER_TABLE, PREFIXES, STAND_IN, TABLE
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind, Quality
@@ -54,6 +55,16 @@ _INFORMATION = {
 # Gauges of the newest iteration: they stand still with the engine, and move while a request is decoded.
 _ITERATION = ("iteration_latency_seconds", "kv_cache_used_blocks", "avg_decoded_tokens_per_iter")
 _TWO_CLOCKS = "drafts are counted when a request ends, accepted tokens at each step"
+_RECORDS = dict.fromkeys(
+    (
+        "requests_running",
+        "requests_waiting",
+        "requests_finished",
+        "spec_draft_tokens",
+        "spec_accepted_tokens",
+    ),
+    "from the iteration records that were taken here; other readers of /metrics take some too",
+)
 _NO_CAPACITY = "no number of KV blocks on the page"
 
 
@@ -80,7 +91,7 @@ def _describe(layout: Layout) -> _Facts:
             TABLE if first(layout, _CACHED_TOKENS) is not None else OLDER_TABLE,
             layout,
             extra=[Series("kv_capacity_tokens", rank, "trtllm KV blocks")] if blocks is not None else (),
-            estimated={"spec_drafts": _TWO_CLOCKS},
+            estimated=_RECORDS if first(layout, (TAKEN,)) is not None else {"spec_drafts": _TWO_CLOCKS},
             absent={"kv_capacity_tokens": Absence(Quality.UNKNOWN, _NO_CAPACITY)},
         ),
         model=_model(layout),

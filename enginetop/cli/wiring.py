@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from collectors.engines.detect import SIDE_FIELDS
+from collectors.engines.detect import RECORDED_FIELDS
 from collectors.feed import TargetFeed
 from collectors.gpu.source import NvmlSource
 from collectors.http import HttpFetcher
@@ -120,7 +120,7 @@ def recorder(settings: Settings, targets: Sequence[Target], path: Path, created:
         created=created,
         targets=targets,
         interval_seconds=settings.interval_seconds,
-        keep=SIDE_FIELDS,
+        keep=RECORDED_FIELDS,
     )
 
 

@@ -176,7 +176,11 @@ def test_a_queue_is_emptied_once_and_then_left_alone() -> None:
 
 def test_a_queue_that_the_user_names_is_asked() -> None:
     server = Server({"/metrics": answer("/metrics", TRTLLM_QUEUE)}, path="/metrics")
-    assert [server.scrape()[0], server.scrape()[0]] == [["/metrics"], ["/metrics"]]
+    paths, observation = server.scrape()
+    assert paths == ["/metrics", "/version", "/v1/models"]
+    assert observation.reading is not None
+    assert total(observation.reading, "requests_running") == 48
+    assert server.scrape()[0] == ["/metrics"]
 
 
 def test_no_queue_is_drained_when_the_page_of_the_engine_goes() -> None:
