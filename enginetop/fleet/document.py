@@ -22,6 +22,7 @@ from enginetop.fleet.snapshot import (
     FleetSummary,
     Goodput,
     GpuDevice,
+    ModelSummary,
     Quantile,
     RankSnapshot,
     ReplicaSnapshot,
@@ -33,6 +34,19 @@ from enginetop.fleet.snapshot import (
 )
 
 SCHEMA = "enginetop.snapshot/1"
+
+MODEL_SIGNALS: tuple[str, ...] = (
+    "requests_running",
+    "requests_waiting",
+    "kv_usage_ratio",
+    "preemptions_per_second",
+    "generation_tokens_per_second",
+    "requests_finished_per_second",
+    "requests_aborted_per_second",
+    "ttft_seconds",
+    "tpot_seconds",
+)
+"""Signals of each row of `fleet.models`."""
 
 Json = dict[str, Any]
 
@@ -103,6 +117,16 @@ def _fleet(fleet: FleetSummary) -> Json:
         "beyond": _signals(fleet.beyond),
         "goodput": _goodput(fleet.goodput, fleet.slo),
     }
+        "models": [_model(model) for model in fleet.models],
+    }
+
+
+def _model(summary: ModelSummary) -> Json:
+    return {
+        "model": summary.model,
+        "replicas": summary.replicas,
+        "signals": {name: signal_document(name, summary.signals[name]) for name in MODEL_SIGNALS},
+        "goodput": _goodput(summary.goodput, summary.slo),
 
 
 def _states(states: Mapping[ReplicaState, int]) -> Json:

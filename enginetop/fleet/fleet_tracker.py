@@ -17,8 +17,8 @@ from enginetop.fleet.efficiency import MeanPower, Price, efficiency
 from enginetop.fleet.facts import Facts, WindowFacts
 from enginetop.fleet.goodput import Part, fleet_goodput, fleet_objective
 from enginetop.fleet.gpus import NO_GPUS, GpuBoard, GpuShare, total_power, whole_gpus
-from enginetop.fleet.merge_tree import MergeTree
 from enginetop.fleet.model import UP_STATES, Quality, Role, Target
+from enginetop.fleet.models import Member, ModelBoard
 from enginetop.fleet.observation import Observation
 from enginetop.fleet.replica import ReplicaTracker, SloFor
 from enginetop.fleet.request_records import (
@@ -79,8 +79,8 @@ class FleetTracker:
         self._owned = self._foreign = 0
         self._stages = StageRule()
         self._decoding: frozenset[str] = frozenset()  # stacks in which decode workers are up
-        self._merge_tree = MergeTree()
-        self._merged_windows: tuple[WindowFacts, ...] | None = None
+        self._models = ModelBoard()
+        self._merged_windows: tuple[tuple[WindowFacts, str | None], ...] | None = None
         self._merged: Facts | None = None
         self._merged_signals: Signals = {}
         self._merged_beyond: Signals = {}
@@ -201,19 +201,26 @@ class FleetTracker:
         ]
         self._decoding = frozenset(part.stack for _, _, part in up if part.stage is Role.DECODE)
         once = self._stages.counted([part for _, _, part in up])
-        counted = [
-            (tracker.target, facts, replica) for (tracker, replica, _), facts in zip(up, once, strict=True)
+        slo = fleet_objective([replica.slo for _, replica, _ in up], self._slo_for(None))
+        members = [
+            Member(
+                replica.target.name,
+                replica.model,
+                facts,
+                Part(replica.goodput, facts.total, replica.slo),
+                tracker.records,
+            )
+            for (tracker, replica, _), facts in zip(up, once, strict=True)
         ]
-        slo = fleet_objective([replica.slo for _, _, replica in counted], self._slo_for(None))
-        self._merge([(target, facts) for target, facts, _ in counted])
-        own = [shares.get(target.url, NO_GPUS) for target, _, _ in counted]
+        self._merge(members)
+        own = [shares.get(tracker.target.url, NO_GPUS) for tracker, _, _ in up]
         power = total_power(own)
         self._power.add(now, power)
         good = fleet_goodput(
             self._merged_signals,
             self._merged,
             slo,
-            [Part(replica.goodput, facts.total, replica.slo) for _, facts, replica in counted],
+            [member.part for member in members],
         )
         shown: Signals = self._merged_signals
         telling = [
@@ -249,19 +256,20 @@ class FleetTracker:
             slo=slo,
             goodput=replace(good, burn=self._burn.rows(now, slo.target)),
             beyond=self._merged_beyond,
+            models=self._models.summaries(members),
         )
 
-    def _merge(self, counted: Sequence[tuple[Target, WindowFacts]]) -> None:
+    def _merge(self, members: Sequence[Member]) -> None:
         """Bring what is merged up to date: all of it stays while the windows are the same."""
-        windows = tuple(facts for _, facts in counted)
+        windows = tuple((member.facts, member.model) for member in members)
         if windows == self._merged_windows:
             return
         self._merged_windows = windows
-        if windows:
-            self._merged = self._merge_tree.merged(windows, [target.name for target, _ in counted])
+        self._merged = self._models.merged(members)
+        if self._merged is not None:
             self._merged_signals, self._merged_beyond = signals(self._merged), beyond(self._merged)
         else:
-            self._merged, self._merged_signals = None, no_signals(Quality.UNKNOWN, "no replica is up")
+            self._merged_signals = no_signals(Quality.UNKNOWN, "no replica is up")
             self._merged_beyond = {}
 
 

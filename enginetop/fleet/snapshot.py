@@ -294,6 +294,17 @@ class ReplicaSnapshot:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelSummary:
+    """Sums and merges over the replicas of one model that are up, held against its own objective."""
+
+    model: str | None
+    replicas: int
+    signals: Signals
+    slo: Slo
+    goodput: Goodput = NO_GOODPUT
+
+
 class FleetSummary:
     """Sums and merges over the replicas that are up."""
 
@@ -304,6 +315,7 @@ class FleetSummary:
     goodput: Goodput = NO_GOODPUT
     beyond: Signals = field(default_factory=lambda: MappingProxyType({}))
 
+    models: tuple[ModelSummary, ...] = ()
 
 @dataclass(frozen=True, slots=True)
 class CollectorHealth:

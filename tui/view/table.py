@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from enginetop.fleet.model import ReplicaState, Role
+from enginetop.fleet.model import EngineKind, ReplicaState, Role
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from themes.loader import Ink
+from tui.view import numbers
 from tui.view.cells import Line, Span, clip, cut_end, cut_middle, line_width, merge, pad, plain, width_of
 from tui.view.columns import BY_KEY, MARKER_WIDTH, Column, Placed, Row, is_old, place_columns, trend_tops
 from tui.view.condition import Condition, Conditions, Severity
+from tui.view.engines import engine_name
 from tui.view.names import shown_names
 from tui.view.query import Query
+
+_GOODPUT_WIDTH = 100
+"""From this width on, a group's header tells the goodput of its model."""
 
 _REASON_STATES = frozenset(
     {
@@ -29,7 +34,7 @@ _REASON_STATES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """The order of rows. `column` None: trouble first, in groups by model and role; else one flat list."""
+    """The order of rows. `column` None: trouble first, in groups by model, role and engine; else one list."""
 
     column: str | None = None
     reverse: bool = False
@@ -42,10 +47,11 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The header of a group."""
+    """The header of a group. `engine` is empty in a fleet of one engine, where it says nothing."""
 
     model: str | None
     role: Role
+    engine: str
     count: int
     trouble: int
 
@@ -69,9 +75,11 @@ def arrange(replicas: Sequence[ReplicaSnapshot], conditions: Conditions, sort: S
         for replica in _sorted(replicas, BY_KEY[sort.column], reverse=sort.reverse):
             items += _replica_items(replica)
         return items
-    groups: dict[tuple[str | None, Role], list[ReplicaSnapshot]] = {}
+    mixed = len({replica.engine for replica in replicas} - {EngineKind.UNKNOWN}) > 1
+    groups: dict[tuple[str | None, Role, str], list[ReplicaSnapshot]] = {}
     for replica in replicas:
-        groups.setdefault((replica.model, replica.role), []).append(replica)
+        engine = engine_name(replica) if mixed else ""
+        groups.setdefault((replica.model, replica.role, engine), []).append(replica)
 
     def gravity(replica: ReplicaSnapshot) -> int:
         severity = conditions[replica.target.url].severity
@@ -80,13 +88,13 @@ def arrange(replicas: Sequence[ReplicaSnapshot], conditions: Conditions, sort: S
     # sort() keeps the order of equals; `reverse` would keep it too, so the sign decides the direction.
     sign = 1 if sort.reverse else -1
     ordered = []
-    for (model, role), members in groups.items():
+    for (model, role, engine), members in groups.items():
         graded = [(gravity(member), member) for member in members]
         trouble = sum(grade > 0 for grade, _ in graded)
         if trouble:
             graded.sort(key=lambda entry: sign * entry[0])
         worst = max(grade for grade, _ in graded)
-        ordered.append((worst, Group(model, role, len(members), trouble), graded))
+        ordered.append((worst, Group(model, role, engine, len(members), trouble), graded))
     for _, group, graded in sorted(ordered, key=lambda entry: sign * entry[0]):
         items.append(Item(group=group))
         for _, replica in graded:
@@ -215,13 +223,30 @@ class FleetTable:
         return _join_cells(cells)
 
     def _group_line(self, group: Group) -> Line:
-        count = f" · {group.role} ×{group.count}"
+        engine = f" · {group.engine}" if group.engine else ""
+        count = f"{engine} · {group.role} ×{group.count}"
         trouble = f" · {group.trouble} need you" if group.trouble else ""
-        room = self._width - width_of(count) - width_of(trouble) - 2
+        good = self._goodput_of(group)
+        room = self._width - width_of(count) - width_of(trouble) - width_of(good) - 2
         name = cut_middle(group.model or "model not known", max(room, 8))
-        line = [Span(f" {name}{count}", "group"), Span(trouble, "warn"), Span(" ")]
+        line = [Span(f" {name}{count}", "group"), Span(trouble, "warn"), Span(good, "dim"), Span(" ")]
         rule = self._width - line_width(line)
         return clip(merge([*line, Span("─" * max(rule, 0), "dim")]), self._width)
+
+    def _goodput_of(self, group: Group) -> str:
+        """The model's requests within its objective, where there is room; prefill alone ends no request."""
+        if self._width < _GOODPUT_WIDTH or group.role is Role.PREFILL:
+            return ""
+        found = next((one for one in self._snapshot.fleet.models if one.model == group.model), None)
+        if found is None:
+            return ""
+        goodput = found.goodput
+        good, mark = goodput.good_per_second, ""
+        if good is None:
+            good, mark = goodput.within_per_second.independent, numbers.ESTIMATED
+        if good is None or goodput.offered_per_second is None:
+            return ""
+        return f" · {numbers.rate(good)}{mark} of {numbers.rate(goodput.offered_per_second)} req/s good"
 
 
 def _add_cell(cells: list[Span], placed: Placed, row: Row) -> None:

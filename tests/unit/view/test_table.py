@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role
-from enginetop.fleet.snapshot import ReplicaSnapshot
+from enginetop.fleet.snapshot import Goodput, ModelSummary, ReplicaSnapshot, Slo, Span
 from tests.tui.snapshots import (
     AT,
     censored,
@@ -217,3 +218,26 @@ def test_a_hostile_name_stays_text() -> None:
     shown = table([replica("[red]x[/red]", model="org/model[/base]", signals=signals())])
     assert "org/model[/base]" in line_text(shown.line(0))
     assert "[red]" in line_text(table([replica("[red]x[/red]")], 200).line(1))
+
+
+@pytest.mark.parametrize(
+    ("goodput", "said"),
+    [
+        (Goodput(2.0, 1.4, 0.7, quality=Quality.OK), " · 1.40 of 2.00 req/s good "),
+        (Goodput(2.0, within_per_second=Span(1.0, 1.6, 1.3)), " · 1.30? of 2.00 req/s good "),
+        (Goodput(2.0), ""),
+        (Goodput(None, 1.4), ""),
+    ],
+)
+def test_a_group_tells_the_goodput_of_its_model(goodput: Goodput, said: str) -> None:
+    one = replica("a1")
+    picture = fleet([one])
+    model = ModelSummary(one.model, 1, {}, Slo(), goodput)
+    picture = replace(picture, fleet=replace(picture.fleet, models=(model,)))
+    wide, narrow = (
+        line_text(FleetTable(picture, conditions_of(picture), width=w, sort=Sort(), query=Query()).line(0))
+        for w in (120, 80)
+    )
+    assert f"{said}─" in wide or not said
+    assert ("good" in wide) is bool(said)
+    assert "good" not in narrow
