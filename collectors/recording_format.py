@@ -10,11 +10,12 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeGuard
 
 from collectors.answer import Answer
+from collectors.feed import METRICS_PATHS
 from collectors.fetch import KEPT_HEADERS, one_line
 from collectors.gpu.items import gpus_from_items
 from collectors.records.formats import ENGINETOP
@@ -80,7 +81,11 @@ class RecordError(ValueError):
 
 def header_line(created: float, targets: Sequence[Target], interval_seconds: float) -> str:
     """The first line. Targets and interval are there for people and for the order and names in a replay."""
-    known = [{"url": public_url(target.url), "name": target.name} for target in targets]
+    known = [
+        {"url": public_url(target.url), "name": target.name}
+        | ({} if target.metrics_path is None else {"page": target.metrics_path})
+        for target in targets
+    ]
     return _line(
         {
             "enginetop_recording": VERSION,
@@ -189,9 +194,10 @@ def _public(url: str) -> str:
 def _header_targets(listed: Sequence[object]) -> Iterator[Target]:
     for entry in listed:
         if isinstance(entry, dict) and _is_address(url := entry.get("url")):
-            name = entry.get("name")
+            name, page = entry.get("name"), entry.get("page")
             with suppress(RecordError):
-                yield target_of(url, name if isinstance(name, str) else None)
+                target = target_of(url, name if isinstance(name, str) else None)
+                yield replace(target, metrics_path=page) if page in METRICS_PATHS else target
 
 
 def target_of(url: str, name: str | None = None) -> Target:

@@ -97,6 +97,18 @@ def test_the_header_names_targets_without_credentials() -> None:
     assert parse_record(line) is None
 
 
+def test_the_header_keeps_the_page_that_the_user_named() -> None:
+    """Else a replay would not read what is read only where it is named."""
+    target = Target("http://r1:8000", "a", "/metrics")
+    assert parse_header(header_line(3.5, [target], 2.0)) == (target,)
+
+
+@pytest.mark.parametrize("page", ["/v1/models", "metrics", 3, None, [], {}])
+def test_a_header_names_known_pages_only(page: object) -> None:
+    line = json.dumps({"enginetop_recording": 1, "targets": [{"url": "http://r1:8000", "page": page}]})
+    assert parse_header(line) == (Target("http://r1:8000", "r1:8000"),)
+
+
 @moderate
 @given(st.binary(max_size=200), st.integers(100, 599), st.floats(0, 100))
 @example(b"a\xff\xfe{\xc3\x28}\n", 200, 0.0)

@@ -13,6 +13,13 @@ from collectors.engines.detect import RECORDED_FIELDS, SIDE_FIELDS
 from collectors.engines.trtllm_queue import IterationQueue, is_queue
 from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
+from collectors.recording_format import (
+    ScrapeRecord,
+    answer_line,
+    header_line,
+    parse_header,
+    parse_record,
+)
 from collectors.redact import public_body
 from enginetop.fleet.model import EngineKind, Quality, Target
 from enginetop.fleet.observation import Observation
@@ -113,6 +120,18 @@ def test_a_recording_keeps_the_numbers_and_nothing_else() -> None:
     assert total(Named().read(kept), "requests_running") == 48
     assert total(Named().read(kept), "kv_capacity_tokens") == 4096 * 32
     assert "/metrics" not in SIDE_FIELDS
+
+
+def test_a_recording_of_a_named_page_is_replayed_as_it_was_read() -> None:
+    target = Target("http://r1:8000", "r1", "/metrics")
+    page = answer("/metrics", CAPTURE, at=100.0, headers={"content-type": "application/json"})
+    header = parse_header(header_line(100.0, [target], 2.0))
+    record = parse_record(answer_line(target.url, 100.0, page, RECORDED_FIELDS))
+    assert header is not None
+    assert isinstance(record, ScrapeRecord)
+    reading = TargetFeed(header[0], LayoutCache()).take([record.answer], 100.0, 0.01).reading
+    assert reading is not None
+    assert total(reading, "requests_waiting") == 23
 
 
 FIELDS = st.sampled_from([*CAPTURE[0], *CAPTURE[0]["kvCacheStats"], "other"])
