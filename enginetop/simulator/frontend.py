@@ -24,7 +24,13 @@ from enginetop.simulator.knobbed_fleet import Companion, KnobbedFleet
 from enginetop.simulator.pages import CONTENT_TYPE
 from enginetop.simulator.replica import SimulatedReplica
 from enginetop.simulator.request import Request as EngineRequest
-from enginetop.simulator.server_info import ENGINE_VERSIONS, models, sglang_server_info, vllm_server_info
+from enginetop.simulator.server_info import (
+    ENGINE_VERSIONS,
+    models,
+    sglang_loads,
+    sglang_server_info,
+    vllm_server_info,
+)
 from enginetop.simulator.traffic import RequestSource
 
 MOST_COMPLETIONS = 256
@@ -110,12 +116,15 @@ class Frontend:
             else vllm_server_info(settings, companion.instance, self._reasons)
         )
         fixed = {"/v1/models": models(settings), "/server_info": info, "/version": version}
+        own: dict[str, dict[str, Handler]] = {}
         if sglang:
             del fixed["/version"]
+            own = {"/v1/loads": {"GET": self._loads}, "/ready": {"GET": lambda _: Reply(b"")}}
         return Routes(
             {
                 "/metrics": {"GET": self._metrics},
                 "/health": {"GET": lambda _: Reply(b"")},
+                **own,
                 **{path: {"GET": _fixed(document)} for path, document in fixed.items()},
                 "/v1/completions": {"POST": lambda request: self._complete(request, chat=False)},
                 "/v1/chat/completions": {"POST": lambda request: self._complete(request, chat=True)},
@@ -130,6 +139,9 @@ class Frontend:
     def _metrics(self, _: Request) -> Reply | None:
         page = self._replica.page()
         return None if page is None else Reply(page, CONTENT_TYPE)
+
+    def _loads(self, _: Request) -> Reply:
+        return json_reply(sglang_loads(self._replica.engines, self._epoch + self._clock()))
 
     # Completions
 

@@ -1,13 +1,17 @@
 """The JSON pages beside the metrics: what a simulated server says of itself and how it was started.
 
-Static, like the originals: a change of a knob never shows here. Only the knob API tells values in force.
+Static, like the originals, but for SGLang's loads: a change of a knob never shows here. Only the knob API
+tells values in force.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from enginetop.fleet.model import EngineKind
+from enginetop.fleet.model import EngineKind, Role
+from enginetop.simulator.model import EngineModel
 from enginetop.simulator.scenario import EngineSettings
 
 ENGINE_VERSIONS = {EngineKind.VLLM: "0.32.0", EngineKind.SGLANG: "0.5.23"}
@@ -80,7 +84,7 @@ def sglang_server_info(settings: EngineSettings, reasons: bool) -> dict[str, Any
         "speculative_num_steps": drafts or None,
         "speculative_num_draft_tokens": drafts + 1 if drafts else None,
         "reasoning_parser": _OWNER if reasons else None,
-        "disaggregation_mode": {"prefill": "prefill", "decode": "decode"}.get(settings.role.value, "null"),
+        "disaggregation_mode": _disaggregation_mode(settings),
         "enable_metrics": True,
         "status": "ready",
         "internal_states": [
@@ -88,3 +92,30 @@ def sglang_server_info(settings: EngineSettings, reasons: bool) -> dict[str, Any
         ],
         "version": ENGINE_VERSIONS[EngineKind.SGLANG],
     }
+
+
+def sglang_loads(ranks: Sequence[EngineModel], at: float) -> dict[str, Any]:
+    """SGLang's `/v1/loads` at the Unix time `at`: what its schedulers publish, rank by rank."""
+    return {
+        "timestamp": datetime.fromtimestamp(at, UTC).isoformat(),
+        "version": ENGINE_VERSIONS[EngineKind.SGLANG],
+        "loads": [
+            {
+                "timestamp": at,
+                "dp_rank": rank,
+                "num_running_reqs": engine.requests_running,
+                "num_waiting_reqs": len(engine.waiting),
+                "num_used_tokens": round(engine.kv_usage_ratio * engine.settings.kv_capacity_tokens),
+                "max_total_num_tokens": engine.settings.kv_capacity_tokens,
+                "max_running_requests": engine.settings.max_num_seqs,
+                "token_usage": round(engine.kv_usage_ratio, 4),
+                "disaggregation": {"mode": _disaggregation_mode(engine.settings)},
+                "queues": {"waiting": len(engine.waiting), "grammar": 0, "paused": 0, "retracted": 0},
+            }
+            for rank, engine in enumerate(ranks)
+        ],
+    }
+
+
+def _disaggregation_mode(settings: EngineSettings) -> str:
+    return settings.role.value if settings.role in (Role.PREFILL, Role.DECODE) else "null"

@@ -21,7 +21,7 @@ from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, Scalar, Slo
 from enginetop.simulator.builtin import SCENARIOS
 from enginetop.simulator.replica import SimulatedReplica
 from enginetop.simulator.scenario import EngineSettings
-from enginetop.simulator.server_info import sglang_server_info
+from enginetop.simulator.server_info import sglang_loads, sglang_server_info
 from tests.support.engine_pages import answer, fixture, page_of
 
 URL = "http://s1:30000"
@@ -166,7 +166,8 @@ def test_a_hung_server_is_seen_through_counters_that_go_on() -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_a_simulated_server_is_read_as_it_is(ranks: int) -> None:
+@pytest.mark.parametrize("with_loads", [False, True])
+def test_a_simulated_server_is_read_as_it_is(ranks: int, with_loads: bool) -> None:
     simulated = SimulatedReplica("r", PLAN.with_engine(ranks=ranks), Slo(), seed=1, epoch=1_764_446_400.0)
     watch = Watch(window_seconds=120.0)
     begun: dict[str, float] = {}
@@ -174,7 +175,9 @@ def test_a_simulated_server_is_read_as_it_is(ranks: int) -> None:
         simulated.advance(seconds)
         page = simulated.page()
         assert page is not None
-        replica = watch.take(1_764_446_400.0 + seconds, page)
+        at = 1_764_446_400.0 + seconds
+        sides = {"/v1/loads": sglang_loads(simulated.engines, at)} if with_loads else None
+        replica = watch.take(at, page, sides)
         if not begun:
             begun = truth(simulated)
     now = truth(simulated)
@@ -189,7 +192,8 @@ def test_a_simulated_server_is_read_as_it_is(ranks: int) -> None:
     assert scalar(replica, "preemptions") == now["preemptions"] - begun["preemptions"]
     assert scalar(replica, "requests_running") == now["running"] > 0
     assert scalar(replica, "requests_waiting") == now["waiting"]
-    assert scalar(replica, "kv_usage_ratio") == pytest.approx(now["kv"], abs=0.005)  # two digits
+    rounding = 0.00005 if with_loads else 0.005  # two digits on the page, four in the loads
+    assert scalar(replica, "kv_usage_ratio") == pytest.approx(now["kv"], abs=rounding)
     assert scalar(replica, "kv_capacity_tokens") == ranks * PLAN.engine.kv_capacity_tokens
     hits, queries = now["hits"] - begun["hits"], now["queries"] - begun["queries"]
     assert scalar(replica, "prefix_hit_ratio") == pytest.approx(hits / queries)

@@ -351,6 +351,11 @@ def test_a_replica_that_imitates_sglang() -> None:
         info = client.ask("GET", "/server_info")[1]
         assert (info["chunked_prefill_size"], info["max_running_requests"]) == (2048, 256)
         assert info["version"] == "0.5.23"
+        assert client.ask("GET", "/ready")[0] == 200
+        loads = client.ask("GET", "/v1/loads")[1]["loads"]
+        assert [load["dp_rank"] for load in loads] == [0]
+        assert (loads[0]["num_running_reqs"], loads[0]["queues"]["waiting"]) == (0, 0)
+        assert loads[0]["max_total_num_tokens"] == info["max_total_num_tokens"]
         assert client.ask("GET", KNOBS_PATH)[1]["engine"] == "sglang"
         chat = client.ask("POST", "/v1/chat/completions", {**CHAT, "thinking_token_budget": 4})[1]
         assert chat["choices"][0]["message"]["reasoning_content"] == " the engine takes a"
