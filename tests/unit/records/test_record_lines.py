@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from collectors.records.formats import AUTO, BY_NAME, FORMATS, NUMBERS, WORDS
 from collectors.records.lines import RecordLineError, RequestLine, parse_line
 
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 SECRET = "the words of the prompt"
 
 SGLANG = {
@@ -156,6 +158,48 @@ def test_sglang_without_metrics_tells_tokens_and_the_whole_time_only() -> None:
     assert found.e2e_seconds == 4.5
     received = parsed({**dark, "request_received_ts": 1000.0})
     assert received.ended_at == 1004.5  # received, and 4.5 s later
+
+
+def captured(path: str) -> list[RequestLine]:
+    text = (FIXTURES / path).read_text(encoding="utf-8")
+    return [found for line in text.splitlines() if (found := parse_line(line)) is not None]
+
+
+def test_lines_that_sglangs_exporter_wrote() -> None:
+    whole, aborted = captured("sglang/0.5.23/sglang-0.5.23-collector-request-metrics.log")
+    assert whole == RequestLine(
+        ended_at=1764446404.5,
+        prompt_tokens=900,
+        output_tokens=101,
+        reasoning_tokens=60,
+        ttft_seconds=0.5,
+        tpot_seconds=0.04,
+        e2e_seconds=4.5,
+        finish="stop",
+    )
+    assert aborted == RequestLine(
+        ended_at=1764446406.0,
+        prompt_tokens=900,
+        output_tokens=7,
+        reasoning_tokens=0,
+        e2e_seconds=1.0,
+        finish="abort",
+    )
+
+
+def test_lines_that_litellm_wrote() -> None:
+    whole, streamed, failed = captured("litellm/1.110.2/litellm-1.110.2-standard-logging.jsonl")
+    for found in (whole, streamed):
+        assert (found.prompt_tokens, found.output_tokens, found.reasoning_tokens) == (7, 40, 40)
+        assert (found.finish, found.reasoning_chars, found.answer_chars) == ("length", 205, 0)
+        assert found.api_base == "http://10.0.0.1:8000/v1/chat/completions"
+        assert "SECRET WORDS" not in repr(found)
+    assert (whole.ttft_seconds, whole.tpot_seconds) == (None, None)
+    assert streamed.ended_at == 1796002831.09855
+    assert streamed.ttft_seconds == pytest.approx(0.012459, abs=1e-6)  # ...30.498401 - ...30.485942
+    assert streamed.tpot_seconds == pytest.approx(0.600149 / 39, abs=1e-6)  # ...31.098550 - ...30.498401
+    assert (failed.finish, failed.reasoning_tokens) == ("failure", None)
+    assert not failed.figures(1.0).completed
 
 
 @pytest.mark.parametrize(
