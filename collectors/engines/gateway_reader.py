@@ -118,6 +118,7 @@ class GatewayReader:
                 engine_version=text(look.sides.get("/version"), "version"),
                 model=facts.model or listed,
                 role=self._view.role,
+                product=self._view.table.title,
                 simulated=plan.simulated(page),
             ),
             config={_UNHEALTHY: ConfigValue(_listed(unhealthy), _SEEN)} if total else {},

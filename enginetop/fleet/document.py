@@ -55,9 +55,9 @@ def snapshot_document(snapshot: FleetSnapshot) -> Json:
     """The snapshot as the contract names its keys; every key is always there, empty when there is nothing.
 
     Beyond the contract's keys: `sequence`, `interval_seconds`, `simulated` (any replica is), `collector` and
-    `gpu_problem`; of a replica `since` (Unix seconds), `simulated`, `next_try_at`, `spacing_seconds`
-    and `sources` (where version, model and role were read); of both fleet and replica `beyond`, the signals
-    that only some engines export, where they do.
+    `gpu_problem`; of a replica `since` (Unix seconds), `simulated`, `next_try_at`, `spacing_seconds`,
+    `product` (which router or gateway) and `sources` (where version, model and role were read); of both fleet
+    and replica `beyond`, the signals that only some engines export, where they do.
     """
     return {
         "schema": SCHEMA,
@@ -95,6 +95,7 @@ def replica_document(replica: ReplicaSnapshot) -> Json:
         "simulated": replica.simulated,
         "signals": _signals(replica.signals),
         "ranks": [_rank(rank) for rank in replica.ranks],
+        "product": replica.product,
         "sources": dict(replica.sources),
         "config": {
             key: {"value": _plain(setting.value), "source": setting.source}
@@ -116,7 +117,6 @@ def _fleet(fleet: FleetSummary) -> Json:
         "signals": _signals(fleet.signals),
         "beyond": _signals(fleet.beyond),
         "goodput": _goodput(fleet.goodput, fleet.slo),
-    }
         "models": [_model(model) for model in fleet.models],
     }
 
@@ -127,6 +127,7 @@ def _model(summary: ModelSummary) -> Json:
         "replicas": summary.replicas,
         "signals": {name: signal_document(name, summary.signals[name]) for name in MODEL_SIGNALS},
         "goodput": _goodput(summary.goodput, summary.slo),
+    }
 
 
 def _states(states: Mapping[ReplicaState, int]) -> Json:

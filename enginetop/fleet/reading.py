@@ -96,8 +96,8 @@ class ConfigValue:
 class Identity:
     """Who answered. None means that the page does not say. `worker` is the id by which gateways know it.
 
-    `sources` says by field where it was read (`/version`, `label model_name`); a field without an entry
-    follows from the engine itself.
+    `product` names which router or gateway it is. `sources` says by field where it was read (`/version`,
+    `label model_name`); a field without an entry follows from the engine itself.
     """
 
     engine: EngineKind
@@ -107,6 +107,7 @@ class Identity:
     stack: str | None = None
     simulated: bool = False
     worker: int | None = None
+    product: str | None = None
     sources: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 

@@ -381,6 +381,7 @@ class ReplicaTracker:
             stack=identity.stack,
             model=model,
             role=self.role,
+            product=identity.product,
             sources=self._sources(),
             state=judgement.state,
             since=now if self._since is None else self._since,

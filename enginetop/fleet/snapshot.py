@@ -241,8 +241,8 @@ class ReplicaSnapshot:
     `scraped_at`: they never fall, and the difference of two snapshots is what happened in between. What the
     page does not count has no entry; names in `totals.TOTALS`. `bound_by`: what limited the replica, as
     shares of the window. `load`: what was achieved at which load, a point a window (`load_log.LOAD_NAMES`).
-    `beyond` holds what the page exports of the catalogue `beyond_catalogue`. `sources`: where engine version,
-    model, role and stack were read, as in `Identity`.
+    `beyond` holds what the page exports of the catalogue `beyond_catalogue`. `product` and `sources`: as
+    in `reading.Identity`.
     """
 
     target: Target
@@ -271,6 +271,7 @@ class ReplicaSnapshot:
     live_progress: bool = True
     trends: Mapping[str, Sequence[float | None]] = field(default_factory=lambda: MappingProxyType({}))
     trend_times: Sequence[float] = ()
+    product: str | None = None
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     load: Mapping[str, Sequence[float | None]] = field(default_factory=lambda: MappingProxyType({}))
     totals: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -294,7 +295,6 @@ class ReplicaSnapshot:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-@dataclass(frozen=True, slots=True, eq=False)
 class ModelSummary:
     """Sums and merges over the replicas of one model that are up, held against its own objective."""
 
@@ -305,6 +305,7 @@ class ModelSummary:
     goodput: Goodput = NO_GOODPUT
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class FleetSummary:
     """Sums and merges over the replicas that are up."""
 
@@ -314,8 +315,8 @@ class FleetSummary:
     slo: Slo
     goodput: Goodput = NO_GOODPUT
     beyond: Signals = field(default_factory=lambda: MappingProxyType({}))
-
     models: tuple[ModelSummary, ...] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class CollectorHealth:

@@ -32,8 +32,13 @@ def absence(value: Scalar | Distribution | None, engine: EngineKind) -> str:
     return ""
 
 
+def engine_name(replica: ReplicaSnapshot) -> str:
+    """Engine or gateway by name: `vLLM`, `llm-d endpoint picker`."""
+    return replica.product or ENGINE_NAMES[replica.engine]
+
+
 def engine_text(replica: ReplicaSnapshot) -> str:
-    """Engine with its version and stack: `vLLM 0.32.0`, `SGLang 0.5.23 (dynamo)`."""
+    """Engine or gateway with its version and stack: `vLLM 0.32.0`, `SGLang 0.5.23 (dynamo)`."""
     version = f" {replica.engine_version}" if replica.engine_version else ""
     stack = f" ({replica.stack})" if replica.stack else ""
-    return f"{ENGINE_NAMES[replica.engine]}{version}{stack}"
+    return f"{engine_name(replica)}{version}{stack}"
