@@ -18,6 +18,7 @@ from collectors.engines.json_fields import model_name, text
 from collectors.engines.mapping import Labels, LayoutMemo, Table, rank_key
 from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import Pick, first, product, samples, settings_on, value_at
+from collectors.engines.triton_gpus import GpuPicks, gpu_picks, gpus_of
 from collectors.engines.triton_table import PLAIN_TABLE, TABLE, batching_table
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind, Quality
@@ -54,6 +55,7 @@ class _Facts:
     name: str | None
     settings: Mapping[str, Pick]
     iteration: Pick
+    gpus: tuple[GpuPicks, ...]
 
 
 def _describe(layout: Layout) -> _Facts:
@@ -89,6 +91,7 @@ def _describe(layout: Layout) -> _Facts:
         name=model_name(only.get("model")) if only else None,
         settings=_settings(layout, only),
         iteration=first(layout, _GENERAL, {"general_type": "iteration_counter"}),
+        gpus=gpu_picks(layout),
     )
 
 
@@ -171,6 +174,7 @@ class TritonReader:
                 simulated=plan.simulated(page),
             ),
             config=settings_on(page, facts.settings),
+            gpus=gpus_of(page, facts.gpus),
             bad_lines=page.bad_lines,
         )
 
@@ -208,6 +212,7 @@ TRITON = EngineTable(
     side_pages=(SidePage("/v2", keep=("version",)),),
     enable_hint="Triton serves it on --metrics-port (8002) unless --allow-metrics=false is set",
     tables=(TABLE,),
+    live_progress="the iteration_counter of nv_trt_llm_general_metrics (TensorRT-LLM), else none",
     sources=_sources(),
     reads="requests, failures by reason, mean latencies, in-flight batching and KV blocks of TensorRT-LLM",
     changes="nothing live; a model's configuration by loading it anew",

@@ -20,6 +20,7 @@ from enginetop.fleet.gpus import NO_GPUS, GpuBoard, GpuShare, total_power, whole
 from enginetop.fleet.model import UP_STATES, Quality, Role, Target
 from enginetop.fleet.models import Member, ModelBoard
 from enginetop.fleet.observation import Observation
+from enginetop.fleet.outliers import OutlierBoard
 from enginetop.fleet.replica import ReplicaTracker, SloFor
 from enginetop.fleet.request_records import (
     MOST_RECORDS,
@@ -80,6 +81,7 @@ class FleetTracker:
         self._stages = StageRule()
         self._decoding: frozenset[str] = frozenset()  # stacks in which decode workers are up
         self._models = ModelBoard()
+        self._outliers = OutlierBoard()
         self._merged_windows: tuple[tuple[WindowFacts, str | None], ...] | None = None
         self._merged: Facts | None = None
         self._merged_signals: Signals = {}
@@ -93,6 +95,8 @@ class FleetTracker:
         if tracker is None:
             tracker = self._track(Target(url, self._free_name(url)))
         tracker.observe(observation, next_try_at)
+        if observation.reading is not None and observation.reading.gpus:
+            self._board.observe_own(url, observation.reading.at, observation.reading.gpus)
         repeats = tracker.role is Role.PREFILL and tracker.stack in self._decoding
         if tracker.ended is not None and not repeats and not (tracker.is_router and self._engines_told):
             self._burn.add(*tracker.ended)
@@ -133,7 +137,7 @@ class FleetTracker:
             interval_seconds=self._interval_seconds,
             window_seconds=self._window_seconds,
             fleet=self._summary(now, trackers, replicas, shares),
-            replicas=replicas,
+            replicas=self._outliers.marked(replicas),
             collector=self._with_strangers(collector),
             gpu_problem=self._board.problem(now),
         )

@@ -58,9 +58,19 @@ class GpuBoard:
 
     def observe(self, report: GpuReport) -> None:
         """Take the newest report of one host; it replaces the former one."""
-        host = host_key(report.host)
-        self._reports[host] = report
-        spacing = self._spacings.setdefault(host, Spacing(self._fixed_spacing_seconds))
+        self._take(host_key(report.host), report)
+
+    def observe_own(self, url: str, at: float, devices: Iterable[GpuDevice]) -> None:
+        """Take the GPUs that a replica's own page tells of.
+
+        A host's report knows more of a device than such a page: it stands where both tell of one.
+        """
+        own = tuple(replace(device, replicas=(url,)) for device in devices)
+        self._take(url, GpuReport(host_of(url), at, own))
+
+    def _take(self, source: str, report: GpuReport) -> None:
+        self._reports[source] = report
+        spacing = self._spacings.setdefault(source, Spacing(self._fixed_spacing_seconds))
         spacing.observe(report.at)
         self._revision += 1
 
@@ -79,11 +89,12 @@ class GpuBoard:
         return self._shares
 
     def problem(self, now: float) -> str:
-        """What is wrong with the GPU figures, in one line; empty when nothing is."""
-        for host, report in self._reports.items():
+        """What is wrong with the hosts' GPU figures, in one line; empty when nothing is."""
+        for source, report in self._reports.items():
             if report.problem:
                 return report.problem
-            if now > self._fresh_until(host):
+            # A replica that tells of its own GPUs no more has a state of its own for that.
+            if source == host_key(report.host) and now > self._fresh_until(source):
                 return f"no new GPU figures from {report.host}"
         return ""
 
@@ -98,15 +109,23 @@ class GpuBoard:
             if host := host_of(target.url):
                 on_host.setdefault(host_key(host), []).append(target.url)
         placed: dict[str, list[Placement]] = {}
-        for host, report in self._reports.items():
+        sharers = self._sharers()
+        for source, report in self._reports.items():
+            host = host_key(report.host)
             neighbours = on_host.get(host, [])
             for device in report.gpus:
                 urls = neighbours if device.replicas is None else device.replicas
+                users = frozenset(urls)
+                key = (host, device.uuid or f"{device.index}/{device.mig}")
+                if source != host:
+                    if key not in sharers:
+                        continue
+                    users = sharers[key]
                 placement = Placement(
-                    (host, device.uuid or f"{device.index}/{device.mig}"),
-                    replace(device, note=device.note or "old figures") if host in old else device,
-                    frozenset(urls) & engines,
-                    host in old or bool(report.problem),
+                    key,
+                    replace(device, note=device.note or "old figures") if source in old else device,
+                    users & engines,
+                    source in old or bool(report.problem),
                 )
                 for url in urls:
                     placed.setdefault(url, []).append(placement)
@@ -119,6 +138,22 @@ class GpuBoard:
             )
             for url, placements in placed.items()
         }
+
+    def _sharers(self) -> Mapping[tuple[str, str], frozenset[str]]:
+        """The replicas whose own pages tell of a device that no host has reported."""
+        reported = {
+            (host, device.uuid)
+            for host, report in self._reports.items()
+            if host == host_key(report.host)
+            for device in report.gpus
+        }
+        found: dict[tuple[str, str], set[str]] = {}
+        for source, report in self._reports.items():
+            for device in report.gpus:
+                key = (host_key(report.host), device.uuid)
+                if source != key[0] and key not in reported:
+                    found.setdefault(key, set()).add(source)
+        return {key: frozenset(urls) for key, urls in found.items()}
 
 
 def whole_gpus(placements: Iterable[Placement]) -> int | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from enginetop.fleet.gpu_device import GpuDevice
 from enginetop.fleet.model import EngineKind, Quality, Role
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -129,7 +130,8 @@ class Reading:
     of the engine's own counters or histogram counts moved (`process_*`, `python_*`, `http_*` never count), or
     a declared live-progress series did. `live_progress` says that the engine has a series that moves while a
     request is being decoded. `workers` are the roles that a gateway
-    tells of the workers behind it, by their id.
+    tells of the workers behind it, by their id. `gpus` are those that the page itself tells of: the
+    replica's own.
     """
 
     at: float
@@ -144,3 +146,4 @@ class Reading:
     config: Mapping[str, ConfigValue] = field(default_factory=lambda: MappingProxyType({}))
     bad_lines: int = 0
     workers: Mapping[int, Role] = field(default_factory=lambda: MappingProxyType({}))
+    gpus: tuple[GpuDevice, ...] = ()

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from enginetop.fleet.gpu_device import GpuDevice as GpuDevice
+from enginetop.fleet.gpu_device import GpuReport as GpuReport
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target
 from enginetop.fleet.observation import Failure
 from enginetop.fleet.reading import ConfigValue
@@ -83,44 +85,6 @@ class Event:
     at: float
     kind: str
     detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuDevice:
-    """One GPU, or one MIG instance, at one instant. None is "not known" or "not supported", never zero.
-
-    `replicas` holds the target URLs whose processes run on it, when the process table told; None: join by
-    host.
-    """
-
-    index: int
-    uuid: str
-    name: str
-    mig: str | None = None
-    utilization_ratio: float | None = None
-    memory_used_bytes: float | None = None
-    memory_total_bytes: float | None = None
-    unified_memory: bool = False
-    power_watts: float | None = None
-    power_limit_watts: float | None = None
-    temperature_celsius: float | None = None
-    sm_clock_mhz: float | None = None
-    throttle_reasons: tuple[str, ...] = ()
-    last_xid: int | None = None
-    state: str = "ok"
-    source: str = "nvml"
-    note: str = ""
-    replicas: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GpuReport:
-    """All GPUs of one host at one instant. `problem` says why there are none, or why they are old."""
-
-    host: str
-    at: float
-    gpus: tuple[GpuDevice, ...]
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +165,18 @@ class BurnRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlier:
+    """A figure of a replica (`signal`, or `signal.p95`) that stands out from the median of so many of its
+    like; see `outliers`.
+    """
+
+    signal: str
+    value: float
+    median: float
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
 class Goodput:
     """Requests within the objective, over the window.
 
@@ -273,6 +249,7 @@ class ReplicaSnapshot:
     trend_times: Sequence[float] = ()
     product: str | None = None
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    outliers: tuple[Outlier, ...] = ()
     load: Mapping[str, Sequence[float | None]] = field(default_factory=lambda: MappingProxyType({}))
     totals: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     goodput: Goodput = NO_GOODPUT

@@ -1,0 +1,62 @@
+"""The GPUs that Triton's page tells of, each by its UUID; their names and indexes it does not know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from collectors.engines.picks import Pick, samples, value_at
+from collectors.page import Layout, Page
+from enginetop.fleet.gpu_device import GpuDevice
+
+_NAMES = {
+    "utilization_ratio": "nv_gpu_utilization",
+    "memory_used_bytes": "nv_gpu_memory_used_bytes",
+    "memory_total_bytes": "nv_gpu_memory_total_bytes",
+    "power_watts": "nv_gpu_power_usage",
+    "power_limit_watts": "nv_gpu_power_limit",
+}
+MOST_GPUS = 64
+"""More than any machine has: a page with more is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPicks:
+    """The samples of one GPU by what they tell."""
+
+    uuid: str
+    picks: Mapping[str, Pick]
+
+
+def gpu_picks(layout: Layout) -> tuple[GpuPicks, ...]:
+    """The GPUs of a page, in the order of their UUIDs."""
+    found: dict[str, dict[str, Pick]] = {}
+    for field, name in _NAMES.items():
+        for index, labels in samples(layout, (name,)):
+            if uuid := labels.get("gpu_uuid"):
+                found.setdefault(uuid, {})[field] = index
+    return tuple(GpuPicks(uuid, found[uuid]) for uuid in sorted(found)[:MOST_GPUS])
+
+
+def gpus_of(page: Page, gpus: tuple[GpuPicks, ...]) -> tuple[GpuDevice, ...]:
+    """The GPUs with the numbers of a page; what is no number is not known."""
+    return tuple(
+        GpuDevice(
+            index,
+            one.uuid,
+            "",
+            utilization_ratio=_told(page, one, "utilization_ratio"),
+            memory_used_bytes=_told(page, one, "memory_used_bytes"),
+            memory_total_bytes=_told(page, one, "memory_total_bytes"),
+            power_watts=_told(page, one, "power_watts"),
+            power_limit_watts=_told(page, one, "power_limit_watts"),
+            source="triton",
+        )
+        for index, one in enumerate(gpus)
+    )
+
+
+def _told(page: Page, one: GpuPicks, field: str) -> float | None:
+    value = value_at(page, one.picks.get(field))
+    return value if math.isfinite(value) and value >= 0 else None

@@ -1,0 +1,43 @@
+"""GPUs as they are reported: by a host for all that run on it, or by an engine's page for itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GpuDevice:
+    """One GPU, or one MIG instance, at one instant. None is "not known" or "not supported", never zero.
+
+    `replicas` holds the target URLs whose processes run on it, when the process table told; None: join by
+    host.
+    """
+
+    index: int
+    uuid: str
+    name: str
+    mig: str | None = None
+    utilization_ratio: float | None = None
+    memory_used_bytes: float | None = None
+    memory_total_bytes: float | None = None
+    unified_memory: bool = False
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    temperature_celsius: float | None = None
+    sm_clock_mhz: float | None = None
+    throttle_reasons: tuple[str, ...] = ()
+    last_xid: int | None = None
+    state: str = "ok"
+    source: str = "nvml"
+    note: str = ""
+    replicas: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuReport:
+    """All GPUs of one host at one instant. `problem` says why there are none, or why they are old."""
+
+    host: str
+    at: float
+    gpus: tuple[GpuDevice, ...]
+    problem: str = ""
