@@ -103,6 +103,9 @@ class EngineTable:
     never: tuple[tuple[str, str], ...] = ()
     """Paths that are asked in no state of the server, and what asking would do: it drains a queue, loads or
     wakes a model, generates, kills, counts as a health probe, asks every backend. They are no side pages."""
+    live_progress: str = ""
+    """The series that moves while a request is being decoded, and when it is there, in words; "none" and why
+    where there is none: then a standstill may be one long request, and is held for longer."""
     reads: str = ""
     """What is read of it, in a few words for people."""
     changes: str = ""

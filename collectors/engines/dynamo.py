@@ -182,6 +182,7 @@ DYNAMO = EngineTable(
     liveness_path="/live",
     enable_hint="a worker serves it with DYN_SYSTEM_PORT, the planner with PLANNER_PROMETHEUS_PORT",
     tables=(FRONTEND, TABLE, CONTROL),
+    live_progress="output_tokens of the frontend, or the passed-through series of the engine, else none",
     sources=_sources(),
     never=(
         ("/health", "calls itself healthy without any worker and lists dead ones: an answer that misleads"),

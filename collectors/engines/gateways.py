@@ -259,6 +259,7 @@ def _gateway(
         new_reader=lambda: GatewayReader(view, facts_of),
         side_pages=side_pages,
         tables=(view.table,),
+        live_progress="none: a router counts requests, not tokens",
         sources={**view.table.sources(), **_backend_sources(view)},
         never=never,
         reads=_READS,

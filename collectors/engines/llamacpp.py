@@ -292,6 +292,7 @@ LLAMACPP = EngineTable(
     server_header="llama.cpp",
     enable_hint="start llama-server with --metrics",
     tables=(TABLE,),
+    live_progress="llamacpp:n_decode_total, or the slots; none before builds that have one of them",
     sources={
         **TABLE.sources(),
         "generation_tokens": (_FINISHED[0], "/slots next_token[0].n_decoded"),

@@ -148,6 +148,7 @@ LMDEPLOY = EngineTable(
     enable_hint="LMDeploy serves it on its API port unless --disable-metrics is set; before 0.18 it needs "
     "--enable-metrics",
     tables=(TABLE,),
+    live_progress="lmdeploy:generation_tokens_total, with every step",
     sources=_sources(),
     never=(
         ("/terminate", "ends the server"),

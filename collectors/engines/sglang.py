@@ -139,6 +139,7 @@ SGLANG = EngineTable(
     liveness_path="/ready",
     enable_hint="start SGLang with --enable-metrics",
     tables=(TABLE,),
+    live_progress="sglang:realtime_tokens_total or inter_token_latency_seconds, else none",
     sources={
         **TABLE.sources(),
         "spec_accepted_tokens": (

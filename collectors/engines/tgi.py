@@ -183,6 +183,7 @@ TGI = EngineTable(
     liveness_path=_INFO,
     enable_hint="TGI serves it on its API port, and on --prometheus-port",
     tables=(TABLE,),
+    live_progress="tgi_batch_inference_count or tgi_batch_forward_duration, with every step; else none",
     sources=MappingProxyType(
         {
             **{

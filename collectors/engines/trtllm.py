@@ -182,6 +182,7 @@ TRTLLM = EngineTable(
     liveness_path="/version",
     enable_hint="set return_perf_metrics and enable_iter_perf_stats in the options file of trtllm-serve",
     tables=(TABLE,),
+    live_progress="none: its counters move when a request ends",
     sources={
         **{measure: names for measure, names in TABLE.sources().items() if measure not in STAND_IN},
         "kv_capacity_tokens": ("trtllm_kv_cache_max_blocks x trtllm_kv_cache_tokens_per_block",),

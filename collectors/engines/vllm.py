@@ -243,6 +243,7 @@ VLLM = EngineTable(
     liveness_path="/health",
     enable_hint="vLLM serves it on its API port; --disable-log-stats takes the engine's series away",
     tables=(TABLE,),
+    live_progress="vllm:generation_tokens_total, with every step",
     sources={
         **TABLE.sources(),
         "kv_capacity_tokens": (
