@@ -11,6 +11,7 @@ from tui.view.detail_beyond import beyond_lines
 from tui.view.detail_gpu import gpu_lines
 from tui.view.detail_latency import latency_lines, rank_lines, speculation_lines, token_lines
 from tui.view.detail_load import load_lines
+from tui.view.detail_marks import mark_lines
 from tui.view.engines import engine_text
 from tui.view.figures import Lines, row
 from tui.view.heading import event_text
@@ -37,6 +38,7 @@ def detail_lines(picture: Picture, url: str, width: int) -> list[Line]:
         beyond_lines(replica),
         rank_lines(replica),
         gpu_lines(replica, width),
+        mark_lines(replica, width),
         _config(replica),
         _events(replica),
     ):

@@ -1,0 +1,57 @@
+"""Replica view: who it is and where that was read, what of it can be read, and what can be changed."""
+
+from __future__ import annotations
+
+from enginetop.fleet.changeable import CHANGEABLE
+from enginetop.fleet.model import Quality
+from enginetop.fleet.signals import KNOBS
+from enginetop.fleet.snapshot import ReplicaSnapshot
+from tui.view.cells import Span, wrap_text
+from tui.view.engines import engine_name
+from tui.view.figures import LABEL_WIDTH, Lines, row
+
+_OF_MACHINES = ("power_watts", "energy_joules_per_token", "cost_per_million")
+_SOURCED = ("engine_version", "model", "role", "stack")
+_MARGIN = LABEL_WIDTH + 2
+_APPLY = {"per_request": "per request"}
+
+
+def mark_lines(replica: ReplicaSnapshot, width: int) -> Lines:
+    """Identity with its sources, and the two marks; nothing while no page was read."""
+    if replica.scraped_at is None:
+        return
+    told = [
+        f"{getattr(replica, field)} ({replica.sources[field]})"
+        for field in _SOURCED
+        if field in replica.sources and getattr(replica, field) is not None
+    ]
+    yield row("engine", Span(engine_name(replica)), *(Span(f" · {one}", "dim") for one in told))
+    yield from _readable(replica, width)
+    yield from _changeable(replica, width)
+
+
+def _readable(replica: ReplicaSnapshot, width: int) -> Lines:
+    ours = {n: v for n, v in replica.signals.items() if not n.startswith(_OF_MACHINES)}
+    missing = [name for name, value in ours.items() if value.quality is Quality.UNSUPPORTED]
+    said = f"{len(ours) - len(missing)} of {len(ours)} signals"
+    if missing:
+        said += f"; not {', '.join(missing)}"
+    yield from _paragraph("can be read", said, width)
+
+
+def _changeable(replica: ReplicaSnapshot, width: int) -> Lines:
+    knobs = CHANGEABLE.get(replica.engine)
+    if knobs is None:
+        yield row("can change", Span("nothing by enginetop: its own configuration", "dim"))
+        return
+    live = {advice.knob for advice in replica.advice if advice.apply == "live"}
+    words = []
+    for knob in KNOBS:
+        how = "live" if knob in live else knobs[knob].apply
+        words.append(f"{knob} {_APPLY.get(how, how)}")
+    yield from _paragraph("can change", " · ".join(words), width)
+
+
+def _paragraph(label: str, text: str, width: int) -> Lines:
+    for number, line in enumerate(wrap_text(text, max(width - _MARGIN, 20))):
+        yield row("" if number else label, Span(line, "dim"))
