@@ -43,6 +43,8 @@ HEADLESS: dict[str, list[str]] = {
     "snapshot of a recording as a table": ["snapshot", "--replay", "two.jsonl", "--format", "table"],
     "snapshot of a refused port": ["snapshot", "127.0.0.1:1", "--samples", "1", "--interval", "0.1"],
     "snapshot of a recording for Prometheus": ["snapshot", "--replay", "two.jsonl", "--format", "prometheus"],
+    "snapshot with request records": ["snapshot", "127.0.0.1:1", "--samples", "1", "--records", "two.jsonl"],
+    "probe of a refused port": ["probe", "127.0.0.1:1", "--yes"],
     "watch a recording": ["watch", "--replay", "two.jsonl", "--heartbeat", "1"],
     "watch a recording in sentences": ["watch", "--replay", "two.jsonl", "--format", "table"],
     "check a recording": ["check", "--replay", "two.jsonl"],
