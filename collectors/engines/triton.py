@@ -213,7 +213,6 @@ TRITON = EngineTable(
     enable_hint="Triton serves it on --metrics-port (8002) unless --allow-metrics=false is set",
     tables=(TABLE,),
     live_progress="the iteration_counter of nv_trt_llm_general_metrics (TensorRT-LLM), else none",
-    live_progress="the iteration_counter of nv_trt_llm_general_metrics (TensorRT-LLM), else none",
     sources=_sources(),
     reads="requests, failures by reason, mean latencies, in-flight batching and KV blocks of TensorRT-LLM",
     changes="nothing live; a model's configuration by loading it anew",
