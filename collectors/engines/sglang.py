@@ -9,14 +9,12 @@ the server in clear, so that nothing but the fields named here is kept of it. `/
 from __future__ import annotations
 
 import math
-from array import array
 from types import MappingProxyType
 
 from collectors.engines import sglang_config as config
 from collectors.engines import sglang_experts as experts
 from collectors.engines import sglang_speculation as speculation
 from collectors.engines.base import EngineTable, Look, SidePage
-from collectors.engines.matching import Plan
 from collectors.engines.picks import value_at
 from collectors.engines.sglang_loads import KEPT_FIELDS, LOADS, NO_LOADS, disaggregation_mode, loads_of
 from collectors.engines.sglang_page import PageFacts, facts_of, recognise
@@ -26,7 +24,6 @@ from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.reading import EngineFlags, Identity, Reading
 
 _ROLES = {"unified": Role.AGGREGATED, "null": Role.AGGREGATED, "prefill": Role.PREFILL, "decode": Role.DECODE}
-_OWN_MEANS = ("spec_accepted_length_now", "spec_acceptance_ratio_now")
 
 
 class SglangReader:
@@ -35,6 +32,7 @@ class SglangReader:
     def __init__(self) -> None:
         self._drafts = speculation.AcceptedDrafts()
         self._balance = experts.ExpertBalance()
+        self._settings = config.Settings()
 
     def wants_side(self, path: str, page: Page) -> bool:
         """Every side page that is due."""
@@ -51,16 +49,22 @@ class SglangReader:
         plan, told = facts.plan(loads)
         started = value_at(page, facts.started)
         start = started if started > 0 and math.isfinite(started) else None
+        values = plan.values(page, (*told, *self._computed(facts, page, start)))
+        for at, places in facts.zeros(plan):
+            if values[at] == 0:
+                for place in places:
+                    values[place] = math.nan
         return Reading(
             at=look.at,
             columns=plan.columns,
-            values=_known(plan, plan.values(page, (*told, *self._computed(facts, page, start)))),
+            values=values,
+            births=plan.births(page),
             start_token=start,
             progress_token=plan.progress_token(page),
             live_progress=facts.live,
             identity=_identity(facts, look, simulated=plan.simulated(page)),
             flags=EngineFlags(paused=any(page.values[i] > 0 for i in facts.paused) or None),
-            config=config.settings(page, facts.settings, facts.drafts_per_step, look.sides, loads),
+            config=self._settings.of(look.sides, loads) | facts.settings_on(page),
             bad_lines=page.bad_lines,
         )
 
@@ -107,21 +111,6 @@ def _role(facts: PageFacts, look: Look) -> tuple[Role, str]:
         config.disaggregation_mode(look.sides) or (None, ""),
     )
     return next(((_ROLES[one], place) for one, place in told if one in _ROLES), (Role.AGGREGATED, ""))
-
-
-def _known(plan: Plan, values: array[float]) -> array[float]:
-    """The values without zeros that say that there is none: no speculation, no capacity set yet."""
-    off = set()
-    for at, one in enumerate(plan.columns.series):
-        if values[at] == 0 and one.measure == "kv_capacity_tokens":
-            values[at] = math.nan
-        elif values[at] == 0 and one.measure == _OWN_MEANS[0]:
-            off.add(one.rank)
-    if off:
-        for at, one in enumerate(plan.columns.series):
-            if one.measure in _OWN_MEANS and one.rank in off:
-                values[at] = math.nan
-    return values
 
 
 SGLANG = EngineTable(

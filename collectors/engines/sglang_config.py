@@ -7,19 +7,19 @@ read or kept of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import is_
 from types import MappingProxyType
 
 from collectors.engines.base import Json, Sides
 from collectors.engines.json_fields import flag, integer, items, model_name, number, text
-from collectors.engines.picks import Pick, settings_on, value_at
 from collectors.engines.sglang_loads import LOADS, Loads
-from collectors.page import Page
 from enginetop.fleet.reading import ConfigValue
 
 SERVER_INFO = "/server_info"
 OLD_SERVER_INFO = "/get_server_info"
 """Its name before 0.5.9."""
 MODEL_INFO = "/model_info"
+_MODELS = "/v1/models"
 
 Setting = int | float | str | bool | None
 
@@ -93,9 +93,9 @@ def version(sides: Sides) -> Told | None:
 
 def model(sides: Sides) -> Told | None:
     """The served model's name, else the path it was loaded from."""
-    card = model_name(text(sides.get("/v1/models"), "data", 0, "id"))
+    card = model_name(text(sides.get(_MODELS), "data", 0, "id"))
     if card is not None:
-        return card, "/v1/models"
+        return card, _MODELS
     pages = ((sides.get(MODEL_INFO), MODEL_INFO), _info(sides)[::-1])
     told = (
         _first_told((page, path, name))
@@ -117,10 +117,25 @@ def _first_told(*places: tuple[Json, str, str]) -> Told | None:
     return next(((value, path) for value, path in found if value is not None), None)
 
 
-def settings(
-    page: Page, picks: Mapping[str, Pick], drafts: Pick, sides: Sides, loads: Loads
-) -> Mapping[str, ConfigValue]:
-    """Every setting that is known, each with its source; what the metrics page tells is newest and wins."""
+class Settings:
+    """The settings that the pages beside the metrics tell, worked out anew when one of them is another."""
+
+    def __init__(self) -> None:
+        self._pages: tuple[Json, ...] = ()
+        self._limit: int | None = None
+        self._told: dict[str, ConfigValue] = {}
+
+    def of(self, sides: Sides, loads: Loads) -> dict[str, ConfigValue]:
+        """Every setting that these pages tell, each with its source."""
+        pages = tuple(sides.get(path) for path in (SERVER_INFO, OLD_SERVER_INFO, MODEL_INFO, _MODELS))
+        same = len(pages) == len(self._pages) and all(map(is_, pages, self._pages))
+        if not same or loads.max_running_requests != self._limit:
+            self._pages, self._limit = pages, loads.max_running_requests
+            self._told = _settings(sides, loads)
+        return self._told
+
+
+def _settings(sides: Sides, loads: Loads) -> dict[str, ConfigValue]:
     path, info = _info(sides)
     found = {
         name: ConfigValue(value, f"{path}, as started")
@@ -140,13 +155,10 @@ def settings(
     parser = text(sides.get(MODEL_INFO), "reasoning_parser")
     if parser and "reasoning_parser" not in found:
         found["reasoning_parser"] = ConfigValue(parser, MODEL_INFO)
-    length = integer(sides.get("/v1/models"), "data", 0, "max_model_len")
+    length = integer(sides.get(_MODELS), "data", 0, "max_model_len")
     if length is not None and "max_model_len" not in found:
-        found["max_model_len"] = ConfigValue(length, "/v1/models")
-    found.update(settings_on(page, picks))
-    if (running := value_at(page, drafts)) > 1 and drafts is not None:
-        found["num_speculative_tokens"] = ConfigValue(int(running) - 1, page.layout.names[drafts])
-    return MappingProxyType(found)
+        found["max_model_len"] = ConfigValue(length, _MODELS)
+    return found
 
 
 def _info(sides: Sides) -> tuple[str, Json]:

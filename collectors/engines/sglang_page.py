@@ -11,18 +11,19 @@ from collectors.engines import sglang_speculation as speculation
 from collectors.engines.json_fields import model_name
 from collectors.engines.mapping import LayoutMemo
 from collectors.engines.matching import Plan, compile_layout
-from collectors.engines.picks import Pick, first, samples, spelled
+from collectors.engines.picks import Pick, first, samples, settings_on, spelled
 from collectors.engines.samples import ROUTER_LABELS
 from collectors.engines.sglang_loads import LOADS, NO_LOADS, Loads
 from collectors.engines.sglang_table import NOT_IN_0_4, TABLE
-from collectors.page import Layout
-from enginetop.fleet.reading import Series
+from collectors.page import Layout, Page
+from enginetop.fleet.reading import ConfigValue, Series
 
 _ROUTER_PREFIX = "sglang_router_"
 SPECULATION = (
     Series("spec_accepted_tokens", "", "sglang accepted drafts"),
     Series("spec_draft_tokens", "", "sglang drafted tokens"),
 )
+_OWN_MEANS = ("spec_accepted_length_now", "spec_acceptance_ratio_now")
 _MAX_VARIANTS = 16
 
 
@@ -71,7 +72,35 @@ class PageFacts:
         # A scheduler that is gone leaves its number behind, under its own process id.
         one_process = len({labels.get("pid") for _, labels in paused}) == 1
         self.paused = tuple(index for index, _ in paused) if one_process else ()
+        self._zeros: dict[Plan, tuple[tuple[int, tuple[int, ...]], ...]] = {}
         self._plans: dict[tuple[frozenset[str], tuple[int, ...]], Plan] = {}
+
+    def settings_on(self, page: Page) -> dict[str, ConfigValue]:
+        """The settings that stand on the page, newer than those of the start."""
+        told = dict(settings_on(page, self.settings))
+        if self.drafts_per_step is not None and (tokens := page.values[self.drafts_per_step]) > 1:
+            # Of the tokens that a step verifies, one is not drafted.
+            told["num_speculative_tokens"] = ConfigValue(
+                int(tokens) - 1, page.layout.names[self.drafts_per_step]
+            )
+        return told
+
+    def zeros(self, plan: Plan) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """Places of values whose zero means that there is none, each with the places that it takes along.
+
+        A capacity of 0 is not set yet; an accepted length of 0 says that there is no speculation.
+        """
+        if plan not in self._zeros:
+            series = plan.columns.series
+            found = [(at, (at,)) for at, one in enumerate(series) if one.measure == "kv_capacity_tokens"]
+            for at, one in enumerate(series):
+                if one.measure == _OWN_MEANS[0]:
+                    means = [
+                        n for n, x in enumerate(series) if x.measure in _OWN_MEANS and x.rank == one.rank
+                    ]
+                    found.append((at, tuple(means)))
+            self._zeros[plan] = tuple(found)
+        return self._zeros[plan]
 
     def plan(self, loads: Loads) -> tuple[Plan, tuple[float, ...]]:
         """The plan beside these loads, and the numbers that they put in; without them if they do not fit."""
@@ -86,6 +115,7 @@ class PageFacts:
         if variant not in self._plans:
             if len(self._plans) >= _MAX_VARIANTS:
                 self._plans.clear()
+                self._zeros.clear()
             rows = tuple(row for row in TABLE.rows if row.measure not in loads.measures)
             told = [
                 Series(measure, rank, f"{LOADS} {measure} {rank}")
