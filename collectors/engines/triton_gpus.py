@@ -1,4 +1,4 @@
-"""The GPUs that Triton's page tells of, each by its UUID; their names and indexes it does not know."""
+"""The GPUs that Triton's page tells of. It knows their UUIDs, which stand for their names too; no indexes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def gpus_of(page: Page, gpus: tuple[GpuPicks, ...]) -> tuple[GpuDevice, ...]:
         GpuDevice(
             index,
             one.uuid,
-            "",
+            one.uuid,
             utilization_ratio=_told(page, one, "utilization_ratio"),
             memory_used_bytes=_told(page, one, "memory_used_bytes"),
             memory_total_bytes=_told(page, one, "memory_total_bytes"),

@@ -45,7 +45,7 @@ def test_a_gpu_with_all_its_figures() -> None:
     assert device == GpuDevice(
         0,
         "GPU-b",
-        "",
+        "GPU-b",
         utilization_ratio=0.75,
         memory_used_bytes=3e10,
         memory_total_bytes=8e10,
