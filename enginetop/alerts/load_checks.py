@@ -7,12 +7,13 @@ beside its reason. Without traffic nothing here is in breach.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
 from enginetop.alerts.rule import Check, Finding
 from enginetop.alerts.seen import distribution, grows, number, recent
 from enginetop.fleet.model import ReplicaState
+from enginetop.fleet.outliers import UNEVEN_KV_RATIO
+from enginetop.fleet.pools import pools
 from enginetop.fleet.signals import PERCENTILES
 from enginetop.fleet.snapshot import FleetSnapshot, Quantile, ReplicaSnapshot, Scalar
 
@@ -26,8 +27,6 @@ LONG_WAIT_SECONDS = 30.0
 SLO_MIN_REQUESTS = 20.0
 """Fewer requests say nothing about a 95th percentile."""
 USELESS_LENGTH_TOKENS = 1.1
-UNEVEN_KV_RATIO = 0.25
-"""KV use above the mean of its like: work is routed unevenly."""
 BUDGET_SLACK_TOKENS = 32.0
 BUDGET_MIN_REQUESTS = 100.0
 
@@ -173,15 +172,16 @@ def rank_imbalance(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
 
 def replica_imbalance(snapshot: FleetSnapshot) -> Iterable[Finding]:
     """One replica is far fuller than the mean of its model's replicas of the same role."""
-    groups: defaultdict[tuple[str | None, str], dict[str, float]] = defaultdict(dict)
-    for replica in snapshot.replicas:
-        kv = number(replica, "kv_usage_ratio")
-        if kv is None:
-            yield Finding(replica.target.url, None)
-        elif replica.state in (ReplicaState.OK, ReplicaState.IDLE):
-            groups[replica.model, replica.role.value][replica.target.url] = kv
-    for group in groups.values():
-        mean = sum(group.values()) / len(group)
+    known = {replica.target.url: number(replica, "kv_usage_ratio") for replica in snapshot.replicas}
+    yield from (Finding(url, None) for url, kv in known.items() if kv is None)
+    for members in pools(snapshot.replicas).values():
+        group = {
+            member.target.url: kv
+            for member in members
+            if member.state in (ReplicaState.OK, ReplicaState.IDLE)
+            and (kv := known[member.target.url]) is not None
+        }
+        mean = sum(group.values()) / max(len(group), 1)
         for url, kv in group.items():
             if kv - mean > UNEVEN_KV_RATIO:
                 said = f"KV {100 * kv:.0f} %, the mean of its {len(group)} is {100 * mean:.0f} %"

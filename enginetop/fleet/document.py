@@ -23,6 +23,7 @@ from enginetop.fleet.snapshot import (
     Goodput,
     GpuDevice,
     ModelSummary,
+    Outlier,
     Quantile,
     RankSnapshot,
     ReplicaSnapshot,
@@ -104,6 +105,7 @@ def replica_document(replica: ReplicaSnapshot) -> Json:
         "beyond": _signals(replica.beyond),
         "bound_by": {word: _finite(share) for word, share in replica.bound_by.items()},
         "goodput": _goodput(replica.goodput, replica.slo),
+        "outliers": [_outlier(outlier) for outlier in replica.outliers],
         "events": [_event(event) for event in replica.events],
         "gpus": [_gpu(gpu) for gpu in replica.gpus],
         "advice": [_advice(advice) for advice in replica.advice],
@@ -236,6 +238,15 @@ def _burn(row: BurnRow) -> Json:
         "threshold": _finite(row.threshold),
         "firing": row.firing,
         "reachable": row.reachable,
+    }
+
+
+def _outlier(outlier: Outlier) -> Json:
+    return {
+        "signal": outlier.signal,
+        "value": _finite(outlier.value),
+        "median": _finite(outlier.median),
+        "replicas": outlier.replicas,
     }
 
 

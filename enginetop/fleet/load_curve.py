@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -104,14 +104,6 @@ def points_of(replica: ReplicaSnapshot) -> list[LoadPoint]:
         for running, good, attainment, ttft, estimated in zip(*columns, *others, strict=True)
         if running is not None and good is not None
     ]
-
-
-def pools(replicas: Iterable[ReplicaSnapshot]) -> Mapping[tuple[str | None, str], list[ReplicaSnapshot]]:
-    """Replicas by model and role, in order: what one load curve is drawn of; its load is that of one."""
-    found: defaultdict[tuple[str | None, str], list[ReplicaSnapshot]] = defaultdict(list)
-    for replica in replicas:
-        found[replica.model, replica.role.value].append(replica)
-    return found
 
 
 def load_curve(

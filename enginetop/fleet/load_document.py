@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from enginetop.fleet.load_curve import Bin, LoadCurve, Spread, load_curve, points_of, pools
+from enginetop.fleet.load_curve import Bin, LoadCurve, Spread, load_curve, points_of
+from enginetop.fleet.pools import pools
 from enginetop.fleet.snapshot import FleetSnapshot, Slo
 
 SCHEMA = "enginetop.curve/1"
@@ -34,15 +35,15 @@ def curves_of(snapshot: FleetSnapshot) -> list[NamedCurve]:
     for (model, role), members in pools(snapshot.replicas).items():
         points = [point for member in members for point in points_of(member)]
         slo = members[0].slo
-        name = f"{model or 'model not known'} · {role}"
+        name = f"{model or 'model not known'} · {role.value}"
         curve = load_curve(points, slo.ttft_seconds)
-        found.append(NamedCurve("pool", name, curve, slo, len(members), model=model, role=role))
+        found.append(NamedCurve("pool", name, curve, slo, len(members), model=model, role=role.value))
     for one in snapshot.replicas:
         points = points_of(one)
         if points:
             curve = load_curve(points, one.slo.ttft_seconds)
-            url, role = one.target.url, one.role.value
-            found.append(NamedCurve("replica", one.target.name, curve, one.slo, 1, url, one.model, role))
+            url, name = one.target.url, one.target.name
+            found.append(NamedCurve("replica", name, curve, one.slo, 1, url, one.model, one.role.value))
     return found
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from enginetop.fleet.model import ReplicaState
-from enginetop.fleet.snapshot import Alert, Distribution, FleetSnapshot, ReplicaSnapshot
+from enginetop.fleet.signals import SIGNALS
+from enginetop.fleet.snapshot import Alert, Distribution, FleetSnapshot, Outlier, ReplicaSnapshot
 from enginetop.fleet.state import duration_text
 from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 from themes.loader import Ink
@@ -173,6 +174,8 @@ def condition_of(
         return Condition(Severity.INFO, "restarted", "restarted")
     if severity is Severity.OK and leading is not None:
         return _alert_condition(leading, at)
+    if replica.outliers and severity is Severity.OK:
+        return _outlier_condition(replica.outliers)
     if not replica.reasons and severity is Severity.OK:
         return _OK
     reason = "; ".join(replica.reasons)
@@ -200,6 +203,27 @@ def _alert_condition(alert: Alert, at: float) -> Condition:
     word = ALERT_WORDS.get(alert.rule, alert.rule)
     said = f"{_SAID.get(word, word)} {duration_text(at - alert.since)}"
     return Condition(_alert_severity(alert), word, said, alert.summary or alert.rule)
+
+
+def _outlier_condition(outliers: tuple[Outlier, ...]) -> Condition:
+    """Nothing is broken, but one of several that should be alike is not."""
+    said = "; ".join(outlier_text(outlier) for outlier in outliers)
+    return Condition(Severity.INFO, "outlier", "unlike its like", said)
+
+
+def outlier_text(outlier: Outlier) -> str:
+    """One figure beside that of its like: `TTFT p95 900 ms, median of 5: 200 ms`."""
+    base, _, part = outlier.signal.partition(".")
+    signal = SIGNALS[base]
+    value, middle = (_in_unit(number, signal.unit) for number in (outlier.value, outlier.median))
+    title = f"{signal.title} {part}" if part else signal.title
+    return f"{title} {value}, median of {outlier.replicas}: {middle}"
+
+
+def _in_unit(number: float, unit: str) -> str:
+    if unit == "seconds":
+        return seconds_text(number)
+    return f"{percent(number)} %" if unit == "ratio" else rate(number)
 
 
 def _restarted_within(replica: ReplicaSnapshot, at: float, seconds: float) -> bool:

@@ -6,7 +6,7 @@ from enginetop.fleet.snapshot import ReplicaSnapshot
 from enginetop.fleet.state import duration_text
 from tui.view import numbers
 from tui.view.cells import EMPTY_LINE, UNKNOWN, Line, Span, clip, plain, spread
-from tui.view.condition import GLYPH_OF, INK_OF, STATES, Condition
+from tui.view.condition import GLYPH_OF, INK_OF, STATES, Condition, outlier_text
 from tui.view.detail_beyond import beyond_lines
 from tui.view.detail_gpu import gpu_lines
 from tui.view.detail_latency import latency_lines, rank_lines, speculation_lines, token_lines
@@ -88,6 +88,8 @@ def _trouble(replica: ReplicaSnapshot, condition: Condition, at: float) -> Lines
     if failure is not None:
         text = failure.detail or str(failure.kind).replace("_", " ")
         yield row("last error", Span(text), Span(f" · {numbers.seconds_text(at - failure.at)} ago", "dim"))
+    for number, outlier in enumerate(replica.outliers):
+        yield row("" if number else "outlier", Span(outlier_text(outlier), "info"))
     yield EMPTY_LINE
 
 

@@ -44,7 +44,7 @@ def arrays_behind(*roots: object) -> int:
     stack = list(roots)
     while stack:
         one = stack.pop()
-        if id(one) in seen or isinstance(one, type | Callable):  # type: ignore[arg-type]
+        if id(one) in seen or isinstance(one, type | Callable):
             continue
         seen[id(one)] = one
         stack += gc.get_referents(one)

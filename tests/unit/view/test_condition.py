@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from enginetop.fleet.model import ReplicaState
+from enginetop.fleet.snapshot import Outlier
 from tests.tui.snapshots import AT, alert, censored, distribution, down_replica, event, fleet, gpu, replica
 from tui.view.condition import ALERT_WORDS, Severity, condition_of, conditions_of
 
@@ -125,3 +126,13 @@ def test_an_alert_that_is_kept_quiet_does_not_lead(quiet: dict[str, str]) -> Non
     one = replica("a3")
     firing = replace(alert("SpeculationUseless", one.target.url), **quiet)  # type: ignore[arg-type]
     assert conditions_of(fleet([one], alerts=[firing]))[one.target.url].word == "ok"
+
+
+def test_a_replica_unlike_its_like_is_worth_a_look_but_needs_nobody() -> None:
+    odd = (Outlier("ttft_seconds.p95", 0.9, 0.2, 5), Outlier("kv_usage_ratio", 0.9, 0.52, 6))
+    condition = condition_of(replica("a", outliers=odd), AT)
+    assert (condition.word, condition.needs_you) == ("outlier", False)
+    assert condition.because == "TTFT p95 900 ms, median of 5: 200 ms; KV 90 %, median of 6: 52 %"
+    pressed = replica("a", outliers=odd, changes={"preemptions_per_second": 2.1, "kv_usage_ratio": 0.97})
+    assert condition_of(pressed, AT).word == "pressure"
+    assert condition_of(replica("a", ReplicaState.IDLE, outliers=odd), AT).word == "idle"
