@@ -56,9 +56,9 @@ class AdminFacts:
     routes: frozenset[str] | None = None
 
 
-def admin_findings(kind: EngineKind, stack: str | None, facts: AdminFacts) -> Iterator[Finding]:
-    """What is known about who may change this engine."""
-    if stack == "dynamo":
+def admin_findings(kind: EngineKind, facts: AdminFacts, *, dynamo_worker: bool = False) -> Iterator[Finding]:
+    """What is known about who may change this engine. `dynamo_worker`: it runs as a worker of Dynamo."""
+    if dynamo_worker:
         yield Finding(
             _AREA,
             Level.INFO,

@@ -114,7 +114,9 @@ def target_findings(facts: TargetFacts, now: float) -> list[Finding]:
     if facts.engine is not None:
         findings += [*_engine(facts.engine), *_signals(facts.engine)]
         if facts.admin is not None:
-            findings += admin_findings(facts.engine.kind, facts.engine.stack, facts.admin)
+            engine = facts.engine
+            behind = engine.stack == "dynamo" and engine.role not in (Role.GATEWAY, Role.ROUTER)
+            findings += admin_findings(engine.kind, facts.admin, dynamo_worker=behind)
     return [Finding(one.area, one.level, one.what, one.fix, facts.name) for one in findings]
 
 
@@ -228,7 +230,7 @@ def _engine(engine: EngineFacts) -> Iterator[Finding]:
     if engine.stack:
         words.append(f"within {engine.stack}")
     if engine.ranks > 1:
-        words.append(f"{engine.ranks} ranks")
+        words.append(f"{engine.ranks} {'backends' if engine.kind is EngineKind.ROUTER else 'ranks'}")
     if engine.simulated:
         words.append("simulated")
     yield Finding("engine", Level.OK, " · ".join(words))
@@ -241,6 +243,7 @@ def _engine(engine: EngineFacts) -> Iterator[Finding]:
             "a router's view: it adds nothing to the fleet's sums while engines are watched",
             "name the engines behind it as targets too",
         )
+    yield from _ranks(engine)
     if engine.bad_lines:
         yield Finding(
             "engine",
@@ -257,6 +260,21 @@ def _engine(engine: EngineFacts) -> Iterator[Finding]:
         )
 
 
+def _ranks(engine: EngineFacts) -> Iterator[Finding]:
+    """Data-parallel ranks that the engine says it has and its page does not tell."""
+    sizes = (engine.config.get(key) for key in ("data_parallel_size", "dp_size"))
+    size = next((one.value for one in sizes if one is not None), None)
+    shown = max(1, engine.ranks)
+    if not isinstance(size, int) or size <= shown:
+        return
+    said = f"{shown} of {size} data-parallel ranks on this page"
+    if engine.kind is EngineKind.SGLANG:
+        fix = "start it with --enable-metrics-for-all-schedulers"
+        yield Finding("engine", Level.WARNING, said, fix)
+    else:
+        yield Finding("engine", Level.INFO, said, "name the address of every rank as a target")
+
+
 def _signals(engine: EngineFacts) -> Iterator[Finding]:
     total = len(engine.read) + len(engine.pending) + len(engine.missing) + len(engine.suspect)
     later = f", {len(engine.pending)} wait for traffic" if engine.pending else ""
@@ -267,9 +285,7 @@ def _signals(engine: EngineFacts) -> Iterator[Finding]:
     for (reason, enable), signals in groups.items():
         yield Finding("signals", Level.INFO, f"no {', '.join(signals)}: {reason}", enable)
     if engine.exact is not None and engine.kind is not EngineKind.ROUTER:
-        yield Finding(
-            "signals", Level.INFO, f"goodput has bounds only: {engine.exact.reason}", engine.exact.enable
-        )
+        yield Finding("signals", Level.INFO, f"no exact goodput: {engine.exact.reason}", engine.exact.enable)
 
 
 def seconds_text(seconds: float) -> str:

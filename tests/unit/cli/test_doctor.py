@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from collectors.engines.detect import TABLES
 from enginetop.cli import doctor_here
 from enginetop.cli.main import main
 from enginetop.doctor.machine import GpuFacts
@@ -295,3 +296,40 @@ def test_without_a_target_this_side_is_still_looked_at(
 def test_nothing_is_written(doctor: Doctor, tmp_path: Path) -> None:
     doctor(f"127.0.0.1:{free_port()}")
     assert list(tmp_path.iterdir()) == []
+
+
+CAPTURES = {
+    "vllm": "vllm/0.33.0/vllm-0.33.0-rustfrontend-idle.prom",
+    "sglang": "sglang/0.5.23/sglang-0.5.23-load-queued.prom",
+    "llamacpp": "llamacpp/b11549/llama_cpp-b11549-busy.prom",
+    "trtllm": "trtllm/1.3/trtllm-1.3-reconstructed-kvpressure.prom",
+    "triton": "triton/reconstructed/triton-trtllm-reconstructed-pause.prom",
+    "tgi": "tgi/3.3/tgi-3.3-reconstructed-busy.prom",
+    "lmdeploy": "lmdeploy/0.18.0/lmdeploy-0.18.0-collector-generated-idle.prom",
+    "dynamo": "dynamo/1.6.1/dynamo-1.6.1-frontend-kvpressure.prom",
+    "router": "router/smg-1.13.0/smg-1.13.0-load.prom",
+}
+
+
+def serving(body: bytes, path: str) -> Callable[[Request], Reply]:
+    """A server with nothing but its metrics page."""
+    return lambda request: page(body) if request.path == path else page(b"", 404)
+
+
+def test_every_engine_and_gateway_is_told(doctor: Doctor, server: FaultyServer) -> None:
+    """What is read and what is not, with a reason for each; no page that the engine's table bars."""
+    never = {table.kind.value: {path for path, _ in table.never} for table in TABLES}
+    replicas = {
+        kind: server.replica(
+            serving(fixture(path), "/prometheus/metrics" if kind == "trtllm" else "/metrics")
+        )
+        for kind, path in CAPTURES.items()
+    }
+    _, document = asked(doctor, *(replica.url for replica in replicas.values()))
+    told = {target["target"]: target["engine"] for target in document["targets"]}
+    for kind, replica in replicas.items():
+        engine = told[replica.url]
+        assert engine["kind"] == kind
+        assert "requests_running" in engine["read"], kind
+        assert all(one["reason"] for one in engine["missing"]), kind
+        assert not {request.path.partition("?")[0] for request in replica.requests} & never[kind]

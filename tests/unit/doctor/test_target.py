@@ -21,6 +21,7 @@ from enginetop.doctor.target import (
 )
 from enginetop.fleet.model import EngineKind, ReplicaState, Role
 from enginetop.fleet.observation import FailureKind
+from enginetop.fleet.reading import ConfigValue
 
 NOW = 1_800_000_000.0
 PAGE = PageFacts("/metrics", 0.012, 200, 14 * 1024)
@@ -125,6 +126,12 @@ def test_clocks(skew: float, side: str | None) -> None:
     ("change", "level", "words"),
     [
         ({"state": ReplicaState.SLEEPING}, Level.INFO, "it is sleeping"),
+        (
+            {"kind": EngineKind.SGLANG, "config": {"dp_size": ConfigValue(4, "x")}, "ranks": 1},
+            Level.WARNING,
+            "1 of 4",
+        ),
+        ({"config": {"data_parallel_size": ConfigValue(2, "x")}}, Level.INFO, "1 of 2 data-parallel ranks"),
         ({"bad_lines": 3}, Level.WARNING, "3 lines of the page cannot be read"),
         ({"kind": EngineKind.ROUTER}, Level.INFO, "a router's view"),
         (
@@ -132,12 +139,20 @@ def test_clocks(skew: float, side: str | None) -> None:
             Level.WARNING,
             "preemptions: the counter jumps back and forth",
         ),
-        ({"exact": Missing("goodput", "no counts", "the companion")}, Level.INFO, "goodput has bounds only"),
+        ({"exact": Missing("goodput", "no counts", "the companion")}, Level.INFO, "no exact goodput"),
     ],
 )
 def test_what_an_engine_may_say(change: dict[str, object], level: Level, words: str) -> None:
     facts = replace(HEALTHY, engine=replace(ENGINE, **change))  # type: ignore[arg-type]
     assert words in only(facts, level).what
+
+
+def test_all_ranks_on_the_page_are_no_news() -> None:
+    engine = replace(ENGINE, ranks=2, config={"data_parallel_size": ConfigValue(2, "x")})
+    assert worst(found(replace(HEALTHY, engine=engine))) is Level.OK
+    assert "vLLM 0.32.0 · m · decode · 2 ranks" in [
+        one.what for one in found(replace(HEALTHY, engine=engine))
+    ]
 
 
 def test_missing_signals_share_a_line_where_one_thing_would_bring_them() -> None:
@@ -219,6 +234,8 @@ def test_a_worker_of_dynamo_is_open_whatever_its_engine() -> None:
     engine = replace(ENGINE, stack="dynamo")
     facts = replace(HEALTHY, engine=engine, admin=AdminFacts())
     assert "system port has no authentication" in only(facts, Level.INFO).what
+    frontend = replace(engine, kind=EngineKind.DYNAMO, role=Role.GATEWAY)
+    assert "no /openapi.json" in only(replace(facts, engine=frontend), Level.INFO).what
 
 
 @pytest.mark.parametrize(
