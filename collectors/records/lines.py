@@ -6,8 +6,9 @@ A figure that is no number of at least zero within its bounds is not known; what
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -149,19 +150,26 @@ def _unwrapped(document: Mapping[str, Any], form: RecordFormat) -> Iterator[Mapp
         yield from (value for value in _values(document, path) if isinstance(value, dict))
 
 
-def _values(value: Any, path: str) -> Iterator[Any]:
+def _values(value: Mapping[str, Any], path: str) -> Sequence[Any]:
     """What lies at a path; nothing where it ends early. Of a list only the first items are looked at."""
-    found = [value]
-    for step in path.split("."):
-        key, each, _ = step.partition("[]")
+    found: list[Any] = [value]
+    for key, each in _steps(path):
         found = [one[key] for one in found if isinstance(one, dict) and key in one]
         if each:
             found = [item for one in found if isinstance(one, list) for item in one[:_MOST_ITEMS]]
-    yield from (one for one in found if one is not None)
+        if not found:
+            return ()
+    return [one for one in found if one is not None]
+
+
+@lru_cache(maxsize=256)
+def _steps(path: str) -> tuple[tuple[str, bool], ...]:
+    """The keys of a path, each with whether the items of a list under it are meant."""
+    return tuple((step.removesuffix("[]"), step.endswith("[]")) for step in path.split("."))
 
 
 def _any_value(document: Mapping[str, Any], paths: Paths) -> bool:
-    return any(True for path in paths for _ in _values(document, path))
+    return any(_values(document, path) for path in paths)
 
 
 def _figure(document: Mapping[str, Any], name: str, paths: Paths) -> float | None:
@@ -184,8 +192,11 @@ def _length(document: Mapping[str, Any], paths: Paths) -> float | None:
 
 
 def _word(document: Mapping[str, Any], paths: Paths) -> str:
-    found = (value for path in paths for value in _values(document, path) if isinstance(value, str) and value)
-    return one_line(next(found, "")[:_LONGEST_WORD])
+    for path in paths:
+        for value in _values(document, path):
+            if isinstance(value, str) and value:
+                return one_line(value[:_LONGEST_WORD])
+    return ""
 
 
 def _between(earlier: float | None, later: float | None) -> float | None:

@@ -13,7 +13,10 @@ from enginetop.fleet.attribution import ClaimedRecord
 from enginetop.fleet.snapshot import CollectorHealth
 
 _POLL_SECONDS = 0.5
+_BEHIND_SECONDS = 0.02
+"""Between looks while much waits: a long log must not keep the screen from being drawn."""
 _STOP_SECONDS = 2.0
+_LONGEST_DRAIN_SECONDS = 10.0
 _DRAIN_PAUSE_SECONDS = 0.01
 
 Sink = Callable[[Sequence[ClaimedRecord]], None]
@@ -51,23 +54,30 @@ class RecordReader:
     def stop(self, drain_seconds: float = 0.0) -> None:
         """End the thread after a last look; one that hangs in a disk is left behind.
 
-        What is there already is read for up to `drain_seconds` more, standard input to its end.
+        With `drain_seconds` all that is there already is read, and standard input to its end if that comes
+        within them.
         """
         self._drain_seconds = drain_seconds
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(drain_seconds + _STOP_SECONDS)
+            self._thread.join((_LONGEST_DRAIN_SECONDS if drain_seconds else 0.0) + _STOP_SECONDS)
 
     def _run(self, now: Callable[[], float], sink: Sink) -> None:
         while not self._stopping.wait(self._poll(now, sink)):
             pass
-        until = time.monotonic() + self._drain_seconds
-        while self._poll(now, sink) == 0 or not all(source.ended for source in self._sources):
-            if time.monotonic() >= until:
-                break
+        begun = time.monotonic()
+        while not self._drained(self._poll(now, sink), time.monotonic() - begun):
             time.sleep(_DRAIN_PAUSE_SECONDS)
         for source in self._sources:
             source.close()
+
+    def _drained(self, due: float, seconds: float) -> bool:
+        """Whether reading on at the end is over after so many seconds, its last look asking for one more."""
+        if due < _POLL_SECONDS and self._drain_seconds:
+            if seconds < _LONGEST_DRAIN_SECONDS:
+                return False
+            self._fault = f"request records: not all of them could be read in {_LONGEST_DRAIN_SECONDS:g} s"
+        return seconds >= self._drain_seconds or all(source.ended for source in self._sources)
 
     def _poll(self, now: Callable[[], float], sink: Sink) -> float:
         """Read what is new; seconds until the next look is due."""
@@ -79,4 +89,4 @@ class RecordReader:
         except Exception as error:  # noqa: BLE001 - shown as the reason why there are no records
             self._fault = one_line(f"request records cannot be read: {type(error).__name__}: {error}")
             return _POLL_SECONDS
-        return 0.0 if any(source.behind for source in self._sources) else _POLL_SECONDS
+        return _BEHIND_SECONDS if any(source.behind for source in self._sources) else _POLL_SECONDS

@@ -18,10 +18,10 @@ from pathlib import Path
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """SGLang writes the prompt into a record; a longer line is passed over."""
 
-MAX_POLL_BYTES = 8 * 1024 * 1024
+MAX_POLL_BYTES = 1024 * 1024
 """Read in one go; the rest waits for the next."""
 
-MAX_BACKLOG_BYTES = 256 * 1024 * 1024
+MAX_BACKLOG_BYTES = 32 * 1024 * 1024
 """Of a file that is read from its start: its last part."""
 
 _CHUNK_BYTES = 256 * 1024

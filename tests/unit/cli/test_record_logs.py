@@ -249,7 +249,7 @@ class TestCommands:
             command, input=lines(USAGE, USAGE), capture_output=True, text=True, timeout=60, check=True
         )
         signals = json.loads(ran.stdout)["replicas"][0]["signals"]
-        assert signals["reasoning_tokens"]["note"].startswith("request records of standard input: 2 counted")
+        assert signals["reasoning_tokens"]["count"] == 2
 
     def test_a_wrong_target_is_a_usage_error(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["snapshot", url, "--records", "x.jsonl=r9:1"]) == 2

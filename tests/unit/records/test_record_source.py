@@ -166,6 +166,33 @@ class TestReader:
         reader.stop()
         assert reader.problem == "request records cannot be read: ZeroDivisionError: oh"
 
+    def test_draining_reads_a_long_file_to_its_end_and_stopping_does_not(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("collectors.records.tail.MAX_POLL_BYTES", 1000)
+        monkeypatch.setattr("collectors.records.tail._CHUNK_BYTES", 1000)
+        path = tmp_path / "long.jsonl"
+        path.write_bytes(b"".join(sglang(float(n)) + b"\n" for n in range(200)))
+        counts = []
+        for seconds in (0.001, 0.0):
+            found: list[ClaimedRecord] = []
+            reader = RecordReader([RecordSource(RecordLog(str(path), from_start=True))])
+            reader.start(lambda: NOW, found.extend)
+            reader.stop(seconds)
+            counts.append(len(found))
+            assert reader.problem == ""
+        assert counts[0] == 200
+        assert counts[1] < 200
+
+    def test_what_cannot_be_read_in_time_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("collectors.records.reader._LONGEST_DRAIN_SECONDS", 0.05)
+        endless = Lines(*([sglang(1.0)] for _ in range(10_000)))
+        endless.behind, endless.ended = True, False
+        reader = RecordReader([RecordSource(RecordLog("x"), endless)])
+        reader.start(lambda: NOW, lambda _: None)
+        reader.stop(0.01)
+        assert reader.problem == "request records: not all of them could be read in 0.05 s"
+
     def test_draining_reads_a_stream_to_its_end_but_not_for_ever(self) -> None:
         lines = Lines([sglang(1.0)], [sglang(2.0)], [sglang(3.0)])
         lines.ended = False
