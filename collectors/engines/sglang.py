@@ -3,7 +3,8 @@
 The gauges of the metrics page can be tens of seconds old on a slow server; those that `/v1/loads` tells are
 taken from there. `/server_info` is asked once: it makes a round trip to each scheduler, and it shows keys of
 the server in clear, so that nothing but the fields named here is kept of it. `/health` and
-`/health_generate` are never asked: both make an idle server generate a token.
+`/health_generate` are never asked: both make an idle server generate a token. A pause shows nowhere: gauges
+and loads stay as they were, and `num_paused_reqs` is never set.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collectors.engines.sglang_page import PageFacts, facts_of, recognise
 from collectors.engines.sglang_table import TABLE
 from collectors.page import Page
 from enginetop.fleet.model import EngineKind, Role
-from enginetop.fleet.reading import EngineFlags, Identity, Reading
+from enginetop.fleet.reading import Identity, Reading
 
 _ROLES = {"unified": Role.AGGREGATED, "null": Role.AGGREGATED, "prefill": Role.PREFILL, "decode": Role.DECODE}
 
@@ -63,7 +64,6 @@ class SglangReader:
             progress_token=plan.progress_token(page),
             live_progress=facts.live,
             identity=_identity(facts, look, simulated=plan.simulated(page)),
-            flags=EngineFlags(paused=any(page.values[i] > 0 for i in facts.paused) or None),
             config=self._settings.of(look.sides, loads) | facts.settings_on(page),
             bad_lines=page.bad_lines,
         )

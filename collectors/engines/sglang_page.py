@@ -68,10 +68,6 @@ class PageFacts:
         self.live = bool(
             next(samples(layout, _names("realtime_tokens_total", "inter_token_latency_seconds_count")), ())
         )
-        paused = list(samples(layout, _names("num_paused_reqs")))
-        # A scheduler that is gone leaves its number behind, under its own process id.
-        one_process = len({labels.get("pid") for _, labels in paused}) == 1
-        self.paused = tuple(index for index, _ in paused) if one_process else ()
         self._zeros: dict[Plan, tuple[tuple[int, tuple[int, ...]], ...]] = {}
         self._plans: dict[tuple[frozenset[str], tuple[int, ...]], Plan] = {}
 

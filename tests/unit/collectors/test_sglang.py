@@ -127,7 +127,7 @@ def test_a_server_that_has_served_nothing() -> None:
 
 def test_a_pause_in_place_does_not_show_on_the_page() -> None:
     reading = read(fixture("sglang/0.5.23/sglang-0.5.23-paused.prom"))
-    assert reading.flags.paused is None  # num_paused_reqs is 0: the page does not say
+    assert reading.flags.paused is None  # no page says so
     assert values_of(reading, "requests_running", "generation_tokens", "requests_finished") == {
         "requests_running": 1,
         "generation_tokens": 18503,
@@ -424,19 +424,6 @@ def test_a_restart_has_another_start() -> None:
         None,
     ]
     assert read("sglang:num_running_reqs 1\n").start_token is None
-
-
-@pytest.mark.parametrize(
-    ("text", "paused"),
-    [
-        ('sglang:num_paused_reqs{pid="1"} 2\n', True),
-        ('sglang:num_paused_reqs{pid="1"} 0\n', None),
-        # What a scheduler that is gone left behind says nothing.
-        ('sglang:num_paused_reqs{pid="1"} 2\nsglang:num_paused_reqs{pid="2"} 0\n', None),
-    ],
-)
-def test_paused_requests(text: str, paused: bool | None) -> None:
-    assert read(text).flags.paused is paused
 
 
 # Speculation from the counters of ended requests
