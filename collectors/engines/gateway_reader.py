@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from collectors.engines.base import Look
+from collectors.engines.identities import identity
 from collectors.engines.json_fields import items, model_name, text
 from collectors.engines.mapping import LayoutMemo, Table
 from collectors.engines.matching import Plan, compile_layout
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind, Role
-from enginetop.fleet.reading import ConfigValue, Identity, Reading, Series
+from enginetop.fleet.reading import ConfigValue, Reading, Series
 
 IN_FLIGHT_NOTE = "in flight through the gateway: those that wait in an engine are among them"
 
@@ -113,13 +114,16 @@ class GatewayReader:
             start_token=plan.start_token(page),
             progress_token=plan.progress_token(page),
             live_progress=False,
-            identity=Identity(
-                EngineKind.ROUTER,
-                engine_version=text(look.sides.get("/version"), "version"),
-                model=facts.model or listed,
+            identity=replace(
+                identity(
+                    EngineKind.ROUTER,
+                    (facts.model, "labels of the metrics page"),
+                    (listed, "/v1/models"),
+                    version=(text(look.sides.get("/version"), "version"), "/version"),
+                    simulated=plan.simulated(page),
+                ),
                 role=self._view.role,
                 product=self._view.table.title,
-                simulated=plan.simulated(page),
             ),
             config={_UNHEALTHY: ConfigValue(_listed(unhealthy), _SEEN)} if total else {},
             bad_lines=page.bad_lines,

@@ -15,6 +15,7 @@ from functools import partial
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Json, Look, SidePage, Sides
+from collectors.engines.identities import identity
 from collectors.engines.json_fields import flag, integer, items, model_name, text
 from collectors.engines.llamacpp_router import MODELS_PAGE, is_router, read_router
 from collectors.engines.llamacpp_router import PROPS as _PROPS
@@ -231,11 +232,12 @@ def _kv(slots: Json) -> tuple[float, float]:
 
 def _identity(sides: Sides, *, simulated: bool) -> Identity:
     props = sides.get(_PROPS)
-    model = model_name(text(props, "model_alias")) or model_name(text(props, "model_path"))
-    return Identity(
+    return identity(
         EngineKind.LLAMACPP,
-        engine_version=text(props, "build_info"),
-        model=model or model_name(text(sides.get("/v1/models"), "data", 0, "id")),
+        (model_name(text(props, "model_alias")), "/props model_alias"),
+        (model_name(text(props, "model_path")), "/props model_path"),
+        (model_name(text(sides.get("/v1/models"), "data", 0, "id")), "/v1/models"),
+        version=(text(props, "build_info"), "/props build_info"),
         simulated=simulated,
     )
 

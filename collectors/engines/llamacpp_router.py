@@ -8,13 +8,15 @@ how many models are where; what the models do is read from their own servers, wh
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from types import MappingProxyType
 
 from collectors.engines.base import Json, SidePage, Sides
+from collectors.engines.identities import identity
 from collectors.engines.json_fields import items, model_name, text
 from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.observation import Failure, FailureKind
-from enginetop.fleet.reading import Absence, Columns, ConfigValue, EngineFlags, Identity, Reading, Series
+from enginetop.fleet.reading import Absence, Columns, ConfigValue, EngineFlags, Reading, Series
 from enginetop.fleet.signals import MEASURES
 
 PROPS = "/props"
@@ -74,10 +76,12 @@ def read_router(sides: Sides, at: float) -> Reading | Failure:
         values=(*counts, 0.0, 0.0) if resting else tuple(counts),
         progress_token=hash(tuple(counts)),
         live_progress=False,
-        identity=Identity(
-            EngineKind.LLAMACPP,
-            engine_version=text(sides.get(PROPS), "build_info"),
-            model=loaded[0] if len(loaded) == 1 else None,
+        identity=replace(
+            identity(
+                EngineKind.LLAMACPP,
+                (loaded[0] if len(loaded) == 1 else None, "/models"),
+                version=(text(sides.get(PROPS), "build_info"), "/props build_info"),
+            ),
             role=Role.ROUTER,
         ),
         flags=EngineFlags(sleeping=resting and status["sleeping"] > 0),

@@ -152,6 +152,10 @@ def test_identity_config_and_restart_token() -> None:
     assert reading.start_token == 1016147044
     assert (reading.identity.engine, reading.identity.model) == (EngineKind.LLAMACPP, "mid.gguf")
     assert reading.identity.engine_version == "b1-7e4c0a9"
+    assert reading.identity.sources == {
+        "engine_version": "/props build_info",
+        "model": "/props model_alias",
+    }
     assert reading.config["max_num_seqs"].value == 4
     assert reading.config["max_model_len"].value == 1024
     assert reading.flags.sleeping is False
