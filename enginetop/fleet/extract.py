@@ -33,6 +33,7 @@ _POSITIONS = "spec_accepted_at_position"
 _WITHIN = "requests_within_slo"
 _ONE_PAGE = Gap(Quality.UNKNOWN, "needs two samples")
 _NO_NUMBER = Gap(Quality.UNKNOWN, "the page holds no number for it")
+_FROM_NOWHERE = Gap(Quality.UNKNOWN, "the page held no number for it when the window began")
 _FLIPS = Gap(Quality.SUSPECT, "the counter jumps back and forth: several processes behind one address?")
 _OFF_PAGE = Gap(Quality.UNKNOWN, "not on the last page")
 _OTHER_RANKS = Gap(Quality.UNKNOWN, "told for other ranks only")
@@ -46,7 +47,9 @@ class Growth:
     """What every slot did from the baseline to the last page.
 
     `increases` and `page` (the last page, NaN: no number there) go by slot.
-    `flipping` and `sums_fallen` are slots not to be believed. `seconds` is 0 when there is one page only.
+    `flipping` and `sums_fallen` are slots not to be believed; `from_nowhere` are those that had no number at
+    the baseline and none before it, so that their increase is not known. `seconds` is 0 when there is one
+    page only.
     """
 
     seconds: float
@@ -54,6 +57,7 @@ class Growth:
     page: Sequence[float]
     flipping: frozenset[int] = NONE
     sums_fallen: frozenset[int] = NONE
+    from_nowhere: frozenset[int] = NONE
 
 
 class _LabelSet:
@@ -76,6 +80,12 @@ class _LabelSet:
         single = len(self.buckets) > 1 and all(len(slots) == 1 for slots in self.buckets)
         self._get = itemgetter(*(slots[0] for slots in self.buckets)) if single else None
 
+    def is_lost(self, growth: Growth) -> bool:
+        """Whether a bucket or the count has grown from nobody knows where."""
+        return bool(growth.from_nowhere) and not growth.from_nowhere.isdisjoint(
+            self.members.difference(self.sums)
+        )
+
     def increase(self, growth: Growth) -> HistogramIncrease:
         increases = growth.increases
         if self._get is not None:
@@ -89,7 +99,8 @@ class _LabelSet:
         for slots in (self.counts, self.infinite):  # either line may be missing on a page, or lag behind
             count = max(count, _sum(slots, increases))
         total = _sum(self.sums, increases) if self.sums else None
-        if _numberless(self.sums, growth) and not _numberless(self.members, growth):
+        lost = not growth.from_nowhere.isdisjoint(self.sums)
+        if lost or (_numberless(self.sums, growth) and not _numberless(self.members, growth)):
             total = None  # the page tells counts, and no sum for them
         sum_fell = bool(growth.sums_fallen) and not growth.sums_fallen.isdisjoint(self.sums)
         return HistogramIncrease(self.bounds, cumulative, count, total, sum_fell, corrected)
@@ -173,6 +184,8 @@ class _EnginePlan:
             increase = _sum(slots, increases)
             if flipping and not flipping.isdisjoint(slots):
                 gaps[measure] = self._gap(_FLIPS)
+            elif not growth.from_nowhere.isdisjoint(slots):
+                gaps[measure] = self._gap(_FROM_NOWHERE)
             elif increase == 0 and _numberless(slots, growth):
                 gaps[measure] = self._gap(_NO_NUMBER)
             else:
@@ -180,6 +193,9 @@ class _EnginePlan:
         for measure, label_sets in self.histograms.items():
             if flipping and not all(flipping.isdisjoint(one.members) for one in label_sets):
                 gaps[measure] = self._gap(_FLIPS)
+                continue
+            if any(one.is_lost(growth) for one in label_sets):
+                gaps[measure] = self._gap(_FROM_NOWHERE)
                 continue
             merged = merge_histograms([one.increase(growth) for one in label_sets])
             if merged.count == 0 and all(_numberless(one.members, growth) for one in label_sets):

@@ -54,6 +54,7 @@ class _Sample:
     totals: array[float]
     returned: frozenset[int]
     sums_fallen: frozenset[int]
+    unnumbered: frozenset[int]
 
     def absorbing(self, other: _Sample) -> _Sample:
         """This sample in the place of `other` too: what happened up to `other` is not forgotten."""
@@ -113,7 +114,9 @@ class TargetHistory:
             self._running.begin_anew()
             step = self._totals.advance(reading)
         self._step = step
-        sample = _Sample(reading.at, reading.columns, step.totals, step.returned, step.sums_fallen)
+        sample = _Sample(
+            reading.at, reading.columns, step.totals, step.returned, step.sums_fallen, step.unnumbered
+        )
         samples = self._samples
         closest = self._keep_seconds / _MAX_SAMPLES
         while samples and (
@@ -154,6 +157,7 @@ class TargetHistory:
             page=self._step.page,
             flipping=_flipping(inside),
             sums_fallen=NONE.union(*(sample.sums_fallen for sample in inside if sample.sums_fallen)),
+            from_nowhere=base.unnumbered,
         )
         total, ranks = self._extraction_for(last.columns, base.columns).facts(growth)
         return WindowFacts(base.at, last.at, total, ranks)

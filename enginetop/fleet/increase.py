@@ -30,6 +30,7 @@ class Step:
 
     `totals` (by slot) is never changed afterwards; pages that change nothing share it. `returned` are slots
     that came back to where they were before a fall, `sums_fallen` slots of sums that fell without a reset.
+    `unnumbered` are counting slots that have not had a number yet: nobody knows from where they count.
     `restarted` is why the engine seems to have begun anew, or empty.
     """
 
@@ -37,6 +38,7 @@ class Step:
     page: Sequence[float]
     returned: frozenset[int] = NONE
     sums_fallen: frozenset[int] = NONE
+    unnumbered: frozenset[int] = NONE
     restarted: str = ""
 
 
@@ -72,6 +74,7 @@ class SeriesTotals:
         self._birth: dict[int, float] = {}
         self._falls: dict[int, _Fall] = {}
         self._returned_at = -math.inf
+        self._unnumbered: frozenset[int] = NONE
 
     def advance(self, reading: Reading) -> Step:
         """Take the steps from the previous page to this one."""
@@ -101,8 +104,19 @@ class SeriesTotals:
             self._token = token
             self._tokens.append(token)
         self._columns = reading.columns
+        self._note_unnumbered()
         self._seen = self._seen or bool(reading.columns.series)
-        return Step(self._totals, page, returned, sums_fallen, restarted)
+        return Step(self._totals, page, returned, sums_fallen, self._unnumbered, restarted)
+
+    def _note_unnumbered(self) -> None:
+        last = self.last
+        if self._unnumbered:
+            self._unnumbered = frozenset(slot for slot in self._unnumbered if last[slot] != last[slot])
+        elif not self._seen:
+            kinds = self.slots.kinds
+            self._unnumbered = frozenset(
+                slot for slot, value in enumerate(last) if value != value and kinds[slot] is not Kind.GAUGE
+            )
 
     def _by_slot(self, reading: Reading) -> Sequence[float]:
         """The page's values by slot, NaN where the page lacks one; makes slots for new series."""

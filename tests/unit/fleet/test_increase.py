@@ -112,7 +112,7 @@ def test_a_counter_without_a_number_on_the_first_page_has_nothing_to_count_from(
     told.page(0, 100, NAN)
     told.page(1, 101, 5000)
     told.page(2, 101, 5002)
-    assert told.increase("requests_finished") == 1 + 2
+    assert told.increase("requests_finished") is None  # of one of its two lines nobody knows the start
 
 
 def test_a_reading_without_any_series_is_not_a_page_that_lacked_them() -> None:
