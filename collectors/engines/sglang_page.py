@@ -25,6 +25,7 @@ SPECULATION = (
 )
 _OWN_MEANS = ("spec_accepted_length_now", "spec_acceptance_ratio_now")
 _MAX_VARIANTS = 16
+_MOST_DRAFTS = 4096
 
 
 def _names(*names: str) -> tuple[str, ...]:
@@ -74,11 +75,13 @@ class PageFacts:
     def settings_on(self, page: Page) -> dict[str, ConfigValue]:
         """The settings that stand on the page, newer than those of the start."""
         told = dict(settings_on(page, self.settings))
-        if self.drafts_per_step is not None and (tokens := page.values[self.drafts_per_step]) > 1:
-            # Of the tokens that a step verifies, one is not drafted.
-            told["num_speculative_tokens"] = ConfigValue(
-                int(tokens) - 1, page.layout.names[self.drafts_per_step]
-            )
+        if self.drafts_per_step is not None:
+            tokens = page.values[self.drafts_per_step]
+            if 1 < tokens <= _MOST_DRAFTS:
+                # Of the tokens that a step verifies, one is not drafted.
+                told["num_speculative_tokens"] = ConfigValue(
+                    int(tokens) - 1, page.layout.names[self.drafts_per_step]
+                )
         return told
 
     def zeros(self, plan: Plan) -> tuple[tuple[int, tuple[int, ...]], ...]:
