@@ -65,6 +65,11 @@ def area(values: Values, width: int, height: int, top: float) -> list[str]:
     return rows
 
 
+def row_of(value: float, height: int, top: float) -> int:
+    """The row of an area plot, counted from its top, in which `value` lies; one on an edge is below it."""
+    return height - 1 - (_level(value, height * 8, top) - 1) // 8
+
+
 def _level(value: float | None, steps: int, top: float) -> int:
     if value is None:
         return 0

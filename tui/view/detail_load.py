@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
-from enginetop.fleet.snapshot import ReplicaSnapshot, Scalar
+from enginetop.fleet.snapshot import ReplicaSnapshot, Scalar, Slo
 from tui.view import charts, numbers
 from tui.view.cells import EMPTY_LINE, Line, Span, merge, pad
 from tui.view.figures import WIDE, Lines, figure, labels_text, row, short_figure, signal_of
 
 PLOT_ROWS = 4
+_LIMIT = "─"
 
 
 def _setting(replica: ReplicaSnapshot, key: str) -> float | None:
@@ -48,13 +51,24 @@ def load_lines(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
     yield from _plots(replica, at, width)
 
 
+@dataclass(frozen=True, slots=True)
+class _Plot:
+    """A trend to draw, up to `top` where that is fixed, with a line at the objective where there is one."""
+
+    signal: str
+    title: str
+    text: Callable[[float | None], str]
+    top: float | None = None
+    limit: Callable[[Slo], float] | None = None
+
+
 _PLOTS = (
-    ("kv_usage_ratio", "KV %", 1.0, numbers.percent),
-    ("generation_tokens_per_second", "tok/s", None, numbers.count),
-    ("requests_running", "running", None, numbers.count),
-    ("requests_waiting", "waiting", None, numbers.count),
-    ("ttft_seconds.p95", "TTFT p95 ms", None, numbers.milliseconds),
-    ("tpot_seconds.p95", "TPOT p95 ms", None, numbers.milliseconds),
+    _Plot("kv_usage_ratio", "KV %", numbers.percent, top=1.0),
+    _Plot("generation_tokens_per_second", "tok/s", numbers.count),
+    _Plot("requests_running", "running", numbers.count),
+    _Plot("requests_waiting", "waiting", numbers.count),
+    _Plot("ttft_seconds.p95", "TTFT p95 ms", numbers.milliseconds, limit=lambda slo: slo.ttft_seconds),
+    _Plot("tpot_seconds.p95", "TPOT p95 ms", numbers.milliseconds, limit=lambda slo: slo.tpot_seconds),
 )
 
 
@@ -62,9 +76,9 @@ def _plots(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
     columns = 3 if width >= 180 else 2 if width >= WIDE else 1
     cell = (width - 2) // columns
     plots = [
-        _plot(replica, at, signal, title, top, text, cell - 2)
-        for signal, title, top, text in _PLOTS
-        if signal in replica.trends and replica.trend_times
+        _drawn(plot, replica, at, cell - 2)
+        for plot in _PLOTS
+        if plot.signal in replica.trends and replica.trend_times
     ]
     shown = plots if columns > 1 else plots[:2]
     for first in range(0, len(shown), columns):
@@ -73,31 +87,38 @@ def _plots(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
         yield EMPTY_LINE
 
 
-def _plot(
-    replica: ReplicaSnapshot,
-    at: float,
-    signal: str,
-    title: str,
-    top: float | None,
-    text: Callable[[float | None], str],
-    width: int,
-) -> list[Line]:
+def _drawn(plot: _Plot, replica: ReplicaSnapshot, at: float, width: int) -> list[Line]:
     """A plot of exactly `width` cells: scale at the left, newest value at the right edge."""
     scale_width = 8
     room = max(width - scale_width - 1, 1)
-    times, values = replica.trend_times, replica.trends[signal]
+    times, values = replica.trend_times, replica.trends[plot.signal]
     step = _plot_step(times, at, room)
     series = charts.resample(values, times, at, step, room)
-    limit = top if top is not None else charts.scale_of(series) or 1.0
-    rows = charts.area(series, room, PLOT_ROWS, limit)
-    scale = [text(limit), *[""] * (PLOT_ROWS - 2), "0"]
+    limit = plot.limit(replica.slo) if plot.limit is not None else None
+    top = plot.top if plot.top is not None else charts.scale_of(series, limit or 0.0) or 1.0
+    rows = [(Span(row, "spark"),) for row in charts.area(series, room, PLOT_ROWS, top)]
+    scale = [plot.text(top), *[""] * (PLOT_ROWS - 2), "0"]
+    title = plot.title
+    if limit is not None:
+        place = charts.row_of(limit, PLOT_ROWS, top)
+        rows[place] = _with_line(rows[place][0].text)
+        scale[place] = plot.text(limit) if 0 < place < PLOT_ROWS - 1 else scale[place]
+        title = f"{title} (SLO {plot.text(limit)})"
+    caption = pad(f"{title}, last {numbers.seconds_text(step * room)}", width)[: max(width, 0)]
     lines = [
-        (Span(f"{mark:>{scale_width - 2}} ┊"[:scale_width], "dim"), Span(row, "spark"))
+        merge((Span(f"{mark:>{scale_width - 2}} ┊"[:scale_width], "dim"), *row, Span(" ")))
         for mark, row in zip(scale, rows, strict=True)
     ]
-    span = numbers.seconds_text(step * room)
-    caption = pad(f"{title}, last {span}", width)[: max(width, 0)]
-    return [(Span(caption, "head"),), *(merge((*line, Span(" "))) for line in lines)]
+    return [(Span(caption, "head"),), *lines]
+
+
+def _with_line(row: str) -> Line:
+    """The row with a line wherever nothing is drawn: what is above it stays above it."""
+    parts = groupby(row, lambda cell: cell == " ")
+    return tuple(
+        Span(_LIMIT * len(text), "warn") if empty else Span(text, "spark")
+        for empty, text in ((empty, "".join(cells)) for empty, cells in parts)
+    )
 
 
 def _plot_step(times: Sequence[float], at: float, room: int) -> float:

@@ -221,3 +221,24 @@ def test_what_an_engine_says_beyond_the_core_has_a_line_a_group() -> None:
     assert row(one, "admission") == " admission   rejected 0.25/s"
     assert row(one, "transfer") == " transfer    time p95 12 ms"
     assert not [line for line in rows(replica("a1")) if line.startswith((" KV tiers", " LoRA"))]
+
+
+def test_a_plot_of_latency_has_a_line_at_the_objective() -> None:
+    times = tuple(AT - 2 * step for step in range(449, -1, -1))
+    slow = replica("a1", trends={"ttft_seconds.p95": (1.0,) * 225 + (4.0,) * 225}, trend_times=times)
+    text = rows(slow, 80)
+    caption = next(number for number, line in enumerate(text) if "TTFT p95 ms" in line)
+    # 80 cells leave 67: 898 s in steps of 15 s. The objective of 1 s is the lowest of four rows up to 4 s
+    assert "TTFT p95 ms (SLO 1000), last 16 min" in text[caption]
+    plot = [line[-60:] for line in text[caption + 1 : caption + 5]]
+    assert [(line[:29], line[-29:]) for line in plot[:3]] == [(" " * 29, "█" * 29)] * 3
+    assert text[caption + 1].split()[0] == "4000"
+    assert plot[3] == "█" * 60
+    assert "┊──────█" in text[caption + 4]  # where nothing is known there is the line alone
+    quick = replica("a1", trends={"ttft_seconds.p95": (0.25,) * 450}, trend_times=times)
+    text = rows(quick, 80)
+    # never slower than the objective: its line is the top of the plot, a quarter of it is filled
+    assert text[caption + 1].endswith("─" * 67)
+    assert text[caption + 1].split()[0] == "1000"
+    assert text[caption + 4].endswith("█" * 60)
+    assert not any("─" in line for line in text[caption + 2 : caption + 5])
