@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from collectors.event_loop import EngineEventLoop
+from collectors.layout import LayoutCache
 from collectors.local_engines import local_targets
 from collectors.sanitise import clean_text
 from enginetop.cli import doctor_here
@@ -36,7 +37,8 @@ from tui.view.cells import plain
 
 _PATIENCE_SECONDS = 5.0
 """How long each step may take where no --timeout is given: doctor waits for pages that a scrape gives up."""
-_AT_ONCE = 32
+_AT_ONCE = 16
+"""More at the same time would measure this machine rather than the targets."""
 _LONGEST_LINE = 600
 
 
@@ -105,10 +107,11 @@ def _settings(args: argparse.Namespace) -> tuple[Settings, ConfigFacts]:
 async def _look(targets: Sequence[Target], settings: Settings, patience: float) -> list[TargetFacts]:
     """The facts of all targets, some of them at the same time."""
     free = asyncio.Semaphore(_AT_ONCE)
+    layouts = LayoutCache()
 
     async def one(target: Target) -> TargetFacts:
         async with free:
-            return await probe(target, settings, patience)
+            return await probe(target, settings, patience, layouts)
 
     found = await asyncio.gather(*(one(target) for target in targets))
     await asyncio.sleep(0)  # lets closed transports release their sockets

@@ -6,6 +6,7 @@ Nothing but GETs of pages that change nothing: the feed's own, and those of `eng
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
@@ -43,13 +44,18 @@ _TOO_SOON = frozenset({ReplicaState.NO_PROGRESS, ReplicaState.STALE})
 _UNTOLD = Absence(Quality.UNKNOWN)
 
 
-async def probe(target: Target, settings: Settings, patience_seconds: float) -> TargetFacts:
-    """All facts about one target; its faults are among them. `patience_seconds` bounds each step."""
+async def probe(
+    target: Target, settings: Settings, patience_seconds: float, layouts: LayoutCache
+) -> TargetFacts:
+    """All facts about one target; its faults are among them. `patience_seconds` bounds each step.
+
+    `layouts` is shared by all targets of a look.
+    """
     credentials = settings.credentials.get(target.url, NO_CREDENTIALS)
     way = await way_to(target, credentials, patience_seconds)
     if any(stage.problem for stage in way.stages):
         return _facts(target, settings, credentials, way)
-    look = _Look(target, settings, credentials)
+    look = _Look(target, settings, credentials, layouts)
     await look.rounds(patience_seconds)
     admin = None
     if look.reading is not None:
@@ -79,10 +85,12 @@ class _Watched:
 class _Look:
     """A few scrapes of one target, over a new connection each: another process may answer it."""
 
-    def __init__(self, target: Target, settings: Settings, credentials: Credentials) -> None:
+    def __init__(
+        self, target: Target, settings: Settings, credentials: Credentials, layouts: LayoutCache
+    ) -> None:
         self._target = target
         self._credentials = credentials
-        self._feed = TargetFeed(target, LayoutCache())
+        self._feed = TargetFeed(target, layouts)
         self._tracker = FleetTracker(
             [target],
             interval_seconds=_PAUSE_SECONDS,
@@ -94,7 +102,7 @@ class _Look:
         self.skews: list[float] = []
         self.reading: Reading | None = None
         self.failure: Failure | None = None
-        self.scrape_seconds: float | None = None
+        self._seconds: list[float] = []
 
     async def rounds(self, patience: float) -> None:
         """Scrape until enough is known, or the first failure."""
@@ -115,13 +123,18 @@ class _Look:
             observation = scrape.observation
             self._tracker.observe(self._target.url, observation)
             self.failure = observation.failure
-            self.scrape_seconds = observation.seconds if number == 0 else self.scrape_seconds
+            self._seconds.append(observation.seconds)
             if observation.failure is not None:
                 break
             self.reading = observation.reading or self.reading
             slow = clock.monotonic() - began > _ROUND_SECONDS
             if slow and number:
                 break
+
+    @property
+    def scrape_seconds(self) -> float | None:
+        """How long a scrape usually takes; the first one asks more pages than the others."""
+        return statistics.median_low(self._seconds) if self._seconds else None
 
     @property
     def found(self) -> Found | None:

@@ -119,8 +119,12 @@ def lines(report: Report, width: int) -> list[str]:
     shown += _block("", report.here, width)
     full = len(report.targets) <= _FULL_TARGETS
     for facts, findings in report.targets:
-        wanted = findings if full else _short(facts, findings)
-        shown += _block(facts.name, wanted, width)
+        if full:
+            shown += _block(facts.name, findings, width)
+        else:
+            first, *grave = _short(facts, findings)
+            shown += _wrapped(f"{facts.name}  {_GLYPHS[first.level]} ", first.what, width)
+            shown += _block("", grave, width)
     if not full:
         notes = sum(f.level is Level.INFO for _, group in report.targets for f in group)
         if notes:
@@ -141,10 +145,11 @@ def _headline(report: Report) -> Iterator[str]:
 
 
 def _short(facts: TargetFacts, findings: Sequence[Finding]) -> list[Finding]:
+    """What is read of a target in one finding, then what is wrong."""
     grave = [f for f in findings if f.level in (Level.WARNING, Level.ERROR)]
     engine = next((f.what for f in findings if f.area == "engine" and f.level is Level.OK), "")
     if not engine:
-        return grave
+        return [Finding("engine", worst(findings), "nothing is read of it"), *grave]
     pages = sum(page.size_bytes for page in facts.pages)
     took = (
         "" if facts.scrape_seconds is None else f", {seconds_text(facts.scrape_seconds)}, {size_text(pages)}"

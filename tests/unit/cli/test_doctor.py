@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
@@ -158,6 +160,18 @@ def test_a_server_that_hangs_takes_bounded_time(doctor: Doctor, server: FaultySe
     assert time.monotonic() - began < 10  # each step at most half a second, all targets at once
     assert code == 2
     assert [level for level, _, _ in said(document, "page")] == ["error"] * 4
+
+
+def test_a_name_server_that_hangs_takes_bounded_time(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args: answer.wait())
+    began = time.monotonic()
+    try:
+        _, document = asked(doctor, "engine.example:8000", "--timeout", "0.3")
+    finally:
+        answer.set()
+    assert time.monotonic() - began < 5
+    assert said(document, "reach")[0][1] == "name: nothing within 0.3 s"
 
 
 def tls() -> ssl.SSLContext:

@@ -9,7 +9,8 @@ import pytest
 
 from enginetop.doctor.finding import Finding, Level
 from enginetop.doctor.report import Report, document, lines
-from enginetop.doctor.target import Missing, TargetFacts, target_findings
+from enginetop.doctor.target import Missing, StageFacts, TargetFacts, target_findings
+from enginetop.fleet.observation import FailureKind
 from tests.unit.doctor.test_target import ENGINE, HEALTHY, NOW
 
 HERE = (Finding("terminal", Level.OK, "120x40"), Finding("sinks", Level.INFO, "none"))
@@ -56,11 +57,20 @@ def test_many_targets_take_a_line_each_and_hide_no_trouble() -> None:
     targets[4] = replace(targets[4], engine=noted)
     shown = lines(report(*targets), 80)
     assert shown[0] == "enginetop doctor: 1 warning; 5 targets"
-    assert sum(line.startswith("  engine    ● vLLM 0.32.0 · m · decode, 16 ms") for line in shown) == 5
-    at = shown.index("r3")
-    assert "60.0 s behind" in shown[at + 2]
+    healthy = "● vLLM 0.32.0 · m · decode, 16 ms, 14 KiB"
+    assert [line for line in shown if healthy in line] == [f"r{i}  {healthy}" for i in range(5)]
+    assert "60.0 s behind" in shown[shown.index(f"r3  {healthy}") + 1]
     assert not any("too old" in line for line in shown)
     assert shown[-1] == "1 note on targets left out; --format json has them"
+
+
+def test_one_of_many_that_is_away() -> None:
+    problem = StageFacts("connection", 0.1, problem="connection refused", kind=FailureKind.REFUSED)
+    away = TargetFacts("r9", "http://r9", 2.0, stages=(problem,))
+    shown = lines(report(HEALTHY, HEALTHY, away), 80)
+    at = shown.index("r9  ✖ nothing is read of it")
+    assert shown[at + 1] == "  reach     ✖ connection refused"
+    assert shown[at + 2].startswith("              → start the server")
 
 
 def test_the_document() -> None:
