@@ -26,9 +26,9 @@ def bar(ratio: float | None, width: int) -> str:
 def scale_of(values: Values, floor: float = 0.0) -> float:
     """The largest known value, at least `floor`: the top of a plot that starts at zero."""
     try:
-        return max(values, default=floor) or floor  # type: ignore[type-var]
+        return max(floor, max(values, default=floor))  # type: ignore[type-var,return-value]
     except TypeError:  # some are not known
-        return max(filter(None, values), default=floor)
+        return max(floor, max(filter(None, values), default=floor))
 
 
 def resample(

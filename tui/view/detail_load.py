@@ -96,7 +96,7 @@ def _drawn(plot: _Plot, replica: ReplicaSnapshot, at: float, width: int) -> list
     series = charts.resample(values, times, at, step, room)
     limit = plot.limit(replica.slo) if plot.limit is not None else None
     top = plot.top if plot.top is not None else charts.scale_of(series, limit or 0.0) or 1.0
-    rows = [(Span(row, "spark"),) for row in charts.area(series, room, PLOT_ROWS, top)]
+    rows: list[Line] = [(Span(row, "spark"),) for row in charts.area(series, room, PLOT_ROWS, top)]
     scale = [plot.text(top), *[""] * (PLOT_ROWS - 2), "0"]
     title = plot.title
     if limit is not None:
