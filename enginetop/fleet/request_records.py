@@ -121,7 +121,7 @@ def judged_by_records(goodput: Goodput, judged: Sequence[tuple[RequestFigures, S
         return goodput
     exact = sum(told) / len(told)
     rate = goodput.completed_per_second
-    note = f"exact share of {len(told)} request records"
+    note = f"exact share of {len(told)} {origin([record for record, _ in judged])}"
     return replace(
         goodput,
         exact=exact,
@@ -151,7 +151,7 @@ def distribution_of(values: Sequence[float], unit: str, note: str = "") -> Distr
         key: NO_QUANTILE if len(ascending) < FEWEST.get(key, 1) else _order_statistic(ascending, q)
         for key, q in PERCENTILES
     }
-    total = math.fsum(ascending)
+    total = sum(ascending)
     return Distribution(
         float(len(ascending)),
         total,
@@ -170,11 +170,11 @@ def _share(records: Records) -> SignalValue:
         for record in records
         if (tokens := record.known_reasoning) is not None and record.output_tokens is not None
     ]
-    output = math.fsum(made for _, made in pairs)
+    output = sum(made for _, made in pairs)
     if output <= 0:
         return Scalar(None, unit, Quality.UNKNOWN, "no record counts reasoning and output")
-    spent = math.fsum(tokens for tokens, _ in pairs)
-    if spent > output:
+    spent = sum(tokens for tokens, _ in pairs)
+    if spent > output or not math.isfinite(output):
         return Scalar(None, unit, Quality.SUSPECT, "more reasoning than output")
     return Scalar(spent / output, unit, Quality.OK, f"{len(pairs)} {origin(records)}")
 

@@ -63,5 +63,5 @@ def _sum(reading: Reading, gauge: _Gauge) -> float | None:
     """The sum over ranks, None without a series or if any rank holds no number."""
     if not gauge.places:
         return None
-    total = math.fsum(reading.values[place] for place in gauge.places)
+    total = sum(reading.values[place] for place in gauge.places)  # fsum refuses what pages can say
     return total if math.isfinite(total) else None

@@ -11,9 +11,10 @@ import pytest
 
 from collectors.layout import MAX_TEMPLATES, LayoutCache
 from enginetop.fleet.document import snapshot_document
+from enginetop.fleet.observation import FailureKind
 from tests.support.engine_pages import answer
 from tests.support.outputs import drawn
-from tests.support.page_fuzz import HOSTILE, Story, fuzzed_page, unsafe_in
+from tests.support.page_fuzz import HOSTILE, Story, fuzzed_page, page_of_one_number, pages, unsafe_in
 from tests.support.small_fleet import new_feeds, target, tracker_of
 
 PAGES = 1000
@@ -86,6 +87,18 @@ def test_a_hostile_label_reaches_no_terminal(text: str) -> None:
     assert not unsafe_in(shown)
     document = json.dumps(snapshot_document(snapshot), ensure_ascii=False)
     assert not unsafe_in(document)
+
+
+@pytest.mark.parametrize("number", ["+Inf", "-Inf", "NaN", "1e308", "-1", "0.5", "1e18"])
+def test_every_number_of_a_page_may_be_odd(number: str) -> None:
+    feeds = new_feeds()
+    for at, page in enumerate(pages()):
+        feed, tracker = feeds(target("http://a:1")), tracker_of([target("http://a:1")])
+        for t in (0.0, 5.0):
+            observation = feed.take([answer("/metrics", page_of_one_number(page, number))], t, 0.01)
+            assert observation.failure is None or observation.failure.kind is not FailureKind.COLLECTOR, at
+            tracker.observe("http://a:1", observation)
+        json.dumps(snapshot_document(tracker.snapshot(5.0)), allow_nan=False)
 
 
 def test_ten_thousand_ranks_are_read_and_added() -> None:

@@ -97,6 +97,13 @@ def _number(rng: random.Random, lines: list[bytes]) -> None:
     lines[at] = head + space + rng.choice(NUMBERS).encode()
 
 
+def _numbers(rng: random.Random, lines: list[bytes]) -> None:
+    for at, line in enumerate(lines):
+        if rng.random() < 0.3 and not line.startswith(b"#"):
+            head, space, _ = line.rpartition(b" ")
+            lines[at] = head + space + rng.choice(NUMBERS).encode()
+
+
 def _label(rng: random.Random, lines: list[bytes]) -> None:
     at = rng.randrange(len(lines))
     parts = lines[at].split(b'"')
@@ -148,7 +155,7 @@ def _ranks(rng: random.Random, lines: list[bytes]) -> None:
 
 _CHANGES: tuple[Callable[[random.Random, list[bytes]], None], ...] = (
     _number,
-    _number,
+    _numbers,
     _label,
     _label,
     _name,
@@ -159,6 +166,17 @@ _CHANGES: tuple[Callable[[random.Random, list[bytes]], None], ...] = (
     _bytes,
     _ranks,
 )
+
+
+def page_of_one_number(page: bytes, number: str) -> bytes:
+    """A page on which every sample, buckets apart, has the same value."""
+    return b"\n".join(
+        line
+        if line.startswith(b"#") or b" " not in line
+        else line.rpartition(b" ")[0] + b" " + number.encode()
+        for line in page.split(b"\n")
+        if b"_bucket" not in line
+    )
 
 
 def fuzzed_json(rng: random.Random, body: bytes) -> bytes:
