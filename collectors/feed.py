@@ -84,7 +84,8 @@ class TargetFeed:
         self._tries: dict[str, int] = {}
         self._start: float | None = None
         self._hung = False
-        self._barred: frozenset[str] = frozenset()
+        self._gone = False
+        """Nobody was at the address since the last good page: another engine may come."""
         self._queue: tuple[Answer, Miss] | None = None
         self._iterations = IterationQueue()
         self._judged: dict[Answer, _Good | Miss] = {}
@@ -123,7 +124,7 @@ class TargetFeed:
             if outcome.kind in CONNECTION_FAILURES or outcome.kind is FailureKind.LOADING:
                 self._tries.clear()  # the process may be another one when it is back
             if outcome.kind in _NO_SERVER:
-                self._barred, self._queue = frozenset(), None
+                self._gone, self._queue = True, None
             return Observation(at, seconds, failure=outcome)
         reading, metrics_page = outcome
         return Observation(at, seconds, reading=reading, metrics_page=metrics_page)
@@ -163,7 +164,15 @@ class TargetFeed:
         if self._target.metrics_path is not None:
             return (self._target.metrics_path,)
         known = (self._page_path,) if self._page_path else ()
-        return [path for path in dict.fromkeys((*known, *METRICS_PATHS)) if path not in self._barred]
+        return [path for path in dict.fromkeys((*known, *METRICS_PATHS)) if not self._barred(path)]
+
+    def _barred(self, path: str) -> bool:
+        """Whether asking would empty a queue: one that was seen there, or that of the known engine."""
+        if self._queue is not None and self._queue[0].path == path:
+            return True
+        if self._gone or self._table is None or (self._last is not None and self._last.answer.path == path):
+            return False
+        return any(path == never for never, _ in self._table.never)
 
     def _ending(self, answer: Answer, table: EngineTable | None) -> Miss | None:
         """The miss after which no other path is tried: the server itself is in trouble.
@@ -204,7 +213,7 @@ class TargetFeed:
                 return self._accept(judged, answers, at)
             misses.append((answer, judged))
             if judged.queue:
-                self._barred, self._queue = self._barred | {answer.path}, (replace(answer, body=b""), judged)
+                self._queue = (replace(answer, body=b""), judged)
         self._note_sides(answers)
         if self._forbidden(answers):
             outcome = self._read(None, at)
@@ -217,7 +226,7 @@ class TargetFeed:
     def _accept(
         self, good: _Good, answers: Sequence[Answer], at: float
     ) -> Failure | tuple[Reading | None, bool]:
-        self._page_path = good.answer.path
+        self._page_path, self._gone = good.answer.path, False
         self._last = _Good(replace(good.answer, body=b""), good.page, good.found)  # 74 KiB of it are read
         if self._found is None or self._found != good.found:
             self._set_engine(good.found)
@@ -337,8 +346,6 @@ class TargetFeed:
             self._reader = found.table.new_reader() if found.table else None
             self._sides.clear()
             self._tries.clear()
-            never = found.table.never if found.table else ()
-            self._barred = frozenset(path for path, _ in never) - {self._page_path}
             self._queue = None
         self._found = found
 

@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from collectors.engines import lora
 from collectors.engines.base import EngineTable, Look, SidePage, Sides
-from collectors.engines.json_fields import integer, items, model_name, text
+from collectors.engines.json_fields import flag, integer, items, model_name, text
 from collectors.engines.mapping import LayoutMemo, rank_key
 from collectors.engines.matching import ROUTER_LABELS, Plan, compile_layout
 from collectors.engines.picks import typed
@@ -35,6 +35,7 @@ _CONFIG_LABELS = {
     "enable_prefix_caching": "enable_prefix_caching",
 }
 _SERVER_INFO = "/server_info"
+_IS_PAUSED = "/is_paused"
 _AS_STARTED = "/server_info, as started"
 _START_NUMBERS = {
     "max_num_batched_tokens": ("vllm_config", "scheduler_config", "max_num_batched_tokens"),
@@ -145,7 +146,9 @@ class VllmReader:
             start_token=plan.start_token(page),
             progress_token=plan.progress_token(page),
             identity=_identity(facts, look.sides, simulated=plan.simulated(page)),
-            flags=EngineFlags(sleeping=_sleeping(facts, page)),
+            flags=EngineFlags(
+                sleeping=_sleeping(facts, page), paused=flag(look.sides.get(_IS_PAUSED), "is_paused")
+            ),
             config=_config(facts.config, look.sides),
             bad_lines=page.bad_lines,
         )
@@ -174,6 +177,11 @@ def _identity(facts: _Facts, sides: Sides, *, simulated: bool) -> Identity:
         simulated=simulated,
         sources=MappingProxyType(sources),
     )
+
+
+def _develops(sides: Sides) -> bool:
+    """Whether the server has shown a development page, so that it may have the others too."""
+    return isinstance(sides.get(_SERVER_INFO), dict)
 
 
 def _sleeping(facts: _Facts, page: Page) -> bool | None:
@@ -239,6 +247,7 @@ VLLM = EngineTable(
             keep=tuple(".".join(path) for path in {**_START_NUMBERS, **_START_WORDS}.values()),
             query="config_format=json",
         ),
+        SidePage(_IS_PAUSED, keep=("is_paused",), every_scrape=True, when=_develops),
     ),
     liveness_path="/health",
     enable_hint="vLLM serves it on its API port; --disable-log-stats takes the engine's series away",

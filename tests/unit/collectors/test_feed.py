@@ -198,6 +198,18 @@ def test_no_queue_is_drained_when_the_page_of_the_engine_goes() -> None:
     assert server.scrape()[1].reading is not None
 
 
+def test_no_queue_is_drained_when_the_engine_came_back_and_its_page_goes_then() -> None:
+    pages = {"/prometheus/metrics": answer("/prometheus/metrics", TRTLLM_PAGE)}
+    server = Server(dict(pages))
+    server.scrape()
+    server.pages = {"/prometheus/metrics": fault("/prometheus/metrics", FailureKind.REFUSED)}
+    server.scrape()
+    server.pages = dict(pages)
+    server.scrape()
+    server.pages = {"/metrics": answer("/metrics", TRTLLM_QUEUE)}
+    assert server.scrape()[0] == ["/prometheus/metrics"]
+
+
 def test_another_server_behind_the_address_of_a_queue_is_found_after_a_restart() -> None:
     server = Server({"/prometheus/metrics": answer("/prometheus/metrics", TRTLLM_PAGE)})
     server.scrape()

@@ -17,9 +17,10 @@ from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import Quality, ReplicaState, Target
+from enginetop.fleet.observation import Observation
 from enginetop.fleet.reading import Part, Reading
 from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, Scalar, Slo
-from tests.support.engine_pages import fixture, histogram_lines, page_of, total
+from tests.support.engine_pages import answer, fixture, histogram_lines, page_of, total
 
 TWO_SERVERS = "vllm/0.32.0/vllm-0.32.0-spec-2api"
 IDLE, LOADED, AFTER = (fixture(f"{TWO_SERVERS}-{name}.prom") for name in ("idle", "loaded", "after_knobs"))
@@ -158,6 +159,51 @@ def test_what_has_no_rank_belongs_to_the_server() -> None:
     reading = read(page)
     assert set(reading.columns.ranks) == {"0", "1"}
     assert total(reading, "requests_rejected", rank="") == 7
+
+
+# Paused
+
+
+@pytest.mark.parametrize(("body", "state"), [(True, ReplicaState.PAUSED), (False, ReplicaState.IDLE)])
+def test_a_paused_server_says_so_on_its_development_page(body: bool, state: ReplicaState) -> None:
+    """/pause stops the scheduler; the metrics page and /health do not show it."""
+    target = Target("http://r1:8000", "r1")
+    feed = TargetFeed(target, LayoutCache())
+    pages = {
+        "/metrics": Answer("/metrics", 100.0, 0.01, body=AFTER),
+        "/server_info": answer("/server_info", {"vllm_config": {}}),
+        "/is_paused": answer("/is_paused", {"is_paused": body}),
+    }
+    for _ in range(2):
+        answers: list[Answer] = []
+        while (request := feed.next_path(answers)) is not None:
+            path = request.partition("?")[0]
+            answers.append(pages.get(path) or answer(path, status=404))
+        reading = feed.take(answers, 100.0, 0.01).reading
+        assert reading is not None
+        assert reading.flags.paused is body
+    assert [one.path for one in answers] == ["/metrics", "/is_paused"]
+    tracker = FleetTracker(
+        [target],
+        interval_seconds=10.0,
+        window_seconds=60.0,
+        slo_for=lambda model: Slo(),
+        fixed_spacing_seconds=10.0,
+    )
+    tracker.observe(target.url, Observation(100.0, 0.01, reading=reading))
+    assert tracker.snapshot(100.0).replicas[0].state is state
+
+
+def test_a_server_without_development_pages_is_not_asked_whether_it_is_paused() -> None:
+    feed = TargetFeed(Target("http://r1:8000", "r1"), LayoutCache())
+    asked = []
+    answers: list[Answer] = []
+    while (request := feed.next_path(answers)) is not None:
+        asked.append(request)
+        page = Answer(request, 100.0, 0.01, body=AFTER)
+        answers.append(page if request == "/metrics" else answer(request.partition("?")[0], status=404))
+    assert "/is_paused" not in asked
+    assert asked[-1].startswith("/server_info")
 
 
 # Beyond the core
