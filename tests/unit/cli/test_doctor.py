@@ -270,6 +270,9 @@ def test_hostile_words_reach_no_terminal(doctor: Doctor, server: FaultyServer) -
     code, out = doctor(server.replica(engine(page(hostile))).url, server.replica(title).url)
     assert code == 2
     assert all(character.isprintable() or character == "\n" for character in out)
+    _, out = doctor(f"127.0.0.1:{free_port()}", "--config", "/no\x1b[2J.toml")  # nor a name of this machine's
+    assert "/no" in out
+    assert all(character.isprintable() or character == "\n" for character in out)
 
 
 def test_a_server_whose_clock_is_off(doctor: Doctor, server: FaultyServer) -> None:
