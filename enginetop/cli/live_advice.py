@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from enginetop.fleet.knobs import KnobSheet
 from enginetop.fleet.snapshot import FleetSnapshot
+from enginetop.fleet.thinking import BUDGET
 from tuners.advice import Advisor
 from tuners.control.knob_api import REFUSALS, KnobClient
 
@@ -26,8 +27,15 @@ class LiveAdvice:
     there is somebody to ask. A knob API that cannot be reached leaves what was known.
     """
 
-    def __init__(self, new_clients: Callable[[], Clients]) -> None:
+    def __init__(
+        self,
+        new_clients: Callable[[], Clients],
+        tell_budget: Callable[[str, float | None], None] = lambda _url, _tokens: None,
+    ) -> None:
+        """`tell_budget` is told the thinking budget of each target (by URL) whose knobs were read anew."""
         self._new_clients = new_clients
+        self._tell_budget = tell_budget
+        self._told: Mapping[str, KnobSheet] = {}
         self._clients: Clients | None = None
         self._advisor = Advisor(lambda: self.sheets)
         self._due = 0.0
@@ -39,6 +47,11 @@ class LiveAdvice:
 
     def __call__(self, snapshot: FleetSnapshot) -> FleetSnapshot:
         """The snapshot with advice."""
+        if self.sheets is not self._told:
+            self._told = self.sheets
+            for url, sheet in self._told.items():
+                knob = sheet.knob(BUDGET)
+                self._tell_budget(url, knob.value if knob is not None else None)
         if snapshot.at >= self._due and not self._reading:
             wanted = [
                 replica.target.url

@@ -67,6 +67,9 @@ def _reading(parser: argparse.ArgumentParser) -> None:
         metavar="FILE[=TARGET]",
         help="follow this log of single requests too (JSON lines, a directory of such files, or - for stdin)",
     )
+    parser.add_argument(
+        "--thinking-budget", type=_count, metavar="N", help="limit of the reasoning in --records, in tokens"
+    )
     _common(parser)
 
 

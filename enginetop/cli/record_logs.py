@@ -35,14 +35,14 @@ class LogSetting:
     thinking_token_budget: float | None = None
 
 
-def flag_setting(text: str) -> LogSetting:
+def flag_setting(text: str, thinking_token_budget: int | None = None) -> LogSetting:
     """What one `--records FILE[=TARGET]` asks for; a file whose own name has a `=` in it is found too."""
     path, equals, target = text.rpartition("=")
     if not equals or Path(text).exists():
         path, target = text, ""
     if not path:
         raise ConfigError(f"--records {text!r}: no file named; write FILE or FILE=TARGET")
-    return LogSetting("--records", path, target=target or None)
+    return LogSetting("--records", path, target=target or None, thinking_token_budget=thinking_token_budget)
 
 
 def table_settings(

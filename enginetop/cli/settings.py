@@ -139,7 +139,9 @@ def _records(
     origin = str(Path(args.config) if args.config else config_path())
     configured = [parse_target(table.url, table.name) for table in (config.targets if config else ())]
     tables = config.records if config else ()
-    return (*map(flag_setting, flags), *table_settings(tables, origin, configured, targets))
+    budget: int | None = args.thinking_budget
+    flagged = (flag_setting(flag, budget) for flag in flags)
+    return (*flagged, *table_settings(tables, origin, configured, targets))
 
 
 def _listen(args: argparse.Namespace, config: Config | None) -> Listen | None:

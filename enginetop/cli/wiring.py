@@ -107,7 +107,9 @@ def live_engine(
         interval_seconds=settings.interval_seconds,
         timeout_seconds=settings.timeout_seconds,
         window_seconds=settings.window_seconds,
-        finish=finishing(LiveAdvice(knob_clients), alert or alert_book(settings, targets)),
+        finish=finishing(
+            LiveAdvice(knob_clients, tracker.set_thinking_budget), alert or alert_book(settings, targets)
+        ),
         gpu_source=gpu_source,
         recorder=recorder,
     )

@@ -106,6 +106,12 @@ class FleetTracker:
         tracker = self._trackers.get(url) or self._track(Target(url, self._free_name(url)))
         tracker.observe_request(record)
 
+    def set_thinking_budget(self, url: str, tokens: float | None) -> None:
+        """Take the thinking budget of the target `url` as its knob API tells it; None or -1: none."""
+        tracker = self._trackers.get(url)
+        if tracker is not None:
+            tracker.set_thinking_budget(tokens)
+
     def observe_claimed(self, records: Sequence[ClaimedRecord]) -> None:
         """Take records of a log, each to be given to the replica that served it.
 

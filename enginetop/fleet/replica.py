@@ -52,6 +52,7 @@ from enginetop.fleet.thinking import (
     HIT_RATIO,
     KV_TOKENS,
     BudgetHits,
+    as_budget,
     budget_of,
     hit_ratio,
     hits_in_histogram,
@@ -117,6 +118,7 @@ class ReplicaTracker:
         self._requests = RequestLog(window_seconds)
         self.records: tuple[RequestFigures, ...] = ()
         """Records of single requests in the window of the last picture."""
+        self._knob_budget: float | None = None
         self.budget_hits: BudgetHits | None = None
         """Requests that reached their thinking budget, of the last picture; None: not known."""
         self._bounds = BoundShares(window_seconds)
@@ -218,6 +220,12 @@ class ReplicaTracker:
         if appeared:
             self._log.appeared(observation.at)
         self._settle(observation.at, appeared=appeared)
+
+    def set_thinking_budget(self, tokens: float | None) -> None:
+        """Take the thinking budget that the knob API tells; what its page says goes first."""
+        budget = as_budget(tokens)
+        if budget != self._knob_budget:
+            self._knob_budget, self._picture = budget, None
 
     def observe_request(self, record: RequestFigures) -> None:
         """Take the record of one request that this target served."""
@@ -427,7 +435,8 @@ class ReplicaTracker:
 
     def _with_thinking(self, signals: Signals) -> Signals:
         """With what reasoning costs, from the engine side's own counts, else from records."""
-        facts, budget = self._fresh_facts, budget_of(self._reading.config) if self._reading else None
+        facts, config = self._fresh_facts, self._reading.config if self._reading is not None else {}
+        budget = budget_of(config) or self._knob_budget
         counted = facts.total.histograms.get("reasoning_tokens") if facts is not None else None
         self.budget_hits = (
             hits_in_histogram(counted, budget)

@@ -37,10 +37,17 @@ class BudgetHits:
     judged: float
 
 
+def as_budget(value: float | str | bool | None) -> float | None:
+    """A budget that limits anything: engines write -1 for none, and 0 turns reasoning off."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        return None
+    return float(value)
+
+
 def budget_of(config: Mapping[str, ConfigValue]) -> float | None:
     """The thinking budget in tokens that an engine applies by default; None: none, or not known."""
     setting = config.get(BUDGET)
-    return _limit(setting.value if setting is not None else None)
+    return as_budget(setting.value if setting is not None else None)
 
 
 def hits_in_records(records: Records, budget: float | None) -> BudgetHits | None:
@@ -49,7 +56,7 @@ def hits_in_records(records: Records, budget: float | None) -> BudgetHits | None
         tokens >= limit
         for record in records
         if (tokens := record.known_reasoning) is not None
-        and (limit := _limit(record.thinking_token_budget) or budget) is not None
+        and (limit := as_budget(record.thinking_token_budget) or budget) is not None
     ]
     return BudgetHits(sum(judged), sum(judged), len(judged)) if judged else None
 
@@ -99,10 +106,3 @@ def kv_tokens(signals: Signals) -> Scalar:
     if isinstance(capacity, Scalar) and capacity.number:
         note += f", {100 * held / capacity.number:.1f} % of the KV cache"
     return Scalar(held, unit, Quality.STALE if stale else Quality.ESTIMATED, note)
-
-
-def _limit(value: float | str | bool | None) -> float | None:
-    """A budget that limits anything: engines write -1 for none, and 0 turns reasoning off."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        return None
-    return float(value)

@@ -14,6 +14,7 @@ from collectors.records.source import RecordLog, RecordSource
 from collectors.replay import run_replay
 from enginetop.fleet.document import snapshot_document
 from enginetop.fleet.model import Quality
+from enginetop.fleet.request_records import RequestFigures
 from enginetop.fleet.snapshot import FleetSnapshot
 from tests.support.small_fleet import new_feeds, target, tracker_of, vllm_page
 
@@ -166,6 +167,18 @@ def test_records_of_strangers_do_not_count_and_are_told_when_there_is_nothing_el
     assert named.replicas[0].distribution("reasoning_tokens").count == 4
     mixed = followed(path, [*strange, *map(litellm, FIGURES[:1])], RecordLog(str(path)))
     assert (mixed.collector.foreign_records, mixed.collector.problem) == (4, "")
+
+
+def test_a_budget_that_the_knobs_tell_and_that_is_taken_back() -> None:
+    tracker = tracker_of([target(R1)])
+    for one in FIGURES[:10]:
+        tracker.observe_request(R1, RequestFigures(one["t"], one["output_tokens"], one["reasoning_tokens"]))
+    values = []
+    for budget in (None, 14, -1):
+        tracker.set_thinking_budget(R1, budget)
+        tracker.set_thinking_budget("http://unknown", budget)
+        values.append(tracker.snapshot(50.0).replicas[0].scalar("reasoning_budget_hit_ratio").value)
+    assert values == [None, 2 / 10, None]  # 0 2 4 6 8 10 12 0 16 18 against 14
 
 
 def test_a_budget_of_the_log_tells_how_many_reach_it(tmp_path: Path) -> None:

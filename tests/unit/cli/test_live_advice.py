@@ -130,6 +130,17 @@ def test_a_fault_leaves_what_was_known() -> None:
     assert world.look(12, "a").replicas[0].advice[0].current == 2048
 
 
+def test_the_thinking_budget_is_told_once_for_each_reading() -> None:
+    world = World({})
+    told: list[tuple[str, float | None]] = []
+    live = LiveAdvice(world._clients, lambda url, tokens: told.append((url, tokens)))
+    thinks = replace(SHEET.knobs[0], name="thinking_token_budget", value=4096)
+    live.sheets = {"http://a": SHEET, "http://b": replace(SHEET, knobs=(*SHEET.knobs, thinks))}
+    for seconds in (0, 2):
+        live(replace(fleet([]), at=AT + seconds))
+    assert told == [("http://a", None), ("http://b", 4096)]
+
+
 def test_a_target_without_a_way_to_its_knobs() -> None:
     world = World({})
     assert world.look(0, "a").replicas[0].advice[0].action == "withheld"

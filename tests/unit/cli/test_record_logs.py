@@ -87,6 +87,12 @@ class TestSettings:
     def test_the_flag(self, text: str, path: str, named: str | None) -> None:
         assert flag_setting(text) == LogSetting("--records", path, target=named)
 
+    def test_a_budget_for_what_the_flags_name(self) -> None:
+        _, args = parse(["snapshot", "r1:8000", "--records", "x", "--thinking-budget", "512"])
+        assert resolve(args, lambda _: None).records == (
+            LogSetting("--records", "x", thinking_token_budget=512),
+        )
+
     def test_a_file_with_an_equals_sign_in_its_name(self, tmp_path: Path) -> None:
         (tmp_path / "day=1.jsonl").touch()
         assert flag_setting(f"{tmp_path}/day=1.jsonl").target is None
