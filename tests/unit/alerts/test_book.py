@@ -163,6 +163,15 @@ def test_an_acknowledgement_lasts_as_long_as_the_alert() -> None:
     assert marks(watched, DOWN, 70) == marks(other, DOWN, 71) == [""]
 
 
+def test_a_book_that_begins_later_cannot_know_that_it_is_another_alert() -> None:
+    notes = Notes()
+    shown = book()(replace(DOWN, at=AT + 40))
+    acknowledge(notes, shown.alerts[0], AT + 42)
+    later = AlertBook(builtin_rules(60.0), quiet=notes)
+    seen_late = fleet([replace(down_replica("a"), since=AT + 1000)])
+    assert marks(later, seen_late, 1000) == marks(later, seen_late, 1040) == ["kim: rebooting"]
+
+
 def test_an_acknowledgement_of_what_ended_while_nobody_looked() -> None:
     notes = Notes()
     shown = book()(replace(DOWN, at=AT + 40))

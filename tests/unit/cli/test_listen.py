@@ -229,6 +229,17 @@ def test_clients_that_say_nothing_are_cut_off_beyond_sixteen() -> None:
                 client.close()
 
 
+def test_an_address_of_version_six() -> None:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            pass
+    except OSError:
+        pytest.skip("no IPv6 loopback here")
+    with serving(Listen("::1", 0)) as server:
+        assert str(server.address).startswith("[::1]:")
+        assert ask(server, "/metrics") == (200, "x 1\n")
+
+
 def test_a_port_that_is_taken_is_one_line() -> None:
     with (
         serving() as server,

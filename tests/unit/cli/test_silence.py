@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
 from enginetop.cli.main import main
-from tests.support.watch_process import WatchProcess, free_port
+from tests.support.watch_process import Receiver, WatchProcess, free_port
 
 
 @pytest.fixture(autouse=True)
@@ -76,11 +77,23 @@ def test_check_goes_by_a_silence_of_the_command_line(capfd: pytest.CaptureFixtur
     assert capfd.readouterr().out.startswith("OK")
 
 
-def test_a_living_watch_hears_of_a_silence_at_once(tmp_path: Path) -> None:
-    with WatchProcess(tmp_path, f"127.0.0.1:{free_port()}", "--interval", "0.1") as watch:
-        assert watch.event(lambda e: e["state"] == "pending")["silenced_by"] == ""
-        quiet = tmp_path / "state" / "enginetop" / "quiet.json"
-        assert main(["silence", "add", "--for", "1h", "--rule", "TargetDown", "--reason", "drill"]) == 0
-        quiet.write_text("{")  # what was read before, or nothing, counts; one line tells
-        watch.says("silences and acknowledgements cannot be read")
-        assert watch.stop() == 0
+def test_a_living_watch_goes_by_it_at_once_and_tells_no_sink(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    rule = (
+        '[[alerts]]\nrule = "TargetDown"\nfor_seconds = {}\n[[sinks]]\nkind = "webhook"\nurl_env = "HOOK"\n'
+    )
+    config.write_text(rule.format(3600))
+    argv = (f"127.0.0.1:{free_port()}", "--interval", "0.1", "--heartbeat", "0.1", "--config", str(config))
+    with Receiver() as hook:
+        env = {"HOOK": f"http://127.0.0.1:{hook.port}/"}
+        with WatchProcess(tmp_path, *argv, env=env) as watch:
+            assert watch.event(lambda e: e.get("state") == "pending")["silenced_by"] == ""
+            assert main(["silence", "add", "--for", "1h", "--rule", "TargetDown", "--reason", "drill"]) == 0
+            config.write_text(rule.format(0))
+            watch.process.send_signal(signal.SIGHUP)
+            assert watch.event(lambda e: e.get("state") == "firing")["silenced_by"] == "ana: drill"
+            watch.event(lambda e: e["event"] == "heartbeat" and e["alerts"] == {"firing": 1})
+            (tmp_path / "state" / "enginetop" / "quiet.json").write_text("{")
+            watch.says("silences and acknowledgements cannot be read: it is damaged")
+            assert watch.stop() == 0
+        assert hook.posts.empty()
