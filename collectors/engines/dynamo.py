@@ -22,7 +22,7 @@ from collectors.engines.dynamo_frontend import (
     frontend_prefix,
     has_router_series,
 )
-from collectors.engines.dynamo_worker import STACK, TABLE, WORKER_NEVER, has_worker_series, read_worker
+from collectors.engines.dynamo_worker import TABLE, WORKER_NEVER, has_worker_series, read_worker
 from collectors.engines.mapping import LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
 from collectors.page import Layout, Page
@@ -150,7 +150,7 @@ def _read_control(look: Look, page: Page) -> Reading:
         start_token=facts.plan.start_token(page),
         progress_token=facts.plan.progress_token(page),
         # Neither an engine nor in the way of requests: like a gateway it adds nothing to sums over engines.
-        identity=Identity(EngineKind.DYNAMO, role=Role.GATEWAY, stack=STACK),
+        identity=Identity(EngineKind.DYNAMO, role=Role.GATEWAY),
         config=config,
         bad_lines=page.bad_lines,
     )

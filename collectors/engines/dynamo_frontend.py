@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from collectors.engines.base import Look, Sides
-from collectors.engines.dynamo_worker import COMPONENT, STACK, start_token
+from collectors.engines.dynamo_worker import COMPONENT, start_token
 from collectors.engines.json_fields import field_at, items, number, text
 from collectors.engines.mapping import LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
@@ -301,7 +301,6 @@ class FrontendReader:
                 engine_version=text(look.sides.get(OPENAPI), "info", "version"),
                 model=facts.model,
                 role=facts.role,
-                stack=STACK,
                 simulated=plan.simulated(page),
             ),
             config={**settings_on(page, facts.settings), **_thresholds(look.sides, facts.model)},
@@ -323,7 +322,7 @@ class FrontendReader:
 
 
 def _sum(page: Page, places: tuple[int, ...]) -> float:
-    return math.fsum(page.values[i] for i in places)
+    return sum(page.values[i] for i in places)
 
 
 def _progress_token(facts: _Facts, page: Page) -> int:

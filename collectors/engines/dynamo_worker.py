@@ -269,7 +269,6 @@ def read_worker(look: Look, page: Page) -> Reading:
             EngineKind.DYNAMO,
             model=facts.model or card.model,
             role=card.role or facts.role,
-            stack=STACK,
             simulated=plan.simulated(page),
             worker=facts.worker,
         ),

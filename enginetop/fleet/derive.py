@@ -150,7 +150,8 @@ def _trust(facts: Facts, *measures: str) -> _Trust:
         if gap is not None and gap.parts:
             note = f"from {facts.parts - gap.parts} of {facts.parts} engines"
             if gap.quality is Quality.UNSUPPORTED:
-                return Quality.OK, note
+                why = facts.estimated.get(measure)
+                return (Quality.ESTIMATED, f"{note}; {why}") if why else (Quality.OK, note)
             return Quality.ESTIMATED, f"{note}; {gap.note}" if gap.note else note
     for measure in measures:
         if measure in facts.estimated:

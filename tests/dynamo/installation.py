@@ -65,4 +65,5 @@ def install() -> Installation:
 def _run(*words: str) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        pytest.skip(f"Dynamo {DYNAMO} cannot be installed: {' '.join(words[-2:])}: {done.stderr[-500:]}")
+        why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        pytest.skip(f"Dynamo {DYNAMO} cannot be installed ({words[-1]}): {why[:300]}")

@@ -78,8 +78,8 @@ def test_one_request_through_frontend_prefill_and_decode(
     assert fleet["signals"]["kv_usage_ratio"]["mean"] == pytest.approx((0.964 + 0.462) / 2)
 
     assert {target: (row["engine"], row["role"], row["stack"]) for target, row in rows.items()} == {
-        FRONTEND: ("dynamo", "gateway", "dynamo"),
-        PREFILL: ("dynamo", "prefill", "dynamo"),
+        FRONTEND: ("dynamo", "gateway", None),
+        PREFILL: ("dynamo", "prefill", None),
         DECODE: ("vllm", "decode", "dynamo"),
         MTP: ("vllm", "decode", "dynamo"),
     }

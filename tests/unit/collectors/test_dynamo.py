@@ -407,7 +407,7 @@ def test_a_prefill_worker_without_an_engines_series() -> None:
     assert counts(reading, "e2e_seconds") == {"e2e_seconds": 46}
     assert total(reading, "e2e_seconds", Part.SUM) == 13.844720403
     identity = reading.identity
-    assert (identity.engine, identity.role, identity.stack) == (EngineKind.DYNAMO, Role.PREFILL, "dynamo")
+    assert (identity.engine, identity.role, identity.stack) == (EngineKind.DYNAMO, Role.PREFILL, None)
     assert identity.worker == int("9a8eb80f79890f40", 16) == 11137041305136860992
     assert identity.model is None
 

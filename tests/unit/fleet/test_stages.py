@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from enginetop.fleet.facts import Facts, Gain, Gap, Ratio, WindowFacts
+from enginetop.fleet.derive import signals
+from enginetop.fleet.facts import Facts, Gain, Gap, Ratio, WindowFacts, merge_parts
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.histogram import HistogramIncrease
 from enginetop.fleet.model import EngineKind, Quality, Role, Target
@@ -192,3 +193,13 @@ def test_a_gateway_tells_the_roles_of_its_workers(
 ) -> None:
     snapshot = split_fleet(replace(WORKER, role=own), told_by_gateway)
     assert [one.role for one in snapshot.replicas if one.target is DECODE] == [shown]
+
+
+def test_an_estimate_of_a_part_of_the_engines_is_one() -> None:
+    """One engine that estimates it, one that does not export it."""
+    tells = replace(facts("generation_tokens").total, estimated={"generation_tokens": "counted by gaps"})
+    lacks = replace(facts().total, gaps={"generation_tokens": Gap(Quality.UNSUPPORTED, "not exported")})
+    shown = signals(merge_parts([tells, lacks]))["generation_tokens_per_second"]
+    assert isinstance(shown, Scalar)
+    assert (shown.number, shown.quality) == (2.0, Quality.ESTIMATED)
+    assert shown.note == "from 1 of 2 engines; counted by gaps"
