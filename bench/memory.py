@@ -84,6 +84,7 @@ def watch(pages: BinaryIO, replicas: int, interval: float, ticks: int) -> list[t
         minutes = (tick + 1) * interval / 60
         if minutes == int(minutes):
             seen.append((minutes, resident_mib()))
+            print(f"after {minutes:4g} min {seen[-1][1]:8.1f} MiB", file=sys.stderr, flush=True)
     return seen
 
 
@@ -109,8 +110,6 @@ def measure(replicas: int, minutes: float, interval: float) -> dict[str, float]:
             process.stdin.write(b"%d\n%s" % (len(body), body))
         process.stdin.close()
         seen: list[tuple[float, float]] = json.loads(process.stdout.read())
-    for minute, mib in seen:
-        print(f"after {minute:4g} min {mib:8.1f} MiB", file=sys.stderr)
     resident = dict(seen)
     planned = history_bytes(interval, _WINDOW_SECONDS, series_read(page.at(0)))
     return {
