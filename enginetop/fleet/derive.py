@@ -50,8 +50,9 @@ _PLAUSIBLE_FROM = frozenset({"ttft_seconds", "e2e_seconds"})
 _REMARKS = {
     "itl_seconds": ("spec_drafts", "per output event: with speculation one event holds several tokens"),
     "tpot_seconds": ("preemptions", "includes time spent preempted"),
+    "prefix_hit_ratio": ("preemptions", "preempted requests find their own blocks again: counted as hits"),
 }
-"""Remarks that belong to a distribution once the named counter has grown in the window."""
+"""Remarks that belong to a signal once the named counter has grown in the window."""
 _SOURCES = {"reasoning_tokens": "exact counts of single requests: enginetop_reasoning_tokens"}
 MEASURES_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -186,6 +187,9 @@ def _ratio(name: str, facts: Facts) -> SignalValue:
         return _null_value(name, Quality.UNKNOWN, _ZERO_DENOMINATOR[name])
     shares = tuple(ratio.numerators[position] / ratio.denominator for position in sorted(ratio.numerators))
     quality, note = _trust(facts, name, *RATIOS[name])
+    condition, remark = _REMARKS.get(name, ("", ""))
+    if facts.increase(condition):
+        note = "; ".join(filter(None, (note, remark)))
     value: float | tuple[float, ...] = shares[0]
     if name == "spec_acceptance_per_position":
         value = shares
