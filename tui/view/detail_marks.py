@@ -1,4 +1,4 @@
-"""Replica view: who it is and where that was read, what of it can be read, and what can be changed."""
+"""Marks of a replica: where its identity was read, what of it can be read, and what can be changed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,19 @@ _MARGIN = LABEL_WIDTH + 2
 _APPLY = {"per_request": "per request"}
 
 
+def mark_words(replica: ReplicaSnapshot) -> str:
+    """Both marks in few words: `18/25 signals, knobs by restart`; empty while no page was read."""
+    if replica.scraped_at is None:
+        return ""
+    total, missing = _signals(replica)
+    applies = {change.apply for change in CHANGEABLE.get(replica.engine, {}).values()}
+    if any(advice.apply == "live" for advice in replica.advice):
+        knobs = "live knobs"
+    else:
+        knobs = "knobs by restart" if "restart" in applies else "no knobs"
+    return f"{total - len(missing)}/{total} signals, {knobs}"
+
+
 def mark_lines(replica: ReplicaSnapshot, width: int) -> Lines:
     """Identity with its sources, and the two marks; nothing while no page was read."""
     if replica.scraped_at is None:
@@ -30,10 +43,15 @@ def mark_lines(replica: ReplicaSnapshot, width: int) -> Lines:
     yield from _changeable(replica, width)
 
 
-def _readable(replica: ReplicaSnapshot, width: int) -> Lines:
+def _signals(replica: ReplicaSnapshot) -> tuple[int, list[str]]:
+    """The number of signals that an engine could tell, and those that this one does not export."""
     ours = {n: v for n, v in replica.signals.items() if not n.startswith(_OF_MACHINES)}
-    missing = [name for name, value in ours.items() if value.quality is Quality.UNSUPPORTED]
-    said = f"{len(ours) - len(missing)} of {len(ours)} signals"
+    return len(ours), [name for name, value in ours.items() if value.quality is Quality.UNSUPPORTED]
+
+
+def _readable(replica: ReplicaSnapshot, width: int) -> Lines:
+    total, missing = _signals(replica)
+    said = f"{total - len(missing)} of {total} signals"
     if missing:
         said += f"; not {', '.join(missing)}"
     yield from _paragraph("can be read", said, width)

@@ -13,6 +13,7 @@ from tui.view import numbers
 from tui.view.cells import Line, Span, clip, cut_end, cut_middle, line_width, merge, pad, plain, width_of
 from tui.view.columns import BY_KEY, MARKER_WIDTH, Column, Placed, Row, is_old, place_columns, trend_tops
 from tui.view.condition import Condition, Conditions, Severity
+from tui.view.detail_marks import mark_words
 from tui.view.engines import engine_name
 from tui.view.names import shown_names
 from tui.view.query import Query
@@ -47,13 +48,17 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The header of a group. `engine` is empty in a fleet of one engine, where it says nothing."""
+    """The header of a group.
+
+    `engine` and `marks` (what can be read and changed of its members) are empty in a fleet of one engine.
+    """
 
     model: str | None
     role: Role
     engine: str
     count: int
     trouble: int
+    marks: str
 
 
 class Item(NamedTuple):
@@ -78,7 +83,7 @@ def arrange(replicas: Sequence[ReplicaSnapshot], conditions: Conditions, sort: S
     mixed = len({replica.engine for replica in replicas} - {EngineKind.UNKNOWN}) > 1
     groups: dict[tuple[str | None, Role, str], list[ReplicaSnapshot]] = {}
     for replica in replicas:
-        engine = engine_name(replica) if mixed else ""
+        engine = engine_name(replica) if mixed and replica.engine is not EngineKind.UNKNOWN else ""
         groups.setdefault((replica.model, replica.role, engine), []).append(replica)
 
     def gravity(replica: ReplicaSnapshot) -> int:
@@ -94,7 +99,8 @@ def arrange(replicas: Sequence[ReplicaSnapshot], conditions: Conditions, sort: S
         if trouble:
             graded.sort(key=lambda entry: sign * entry[0])
         worst = max(grade for grade, _ in graded)
-        ordered.append((worst, Group(model, role, engine, len(members), trouble), graded))
+        marks = next(filter(None, map(mark_words, members)), "") if mixed else ""
+        ordered.append((worst, Group(model, role, engine, len(members), trouble, marks), graded))
     for _, group, graded in sorted(ordered, key=lambda entry: sign * entry[0]):
         items.append(Item(group=group))
         for _, replica in graded:
@@ -231,6 +237,9 @@ class FleetTable:
         name = cut_middle(group.model or "model not known", max(room, 8))
         line = [Span(f" {name}{count}", "group"), Span(trouble, "warn"), Span(good, "dim"), Span(" ")]
         rule = self._width - line_width(line)
+        if group.marks and rule >= width_of(group.marks) + 3:
+            line[-1:] = [Span(f" · {group.marks}", "dim"), Span(" ")]
+            rule = self._width - line_width(line)
         return clip(merge([*line, Span("─" * max(rule, 0), "dim")]), self._width)
 
     def _goodput_of(self, group: Group) -> str:

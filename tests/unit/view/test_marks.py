@@ -12,7 +12,7 @@ from tests.tui.snapshots import down_replica, fleet, no_distribution, replica
 from tui.view.cells import line_text, line_width
 from tui.view.condition import conditions_of
 from tui.view.detail import detail_lines
-from tui.view.detail_marks import mark_lines
+from tui.view.detail_marks import mark_lines, mark_words
 from tui.view.engines import engine_text
 from tui.view.picture import Picture
 from tui.view.query import parse_query
@@ -44,11 +44,29 @@ def marks(one: ReplicaSnapshot, width: int = 80) -> list[str]:
 
 def test_groups_of_a_mixed_fleet_name_their_engine() -> None:
     sglang = replica("s1", engine=EngineKind.SGLANG, engine_version=None)
-    assert headings([replica("a1"), replica("a2"), sglang, SMG]) == [
-        "Llama-3.3-70B · vLLM · decode ×2",
-        "Llama-3.3-70B · SGLang · decode ×1",
-        "Llama-3.3-70B · SMG · router ×1",
+    unseen = replica("x", ReplicaState.UNKNOWN, engine=EngineKind.UNKNOWN, model=None, scraped_at=None)
+    assert headings([replica("a1"), replica("a2"), sglang, SMG, unseen]) == [
+        "Llama-3.3-70B · vLLM · decode ×2 · 27/27 signals, knobs by restart",
+        "Llama-3.3-70B · SGLang · decode ×1 · 27/27 signals, knobs by restart",
+        "Llama-3.3-70B · SMG · router ×1 · 27/27 signals, no knobs",
+        "model not known · decode ×1",
     ]
+
+
+def test_marks_of_a_group_give_way_to_its_name() -> None:
+    long = replica("a", model="m" * 50)
+    assert headings([long, SMG])[0] == "m" * 50 + " · vLLM · decode ×1"
+
+
+def test_marks_in_few_words() -> None:
+    live = replica(
+        "a",
+        changes={"queue_seconds": no_distribution(Quality.UNSUPPORTED)},
+        advice=(Advice("max_num_batched_tokens", "lower", (), apply="live"),),
+    )
+    assert mark_words(live) == "26/27 signals, live knobs"
+    assert mark_words(replica("a", engine=EngineKind.DYNAMO)) == "27/27 signals, no knobs"
+    assert mark_words(replica("a", scraped_at=None)) == ""
 
 
 def test_in_a_fleet_of_one_engine_its_name_would_say_nothing() -> None:
