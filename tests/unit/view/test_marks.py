@@ -28,6 +28,10 @@ SMG = replica(
 )
 
 
+TOTAL = sum(not name.startswith(("power_", "energy_", "cost_")) for name in SMG.signals)
+"""Signals that an engine could tell; those of GPUs and of cost come from elsewhere."""
+
+
 def headings(replicas: Sequence[ReplicaSnapshot]) -> list[str]:
     snapshot = fleet(replicas)
     shown = FleetTable(snapshot, conditions_of(snapshot), width=80, sort=Sort(), query=parse_query(""))
@@ -46,9 +50,9 @@ def test_groups_of_a_mixed_fleet_name_their_engine() -> None:
     sglang = replica("s1", engine=EngineKind.SGLANG, engine_version=None)
     unseen = replica("x", ReplicaState.UNKNOWN, engine=EngineKind.UNKNOWN, model=None, scraped_at=None)
     assert headings([replica("a1"), replica("a2"), sglang, SMG, unseen]) == [
-        "Llama-3.3-70B · vLLM · decode ×2 · 27/27 signals, knobs by restart",
-        "Llama-3.3-70B · SGLang · decode ×1 · 27/27 signals, knobs by restart",
-        "Llama-3.3-70B · SMG · router ×1 · 27/27 signals, no knobs",
+        f"Llama-3.3-70B · vLLM · decode ×2 · {TOTAL}/{TOTAL} signals, knobs by restart",
+        f"Llama-3.3-70B · SGLang · decode ×1 · {TOTAL}/{TOTAL} signals, knobs by restart",
+        f"Llama-3.3-70B · SMG · router ×1 · {TOTAL}/{TOTAL} signals, no knobs",
         "model not known · decode ×1",
     ]
 
@@ -64,8 +68,8 @@ def test_marks_in_few_words() -> None:
         changes={"queue_seconds": no_distribution(Quality.UNSUPPORTED)},
         advice=(Advice("max_num_batched_tokens", "lower", (), apply="live"),),
     )
-    assert mark_words(live) == "26/27 signals, live knobs"
-    assert mark_words(replica("a", engine=EngineKind.DYNAMO)) == "27/27 signals, no knobs"
+    assert mark_words(live) == f"{TOTAL - 1}/{TOTAL} signals, live knobs"
+    assert mark_words(replica("a", engine=EngineKind.DYNAMO)) == f"{TOTAL}/{TOTAL} signals, no knobs"
     assert mark_words(replica("a", scraped_at=None)) == ""
 
 
@@ -89,10 +93,9 @@ def test_the_marks_of_an_engine() -> None:
         sources={"engine_version": "/version", "model": "label model_name"},
         advice=(Advice("max_num_seqs", "hold", (), apply="live"),),
     )
-    total = sum(not name.startswith(("power_", "energy_", "cost_")) for name in one.signals)
     assert marks(one) == [
         " engine      vLLM · 0.33.0 (/version) · Llama-3.3-70B (label model_name)",
-        f" can be read {total - 1} of {total} signals; not queue_seconds",
+        f" can be read {TOTAL - 1} of {TOTAL} signals; not queue_seconds",
         " can change  max_num_batched_tokens restart · num_speculative_tokens restart ·",
         "             thinking_token_budget per request · max_num_seqs live",
     ]
