@@ -6,6 +6,7 @@ read by that engine's table instead (`dynamo_worker.behind_dynamo`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -135,7 +136,7 @@ def _read_control(look: Look, page: Page) -> Reading:
     config = {
         setting: ConfigValue(page.values[index], page.layout.names[index])
         for setting, index in facts.targets.items()
-        if page.values[index] > 0
+        if 0 < page.values[index] < math.inf
     }
     config |= {
         decision: ConfigValue(state, _PLANNER + decision)

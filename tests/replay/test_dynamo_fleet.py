@@ -102,6 +102,29 @@ def test_without_a_frontend_the_workers_still_count_once(
     assert rows[DECODE]["role"] == "aggregated"  # nobody says otherwise
 
 
+def test_a_worker_whose_engine_speaks_from_the_first_request_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before it the page is Dynamo's alone, then it is the engine's; nothing is lost or counted twice."""
+    loaded = fixture("dynamo/1.6.1/dynamo-1.6.1-worker1-kvpressure.prom").decode()
+    idle = fixture("dynamo/1.6.1/dynamo-1.6.1-worker1-idle.prom").decode()
+    pages = [idle.replace("608eff91ef672614", "36ef92f532c7de0d"), loaded]
+    recording = tmp_path / "first.jsonl"
+    recording.write_text(
+        "".join(
+            json.dumps({"t": 100.0 + 10 * i, "target": DECODE, "path": "/metrics", "body": page}) + "\n"
+            for i, page in enumerate(pages)
+        )
+    )
+    assert main(["snapshot", "--replay", str(recording), "--format", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["replicas"]
+    assert (row["engine"], row["stack"], row["model"]) == ("vllm", "dynamo", "tiny")
+    assert number(row, "requests_finished_per_second") == pytest.approx(1.3)
+    assert number(row, "generation_tokens_per_second") == pytest.approx((24 + 3410) / 10)
+    assert row["signals"]["e2e_seconds"]["count"] == 13
+    assert "restarted" not in {event["kind"] for event in row["events"]}
+
+
 @pytest.mark.parametrize(
     ("targets", "per_second"), [((FRONTEND,), 6.8), ((PREFILL,), 4.6), ((FRONTEND, PREFILL), 4.6)]
 )

@@ -7,6 +7,8 @@ import json
 import math
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collectors.answer import Answer
 from collectors.engines.base import Look, Reader
@@ -621,6 +623,47 @@ def test_a_recording_keeps_limits_of_cards_and_nothing_else() -> None:
     assert b"192.0.2.2" not in kept  # where the worker's files are
     worker = capture("worker1-kvpressure").replace(b"36ef92f532c7de0d", OWN)
     assert read(worker, {METADATA: json.loads(kept)}).config == read(worker, {METADATA: page}).config != {}
+
+
+# Any page
+
+
+WORKER_LINES = [
+    line
+    for name in ("worker1-kvpressure", "worker-unified-seqs4", "worker-trtllm-kvpressure")
+    for line in capture(name).decode().splitlines()
+    if not line.startswith("#")
+]
+FRONTEND_LINES = [
+    line for line in capture("frontend-decode-killed").decode().splitlines() if not line.startswith("#")
+]
+NUMBERS = st.sampled_from(["0", "7", "-1", "NaN", "+Inf", "-Inf", "1e308", "-1e308", "x"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(WORKER_LINES), min_size=1, max_size=60))
+def test_no_measure_comes_from_an_engine_and_from_dynamo(lines: list[str]) -> None:
+    reading = read("\n".join(lines) + "\n")
+    own = {s.measure for s in reading.columns.series if s.key.startswith(("dynamo_", "kvbm_"))}
+    engine = {s.measure for s in reading.columns.series if not s.key.startswith(("dynamo_", "kvbm_"))}
+    if reading.identity.engine is not EngineKind.DYNAMO:
+        assert own.isdisjoint(engine)
+    assert len(reading.values) == len(reading.columns.series)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(FRONTEND_LINES + WORKER_LINES), NUMBERS), min_size=1, max_size=40))
+def test_numbers_of_any_kind_are_no_fault(lines: list[tuple[str, str]]) -> None:
+    text = "".join(f"{line.rpartition(' ')[0]} {number}\n" for line, number in lines)
+    if recognise(page_of(text).layout) is not None:
+        reading = read(text)
+        assert len(reading.values) == len(reading.columns.series)
+        assert all(isinstance(one.value, int | float | str) for one in reading.config.values())
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_both_spellings_are_one_number(worker: int) -> None:
+    assert worker_from_hex(f"{worker:x}") == worker_from_decimal(str(worker)) == worker
 
 
 # Planner and block manager
