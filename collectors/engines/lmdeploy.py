@@ -1,4 +1,4 @@
-"""LMDeploy 0.10 to 0.18, both of its engines.
+"""LMDeploy 0.9 to 0.18, both of its engines.
 
 Running, waiting and KV gauges are renewed every 10 s only; token counters move with each step. Some names
 promise more than they hold: `iteration_tokens_total` is a histogram over the steps of single requests,
@@ -39,29 +39,30 @@ TABLE = Table(
         Row("requests_running", ("num_requests_running",)),
         # Two queues: of the engine, and for a free handle of the API server.
         Row("requests_waiting", ("num_requests_waiting",)),
-        Row("requests_waiting", ("num_api_requests_waiting",)),
+        Row("requests_waiting", ("num_api_requests_waiting",), since="0.13"),
         Row("kv_usage_ratio", ("gpu_cache_usage_perc",)),
         Row("prompt_tokens_processed", ("prompt_tokens",)),
         Row("generation_tokens", ("generation_tokens",)),
-        Row("requests_finished", ("num_requests_succeeded",)),
-        Row("requests_finished", ("num_requests_failed",)),
-        Row("requests_errored", ("num_requests_failed",)),
+        Row("requests_finished", ("num_requests_succeeded", "num_requests_finished")),
+        Row("requests_finished", ("num_requests_failed",), since="0.13"),
+        Row("requests_errored", ("num_requests_failed",), since="0.13"),
         # Prompt tokens of ended requests, so that they go with the cached ones.
         Row("prefix_queries", ("request_prompt_tokens_sum",)),
-        Row("prefix_hits", ("cached_tokens",), note="older releases tell a lifetime hit rate only"),
-        Row("spec_drafts", ("spec_decode_num_drafts",)),
-        Row("spec_draft_tokens", ("spec_decode_num_draft_tokens",)),
-        Row("spec_accepted_tokens", ("spec_decode_num_accepted_tokens",)),
+        Row("prefix_hits", ("cached_tokens",), since="0.14"),
+        Row("spec_drafts", ("spec_decode_num_drafts",), since="0.14"),
+        Row("spec_draft_tokens", ("spec_decode_num_draft_tokens",), since="0.14"),
+        Row("spec_accepted_tokens", ("spec_decode_num_accepted_tokens",), since="0.14"),
         Row(
             "spec_accepted_at_position",
             ("spec_decode_num_accepted_tokens_per_pos",),
             position_label="position",
             lazy=True,
             note="appears at the first draft",
+            since="0.14",
         ),
         Row("ttft_seconds", ("time_to_first_token_seconds",)),
         Row("tpot_seconds", ("time_per_output_token_seconds",)),
-        Row("itl_seconds", ("iter_token_latency",)),
+        Row("itl_seconds", ("iter_token_latency",), since="0.10"),
         Row("e2e_seconds", ("e2e_request_latency_seconds",)),
         Row("queue_seconds", ("request_queue_time_seconds",)),
         Row("prompt_tokens", ("request_prompt_tokens",)),
@@ -124,11 +125,12 @@ class LmdeployReader:
 
 
 def _sources() -> Mapping[str, tuple[str, ...]]:
-    succeeded, failed = "lmdeploy:num_requests_succeeded", "lmdeploy:num_requests_failed"
+    succeeded = ("lmdeploy:num_requests_succeeded", "lmdeploy:num_requests_finished")
+    failed = "lmdeploy:num_requests_failed"
     return MappingProxyType(
         {
             **TABLE.sources(),
-            "requests_finished": (succeeded, failed),
+            "requests_finished": (*succeeded, failed),
             "requests_errored": (failed,),
             "prefix_queries": ("lmdeploy:request_prompt_tokens_sum",),
         }

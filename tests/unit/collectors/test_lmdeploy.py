@@ -80,6 +80,15 @@ def test_what_has_ended_succeeded_or_failed() -> None:
     assert reading.columns.absent["requests_aborted"].quality is Quality.UNSUPPORTED
 
 
+def test_the_releases_before_0_13_count_what_succeeded_only() -> None:
+    page = rank(0, num_requests_finished=90, num_requests_unfinished=7, num_requests_running=3)
+    reading = read(page + rank(0, num_requests_waiting=4, generation_tokens_total=9))
+    assert total(reading, "requests_finished") == 90
+    assert total(reading, "requests_waiting") == 4  # there is one queue
+    for later in ("requests_errored", "itl_seconds", "prefix_hits", "spec_drafts"):
+        assert reading.columns.absent[later].quality is Quality.UNSUPPORTED
+
+
 def test_cached_tokens_go_with_the_prompts_of_ended_requests() -> None:
     page = histogram_lines("lmdeploy:request_prompt_tokens", 10, 4000, 'engine="0"')
     reading = read(page + rank(0, cached_tokens_total=1000, prompt_tokens_total=4700))
