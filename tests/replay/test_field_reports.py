@@ -6,6 +6,8 @@ The numbers (F1, F2, ...) are those of `docs/design/field-reports.md`, which say
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -335,3 +337,15 @@ def test_f65_half_a_page_is_no_page() -> None:
     snapshot = answered([[answer("/metrics", whole, headers=kind)], half, half])
     assert snapshot.replicas[0].state == "stale"
     assert not math.isnan(of(snapshot, "requests_running", 0)["value"])
+
+
+def test_the_table_names_tests_that_exist() -> None:
+    tests = Path(__file__).parent.parent
+    table = (tests.parent / "docs" / "design" / "field-reports.md").read_text()
+    named = re.findall(r"`((?:unit|replay)/[\w/]+\.py)(?:::(test_\w+))?`", table)
+    assert len(named) > 45
+    for path, name in named:
+        text = (tests / path).read_text()
+        assert not name or f"def {name}(" in text, (path, name)
+    items = {int(number) for number in re.findall(r"\bF(\d+)\b", table)}
+    assert items >= {*range(1, 31), *range(46, 69)}
