@@ -51,6 +51,33 @@ def test_a_busy_server() -> None:
     assert reading.live_progress
 
 
+@pytest.mark.parametrize(
+    ("capture", "running", "waiting", "prompt", "hits", "tokens"),
+    [
+        (f"{OLD}-idle", 0, 0, 0, 0, 0),
+        (f"{OLD}-busy2", 4, 8, 836 + 8, 8, 480 + 8 + 8 + 9 + 9),
+        (f"{OLD}-after", 0, 0, 2537 + 46, 46, 2880),
+        (f"{OLD}-kvpressure", 2, 0, 619, 0, 101 + 2 * 99),
+        (f"{OLD}-sleeping", 0, 0, 0, 0, 0),
+        (f"{NEW}-idle", 0, 0, 0, 0, 0),
+    ],
+)
+def test_each_capture(capture: str, running: int, waiting: int, prompt: int, hits: int, tokens: int) -> None:
+    reading = read(look_at(capture))
+    assert total(reading, "requests_running") == running
+    assert total(reading, "requests_waiting") == waiting
+    assert total(reading, "prompt_tokens_processed") == prompt
+    assert total(reading, "prefix_hits") == hits
+    assert total(reading, "generation_tokens") == tokens
+
+
+def test_unified_kv_of_512_tokens_reads_too_low_and_says_so() -> None:
+    """Two requests hold 199 + 203 tokens; each of four slots claims the whole cache as its own."""
+    reading = read(look_at(f"{OLD}-kvpressure"))
+    assert total(reading, "kv_usage_ratio") == pytest.approx((199 + 203) / (4 * 512))
+    assert "too low with --kv-unified" in reading.columns.estimated["kv_usage_ratio"]
+
+
 def test_estimates_say_why() -> None:
     reading = read(look_at(f"{OLD}-busy1"))
     assert set(reading.columns.estimated) == {"kv_usage_ratio", "kv_capacity_tokens"}
