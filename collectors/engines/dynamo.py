@@ -17,6 +17,7 @@ from collectors.engines.dynamo_card import METADATA, METADATA_PAGE
 from collectors.engines.dynamo_frontend import (
     BUSY_THRESHOLD,
     FRONTEND,
+    FRONTEND_PREFIX,
     OPENAPI,
     THRESHOLDS,
     FrontendReader,
@@ -57,6 +58,11 @@ _TARGETS = {
     "sla_target_ttft_ms": _PLANNER + "sla_target_ttft_ms",
     "sla_target_itl_ms": _PLANNER + "sla_target_itl_ms",
 }
+_PRODUCTS = (
+    (_PLANNER, "Dynamo planner"),
+    (*_KVBM, "Dynamo block manager"),
+    ("dynamo_kvindexer_", "Dynamo indexer"),
+)
 _DECISIONS = ("load_scaling_decision", "throughput_scaling_decision")
 
 
@@ -82,6 +88,7 @@ class _Control:
     """The lines of a page that is no engine's: targets are gauges, of a decision's states one is 1."""
 
     plan: Plan
+    product: str
     targets: Mapping[str, int]
     decisions: tuple[tuple[str, str, int], ...]
 
@@ -96,7 +103,12 @@ def _describe(layout: Layout) -> _Control:
         decision = name.removeprefix(_PLANNER)
         if decision in _DECISIONS and (state := labels.get(name)):
             decisions.append((decision, state, index))
-    return _Control(compile_layout(CONTROL, layout), MappingProxyType(targets), tuple(decisions))
+    product = next((title for prefix, title in _PRODUCTS if _has(layout, prefix)), "Dynamo")
+    return _Control(compile_layout(CONTROL, layout), product, MappingProxyType(targets), tuple(decisions))
+
+
+def _has(layout: Layout, prefix: str) -> bool:
+    return any(name.startswith(prefix) for name in layout.names)
 
 
 _control_of = LayoutMemo(_describe)
@@ -151,7 +163,7 @@ def _read_control(look: Look, page: Page) -> Reading:
         start_token=facts.plan.start_token(page),
         progress_token=facts.plan.progress_token(page),
         # Neither an engine nor in the way of requests: like a gateway it adds nothing to sums over engines.
-        identity=Identity(EngineKind.DYNAMO, role=Role.GATEWAY),
+        identity=Identity(EngineKind.DYNAMO, role=Role.GATEWAY, product=facts.product),
         config=config,
         bad_lines=page.bad_lines,
     )
@@ -159,7 +171,14 @@ def _read_control(look: Look, page: Page) -> Reading:
 
 def _sources() -> Mapping[str, tuple[str, ...]]:
     """Names on a frontend's page first, then on a worker's, then on the others."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[str, ...]] = {
+        "requests_running": (
+            f"{FRONTEND_PREFIX}active_requests - {FRONTEND_PREFIX}queued_requests",
+            "dynamo_component_inflight_requests",
+        ),
+        "models_ready": (f"{FRONTEND_PREFIX}model_ready",),
+        "kv_capacity_tokens": (f"{METADATA} total_kv_blocks x kv_cache_block_size",),
+    }
     for table in (FRONTEND, TABLE, CONTROL):
         for measure, names in table.sources().items():
             found[measure] = (*found.get(measure, ()), *names)

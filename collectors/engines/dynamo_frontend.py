@@ -296,13 +296,7 @@ class FrontendReader:
             start_token=started,
             progress_token=_progress_token(facts, page),
             live_progress=facts.live,
-            identity=Identity(
-                EngineKind.DYNAMO,
-                engine_version=text(look.sides.get(OPENAPI), "info", "version"),
-                model=facts.model,
-                role=facts.role,
-                simulated=plan.simulated(page),
-            ),
+            identity=_identity(facts, look.sides, simulated=plan.simulated(page)),
             config={**settings_on(page, facts.settings), **_thresholds(look.sides, facts.model)},
             bad_lines=page.bad_lines,
             workers=_workers(facts, page),
@@ -319,6 +313,20 @@ class FrontendReader:
             none = 0.0 if self._had_model else math.nan
             computed.append(_sum(page, facts.ready) if facts.ready else none)
         return tuple(computed)
+
+
+def _identity(facts: _Facts, sides: Sides, *, simulated: bool) -> Identity:
+    version = text(sides.get(OPENAPI), "info", "version")
+    sources = {"engine_version": OPENAPI if version else "", "model": "label model" if facts.model else ""}
+    return Identity(
+        EngineKind.DYNAMO,
+        engine_version=version,
+        model=facts.model,
+        role=facts.role,
+        simulated=simulated,
+        product=(FRONTEND if facts.role is Role.GATEWAY else ROUTER).title,
+        sources=MappingProxyType({name: source for name, source in sources.items() if source}),
+    )
 
 
 def _sum(page: Page, places: tuple[int, ...]) -> float:

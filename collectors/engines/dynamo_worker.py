@@ -15,7 +15,7 @@ from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
 from collectors.engines.base import EngineTable, Look, Reader, always
-from collectors.engines.dynamo_card import METADATA, METADATA_PAGE, NO_CARD, card_of
+from collectors.engines.dynamo_card import METADATA, METADATA_PAGE, NO_CARD, SOURCE, WorkerCard, card_of
 from collectors.engines.json_fields import model_name
 from collectors.engines.mapping import Labels, LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
@@ -36,6 +36,7 @@ _PASSED = ("vllm:", "sglang:", "trtllm:")
 _OF_MOCKER = ("trtllm:",)
 """Where the mocker of TensorRT-LLM exports what the real worker calls `trtllm_...` by other names."""
 
+_NAMES = "names of the metrics page"
 _IN_FLIGHT = "requests in the worker: those that run and those queued in its engine alike"
 _COUNTED_GAPS = "first tokens and gaps between tokens, added: this engine counts no tokens"
 _NO_QUEUE = "this worker does not tell the queue of its engine"
@@ -234,19 +235,20 @@ class PassThroughReader:
         values = array("d", outcome.values)
         values.extend([own[place] for place in addition.places])
         started = start_token(facts.worker, addition.plan, page)
-        identity = outcome.identity
-        role = card.role or (facts.role if identity.role is Role.AGGREGATED else identity.role)
+        told = outcome.identity
+        own_identity = _identity(facts, card)
         return replace(
             outcome,
             columns=addition.columns,
             values=values,
             start_token=started if outcome.start_token is None else outcome.start_token,
             identity=replace(
-                identity,
-                model=identity.model or facts.model or card.model,
-                role=role,
+                told,
+                model=told.model or own_identity.model,
+                role=own_identity.role if card.role or told.role is Role.AGGREGATED else told.role,
                 stack=STACK,
                 worker=facts.worker,
+                sources={**own_identity.sources, **told.sources, "stack": _NAMES},
             ),
             config={**card.config, **facts.config(page), **outcome.config},
         )
@@ -265,15 +267,28 @@ def read_worker(look: Look, page: Page) -> Reading:
         births=plan.births(page),
         start_token=start_token(facts.worker, plan, page),
         progress_token=facts.progress_token(page),
-        identity=Identity(
-            EngineKind.DYNAMO,
-            model=facts.model or card.model,
-            role=card.role or facts.role,
-            simulated=plan.simulated(page),
-            worker=facts.worker,
-        ),
+        identity=replace(_identity(facts, card), simulated=plan.simulated(page)),
         config={**card.config, **facts.config(page)},
         bad_lines=page.bad_lines,
+    )
+
+
+def _identity(facts: WorkerFacts, card: WorkerCard) -> Identity:
+    """Who the worker is by its own series and its card."""
+    sources: dict[str, str] = {}
+    if model := facts.model or card.model:
+        sources["model"] = "label model" if facts.model else SOURCE
+    if card.role is not None:
+        sources["role"] = SOURCE
+    elif facts.role is not Role.AGGREGATED:
+        sources["role"] = "label dynamo_component"
+    return Identity(
+        EngineKind.DYNAMO,
+        model=model,
+        role=card.role or facts.role,
+        worker=facts.worker,
+        product=TABLE.title,
+        sources=MappingProxyType(sources),
     )
 
 

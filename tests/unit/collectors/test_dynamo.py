@@ -488,6 +488,38 @@ def test_the_role_in_a_components_name(component: str, role: Role) -> None:
     assert role_of_component(component) is role
 
 
+@pytest.mark.parametrize(
+    ("name", "product"),
+    [
+        ("frontend-idle", "Dynamo frontend"),
+        ("worker-unified-seqs4", "Dynamo worker"),
+        ("worker-disagg-prefill", "Dynamo worker"),
+        ("worker1-kvpressure", None),  # it is its engine
+        ("planner-schema", "Dynamo planner"),
+    ],
+)
+def test_which_part_of_dynamo_it_is(name: str, product: str | None) -> None:
+    assert read(capture(name)).identity.product == product
+
+
+def test_where_identity_was_read() -> None:
+    assert read(capture("worker1-kvpressure")).identity.sources == {
+        "model": "label model_name",
+        "stack": "names of the metrics page",
+    }
+    assert read(capture("worker-disagg-prefill")).identity.sources == {"role": "label dynamo_component"}
+    assert read(capture("worker-unified-seqs4")).identity.sources == {"model": "label model"}
+    sides: dict[str, object] = {OPENAPI: {"info": {"version": "1.6.1"}}}
+    assert read(capture("frontend-idle"), sides).identity.sources == {
+        "engine_version": "/openapi.json",
+        "model": "label model",
+    }
+    card = copy.deepcopy(CARD)
+    card["card_json"]["worker_type"] = "prefill"
+    idle = capture("worker1-idle").replace(b"608eff91ef672614", OWN)
+    assert read(idle, {METADATA: card}).identity.sources == {"model": "model card", "role": "model card"}
+
+
 # One worker, two spellings
 
 
