@@ -250,6 +250,8 @@ def _gateway(
     never: tuple[tuple[str, str], ...],
     changes: str = _ONLY_CONFIG,
     side_pages: tuple[SidePage, ...] = (),
+    hint: str = "",
+    reads: str = _READS,
 ) -> EngineTable:
     facts_of = facts_memo(view)
     return EngineTable(
@@ -262,8 +264,9 @@ def _gateway(
         live_progress="none: a router counts requests, not tokens",
         sources={**view.table.sources(), **_backend_sources(view)},
         never=never,
-        reads=_READS,
+        reads=reads,
         changes=changes,
+        enable_hint=hint,
     )
 
 
@@ -299,6 +302,7 @@ GATEWAYS: tuple[EngineTable, ...] = (
     _gateway(
         SMG,
         _begins(SMG),
+        hint="SMG and sglang-router serve it on --prometheus-port (29000), not on the port of the API",
         changes="its list of workers, over its own API; policy and limits at its start",
         never=(
             ("/engine_metrics", f"{_FAN_OUT} for its whole page and joins them"),
@@ -311,6 +315,7 @@ GATEWAYS: tuple[EngineTable, ...] = (
     _gateway(
         VLLM_ROUTER,
         _begins(VLLM_ROUTER),
+        hint="vllm-router serves it on --prometheus-port (29000), not on the port of the API",
         changes="its list of workers, over its own API; policy and limits at its start",
         never=(
             ("/get_loads", _FAN_OUT),
@@ -324,12 +329,15 @@ GATEWAYS: tuple[EngineTable, ...] = (
     _gateway(
         ENDPOINT_PICKER,
         _begins(ENDPOINT_PICKER),
+        hint="it is served on --metrics-port (9090); with --metrics-endpoint-auth it needs a token",
         changes="nothing here: its configuration is a Kubernetes object",
         never=(("/debug/pprof/profile", "profiles the process for half a minute"),),
     ),
     _gateway(
         PRODUCTION_STACK,
         _is_production_stack,
+        hint="the router serves it on the port of its API",
+        reads=f"{_READS}; each look holds the router up for 0.1 s",
         changes="nothing here: its file of dynamic configuration",
         never=(
             ("/is_sleeping", "is passed on to a backend"),

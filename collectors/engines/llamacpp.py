@@ -301,7 +301,13 @@ LLAMACPP = EngineTable(
         "kv_usage_ratio": ("/slots n_prompt_tokens / n_ctx",),
         "kv_capacity_tokens": ("/slots n_ctx",),
     },
-    never=(("/models/sse", "stays open for as long as one listens"),),
+    never=(
+        ("/models/sse", "stays open for as long as one listens"),
+        ("/models/load", "loads a model"),
+        ("/models/unload", "unloads a model"),
+        ("/completion", "generates tokens"),
+        ("/slots/*", "saves, restores or erases a slot"),
+    ),
     reads="slots, queue, tokens while they are generated, KV (estimated), prefix cache, speculation, sleep; "
     "of a router which models are loaded",
     changes="the thinking of one running request; the rest at a restart, or by a router loading it anew",
