@@ -195,7 +195,7 @@ def fuzzed_json(rng: random.Random, body: bytes) -> bytes:
 
 def _other(rng: random.Random, value: object) -> object:
     if rng.random() < 0.08:
-        odd = (None, True, -1, 1e308, 10**400, "", {}, [], [[]], {"": None}, *HOSTILE)
+        odd: tuple[object, ...] = (None, True, -1, 1e308, 10**400, "", {}, [], [[]], {"": None}, *HOSTILE)
         return rng.choice(odd)
     if isinstance(value, dict):
         return {key: _other(rng, item) for key, item in value.items() if rng.random() > 0.05}
