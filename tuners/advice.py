@@ -9,12 +9,13 @@ from types import MappingProxyType
 from enginetop.fleet.knobs import KnobSheet
 from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.signals import KNOBS
-from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
+from enginetop.fleet.snapshot import Advice, FleetSnapshot, PoolAdvice, ReplicaSnapshot
 from tuners import sequences, speculation, thinking, token_budget
 from tuners.case import Case, Rule
 from tuners.evidence import EvidenceLog
 from tuners.knob_values import BUDGET, knobs_of
 from tuners.load import NEEDED
+from tuners.pool_advice import pool_advice
 
 Sheets = Callable[[], Mapping[str, KnobSheet]]
 """The newest knob sheets by target URL. Called at every snapshot; must return at once."""
@@ -54,6 +55,7 @@ class Advisor:
     def __init__(self, sheets: Sheets = _no_sheets) -> None:
         self._sheets = sheets
         self._watches: dict[str, _Watch] = {}
+        self._pools: tuple[tuple[ReplicaSnapshot, ...], tuple[PoolAdvice, ...]] | None = None
 
     def __call__(self, snapshot: FleetSnapshot) -> FleetSnapshot:
         """The snapshot with advice."""
@@ -64,7 +66,13 @@ class Advisor:
             else self._advised(replica, sheets.get(replica.target.url))
             for replica in snapshot.replicas
         )
-        return replace(snapshot, replicas=replicas)
+        return replace(snapshot, replicas=replicas, pools=self._pooled(replicas))
+
+    def _pooled(self, replicas: tuple[ReplicaSnapshot, ...]) -> tuple[PoolAdvice, ...]:
+        """Advice on the pools; worked out anew when any replica is another object than before."""
+        if self._pools is None or self._pools[0] != replicas:
+            self._pools = (replicas, pool_advice(replicas))
+        return self._pools[1]
 
     def _advised(self, replica: ReplicaSnapshot, sheet: KnobSheet | None) -> ReplicaSnapshot:
         """The replica with its rows; the same object as before while it and its sheet are."""

@@ -16,7 +16,7 @@ from enginetop.cli.output import print_lines
 from enginetop.cli.settings import Settings, resolve
 from enginetop.cli.tune_report import report_lines
 from enginetop.cli.until_stopped import stop_event
-from enginetop.fleet.document import replica_document
+from enginetop.fleet.document import pool_document, replica_document
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.knobs import KnobSheet
 from enginetop.fleet.plan import Plan, plan_text
@@ -144,6 +144,7 @@ def _print(snapshot: FleetSnapshot, form: str, plan: Plan | None) -> None:
             "schema": SCHEMA,
             "at": snapshot.at,
             "replicas": [{key: replica[key] for key in _SHOWN} for replica in replicas],
+            "pools": [pool_document(pool) for pool in snapshot.pools],
             "plan": plan.id if plan is not None else None,
         }
         print(json.dumps(document, allow_nan=False))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from enginetop.fleet.snapshot import FleetSnapshot
+from enginetop.fleet.snapshot import FleetSnapshot, PoolAdvice
 from tui.view.advice import (
+    ACTIONABLE,
     APPLY_WORDS,
     Quiet,
     Suggestion,
@@ -40,6 +41,9 @@ def report_lines(snapshot: FleetSnapshot) -> Iterator[Line]:
         yield plain("")
     for group in quiet:
         yield from _quiet(group)
+    for pool in snapshot.pools:
+        yield plain("")
+        yield from _pool(pool)
 
 
 def _suggestion(snapshot: FleetSnapshot, suggestion: Suggestion) -> Iterator[Line]:
@@ -61,6 +65,19 @@ def _change(suggestion: Suggestion) -> str:
 
 def _in_short(suggestion: Suggestion) -> str:
     return f"{suggestion.replica.target.name} {_change(suggestion)} ({suggestion.advice.confidence})"
+
+
+def _pool(pool: PoolAdvice) -> Iterator[Line]:
+    """A line a knob: what the replicas of a pool call for as one."""
+    yield plain(
+        printable(f"pool {pool.model or 'model not known'} · {pool.role.value} ×{len(pool.replicas)}")
+    )
+    for advice in pool.advice:
+        change = ""
+        if advice.action in ACTIONABLE:
+            change = change_text(advice.current, advice.proposed, disable=advice.action == "disable") + "  "
+        reason = reasons_of(advice)[0] if change else reason_text(advice)
+        yield plain(printable(f"  {advice.action:<8} {advice.knob}  {change}{reason}"))
 
 
 def _labelled(label: str, texts: Iterable[str]) -> Iterator[Line]:

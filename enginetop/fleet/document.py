@@ -24,6 +24,7 @@ from enginetop.fleet.snapshot import (
     GpuDevice,
     ModelSummary,
     Outlier,
+    PoolAdvice,
     Quantile,
     RankSnapshot,
     ReplicaSnapshot,
@@ -58,7 +59,8 @@ def snapshot_document(snapshot: FleetSnapshot) -> Json:
     Beyond the contract's keys: `sequence`, `interval_seconds`, `simulated` (any replica is), `collector` and
     `gpu_problem`; of a replica `since` (Unix seconds), `simulated`, `next_try_at`, `spacing_seconds`,
     `product` (which router or gateway) and `sources` (where version, model and role were read); of both fleet
-    and replica `beyond`, the signals that only some engines export, where they do.
+    and replica `beyond`, the signals that only some engines export, where they do; `pools`, advice on all
+    replicas of a model and role as one.
     """
     return {
         "schema": SCHEMA,
@@ -71,6 +73,7 @@ def snapshot_document(snapshot: FleetSnapshot) -> Json:
         "gpu_problem": snapshot.gpu_problem,
         "fleet": _fleet(snapshot.fleet),
         "replicas": [replica_document(replica) for replica in snapshot.replicas],
+        "pools": [pool_document(pool) for pool in snapshot.pools],
         "alerts": [alert_document(alert) for alert in snapshot.alerts],
     }
 
@@ -288,6 +291,16 @@ def _advice(advice: Advice) -> Json:
         "confidence": advice.confidence,
         "apply": advice.apply,
         "via": advice.via,
+    }
+
+
+def pool_document(pool: PoolAdvice) -> Json:
+    """One item of `pools`: advice on all replicas of a model and role as one."""
+    return {
+        "model": pool.model,
+        "role": pool.role.value,
+        "replicas": list(pool.replicas),
+        "advice": [_advice(advice) for advice in pool.advice],
     }
 
 

@@ -104,6 +104,16 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolAdvice:
+    """Advice on all replicas of a model and role as one; `replicas` are their target URLs."""
+
+    model: str | None
+    role: Role
+    replicas: tuple[str, ...]
+    advice: tuple[Advice, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Alert:
     """One alert as the contract names its keys. `state` is `pending`, `firing` or `resolved`.
 
@@ -325,5 +335,6 @@ class FleetSnapshot:
     fleet: FleetSummary
     replicas: tuple[ReplicaSnapshot, ...]
     alerts: tuple[Alert, ...] = ()
+    pools: tuple[PoolAdvice, ...] = ()
     collector: CollectorHealth = CollectorHealth()
     gpu_problem: str = ""
