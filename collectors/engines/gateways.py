@@ -18,6 +18,7 @@ from collectors.engines.mapping import Row, Table
 from collectors.engines.sglang_table import TABLE as SGLANG_ROWS
 from collectors.engines.vllm import TABLE as VLLM_ROWS
 from collectors.page import Layout
+from enginetop.fleet.derive import OWN_MEANS
 from enginetop.fleet.model import EngineKind, Role
 
 _ONLY_CONFIG = "nothing: its policy and limits are set at its start"
@@ -277,11 +278,15 @@ def _backend_sources(view: GatewayView) -> dict[str, tuple[str, ...]]:
 
 
 def _joined(table: Table, title: str) -> EngineTable:
-    """A page on which a router joins the pages of its workers, each series with the worker's address."""
+    """A page on which a router joins the pages of its workers, each series with the worker's address.
+
+    An engine's own means are left out: only its reader knows when they mean nothing.
+    """
     view = GatewayView(
         replace(
             table,
             title=title,
+            rows=tuple(row for row in table.rows if row.measure not in OWN_MEANS.values()),
             rank_labels=(("worker_addr", "server"), *table.rank_labels),
             router_view=True,
         ),

@@ -223,6 +223,15 @@ def test_either_twin_alone_tells_the_same(left: str) -> None:
     assert {measure: total(reading, measure) for measure in EPP_TOTALS} == pytest.approx(EPP_TOTALS)
 
 
+def test_the_joined_pages_of_workers_are_a_view_by_worker() -> None:
+    reading = reading_of(fixture(f"{SMG}-engine_metrics.prom"))
+    assert total(reading, "requests_running") == 8
+    assert total(reading, "requests_waiting") == 6
+    assert total(reading, "kv_usage_ratio", rank="http://127.0.0.1:47300") == 0.81
+    # A mean that is 0 because nothing speculates is not a figure.
+    assert "spec_accepted_length_now" not in measures(reading)
+
+
 def test_several_models_are_no_model() -> None:
     text = 'smg_worker_pool_size{model="a"} 1\nsmg_worker_pool_size{model="b"} 1\n'
     assert reading_of(text).identity.model is None
