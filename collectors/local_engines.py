@@ -19,11 +19,14 @@ _MAX_ARGV_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How an engine's server is started: a pattern over its argv joined by spaces, and its default port."""
+    """How an engine's server is started: a pattern over its argv joined by spaces, the default port of its
+    metrics page, and the flag that sets it.
+    """
 
     kind: EngineKind
     pattern: re.Pattern[str]
     default_port: int
+    port_flag: str = "--port"
 
 
 LAUNCHES: tuple[Launch, ...] = (
@@ -33,10 +36,12 @@ LAUNCHES: tuple[Launch, ...] = (
     Launch(EngineKind.LLAMACPP, re.compile(r"^(\S*/)?llama-server( |$)"), 8080),
     Launch(EngineKind.TGI, re.compile(r"^(\S*/)?text-generation-(launcher|router)( |$)"), 3000),
     Launch(EngineKind.LMDEPLOY, re.compile(r"(^|[ /])lmdeploy serve api_server( |$)"), 23333),
+    # Its other ports serve inference.
+    Launch(EngineKind.TRITON, re.compile(r"^(\S*/)?tritonserver( |$)"), 8002, "--metrics-port"),
 )
 """How each engine is launched; the first that matches counts."""
 
-_PORT = re.compile(r"(?:^| )--port[ =](\d{1,5})(?: |$)")
+_PORT = r"(?:^| ){}[ =](\d{{1,5}})(?: |$)"
 
 
 def local_targets(proc: Path = Path("/proc")) -> tuple[Target, ...]:
@@ -59,7 +64,7 @@ def local_targets(proc: Path = Path("/proc")) -> tuple[Target, ...]:
 def _serving(own: Sequence[Listener], argv: str, launch: Launch) -> Listener | None:
     """The socket that serves HTTP: the port of the argv, else the engine's default, else the only one."""
     by_port = {socket.port: socket for socket in own}
-    named = _PORT.search(argv)
+    named = re.search(_PORT.format(re.escape(launch.port_flag)), argv)
     wanted = int(named.group(1)) if named else launch.default_port
     if wanted in by_port:
         return by_port[wanted]
