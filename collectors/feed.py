@@ -27,7 +27,8 @@ METRICS_PATHS: tuple[str, ...] = ("/prometheus/metrics", "/metrics")
 
 SIDE_TRIES = 3
 """A page that is asked once per start is given up after as many faults."""
-_ABSENT = 1 << 30  # tries of a path that answered 404: not asked again before a restart
+_ABSENT = 1 << 30  # tries of a path that is not there, or not for us: not asked again before a restart
+_NOT_FOR_US = frozenset({401, 403, 404, 405, 501})
 
 _NO_SERVER = frozenset({FailureKind.REFUSED, FailureKind.DNS, FailureKind.TLS})
 _REACHED = frozenset({FailureKind.TRUNCATED, FailureKind.TOO_LARGE})
@@ -355,7 +356,8 @@ class TargetFeed:
             if answer.path in SIDE_FIELDS:
                 settled = answer.error is None and answer.status < 500
                 tries = SIDE_TRIES if settled else self._tries.get(answer.path, 0) + 1
-                self._tries[answer.path] = _ABSENT if settled and answer.status == 404 else tries
+                refused = answer.error is None and answer.status in _NOT_FOR_US
+                self._tries[answer.path] = _ABSENT if refused else tries
 
     def _with_sides(self, answers: Sequence[Answer]) -> dict[str, _Side]:
         """The side pages as they are after these answers; a path that failed is missing."""

@@ -293,10 +293,11 @@ def test_the_model_where_no_label_names_it(sides: dict[str, Any], model: str, so
 
 
 class Server:
-    """A server with these pages, 404 elsewhere; remembers what it was asked."""
+    """A server with these pages, and `status` elsewhere."""
 
-    def __init__(self, pages: dict[str, Any]) -> None:
+    def __init__(self, pages: dict[str, Any], status: int = 404) -> None:
         self.pages = pages
+        self.status = status
         self.feed = TargetFeed(Target("http://s1:30000", "s1"), LayoutCache())
         self.at = 100.0
 
@@ -307,7 +308,7 @@ class Server:
             name = path.partition("?")[0]
             found = name in self.pages
             body = self.pages[name] if found else {"detail": "Not Found"}
-            answers.append(answer(name, body, at=self.at, status=200 if found else 404))
+            answers.append(answer(name, body, at=self.at, status=200 if found else self.status))
         self.at += 2.0
         return answers, self.feed.take(answers, self.at, 0.05)
 
@@ -338,6 +339,15 @@ def test_an_old_server_is_asked_once_for_what_it_does_not_have() -> None:
     assert reading is not None
     assert reading.identity.engine_version == "0.4.6"
     assert (total(reading, "requests_running"), total(reading, "requests_waiting")) == (61, 7)
+
+
+@pytest.mark.parametrize(("status", "again"), [(401, []), (403, []), (404, []), (503, ["/v1/loads"])])
+def test_loads_that_are_not_for_us_are_not_asked_for_again(status: int, again: list[str]) -> None:
+    server = Server({"/metrics": LOADED}, status)
+    server.pages["/prometheus/metrics"] = b""
+    for _ in range(4):
+        server.scrape()
+    assert server.asked() == ["/metrics", *again]
 
 
 def test_no_page_with_a_side_effect_is_asked() -> None:
