@@ -253,7 +253,7 @@ def test_the_key_of_the_config_file_is_sent_and_never_shown(
     monkeypatch.setenv("PROBE_KEY", KEY)
     _, out, err = run(replica.url, "--config", str(config), "--yes", "--format", "json")
     assert [one.headers.get("authorization") for one in replica.requests] == [f"Bearer {KEY}"] * 2
-    assert "status 403: not with Bearer [key]" in err
+    assert "status 403: not with Bearer" in err
     assert KEY not in out + err
     monkeypatch.delenv("PROBE_KEY")
     code, out, err = run(replica.url, "--config", str(config), "--yes", "--model", "m")
