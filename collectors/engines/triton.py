@@ -8,7 +8,7 @@ a histogram of the first response only with `--metrics-config histogram_latencie
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -28,22 +28,36 @@ _REQUESTS = ("nv_trt_llm_request_metrics",)
 _BLOCKS = ("nv_trt_llm_kv_cache_block_metrics",)
 _GENERAL = ("nv_trt_llm_general_metrics",)
 _ANY_MODEL = ("nv_inference_request_success",)
+_SERVING = ("nv_trt_llm_disaggregated_serving_metrics",)
+_SERVING_TYPE = "disaggregated_serving_type"
 _MEANS = {
     "e2e_seconds": "nv_inference_request_duration_us",
     "queue_seconds": "nv_inference_queue_duration_us",
 }
-_MICROSECONDS = 1e-6
+_TRANSFER = "kv_transfer_seconds"
+_MICROSECONDS, _MILLISECONDS = 1e-6, 1e-3
 _SUMMED = "Triton tells sums of latencies only: a mean, no quantiles"
 _OWN_QUEUE = f"{_SUMMED}; the backend takes requests at once, and its own queue has no time"
 _ENSEMBLES = "requests of an ensemble count for each of its steps"
 _NO_BLOCKS = Absence(Quality.UNSUPPORTED, "no nv_trt_llm_kv_cache_block_metrics on the page")
 
 
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    """A latency of which a page tells the sum and, elsewhere, the number of observations."""
+
+    measure: str
+    spent: int
+    count: int
+    seconds: float
+    """One unit of the sum."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Model:
     """The samples of one model that a reader computes from."""
 
-    means: tuple[tuple[Pick, Pick], ...]
+    means: tuple[_Mean, ...]
     blocks: Pick
     block_size: Pick
 
@@ -66,15 +80,15 @@ def _describe(layout: Layout) -> _Facts:
     extra: list[Series] = []
     for labels in models:
         rank = rank_key(table.rank_of(labels))
-        count = first(layout, _ANY_MODEL, labels)
-        means = tuple((first(layout, (raw,), labels), count) for raw in _MEANS.values())
+        means = tuple(_means(layout, labels))
         blocks = first(layout, _BLOCKS, {**labels, "kv_cache_block_type": "max"})
         size = first(layout, _BLOCKS, {**labels, "kv_cache_block_type": "tokens_per"})
         found.append(_Model(means, blocks, size))
-        for measure, raw in _MEANS.items():
-            group = f"{raw} {sorted(labels.items())}"
+        for mean in means:
+            group = f"triton {mean.measure} {sorted(labels.items())}"
             extra += (
-                Series(measure, rank, f"{group} {part}", part, group=group) for part in (Part.SUM, Part.COUNT)
+                Series(mean.measure, rank, f"{group} {part}", part, group=group)
+                for part in (Part.SUM, Part.COUNT)
             )
         if blocks is not None:
             extra.append(Series("kv_capacity_tokens", rank, f"triton KV blocks {sorted(labels.items())}"))
@@ -95,6 +109,19 @@ def _describe(layout: Layout) -> _Facts:
     )
 
 
+def _means(layout: Layout, labels: Labels) -> Iterator[_Mean]:
+    """The latencies of one model; Triton sums those of successful requests."""
+    count = first(layout, _ANY_MODEL, labels)
+    for measure, raw in _MEANS.items():
+        spent = first(layout, (raw,), labels)
+        if spent is not None and count is not None:
+            yield _Mean(measure, spent, count, _MICROSECONDS)
+    moved = first(layout, _SERVING, {**labels, _SERVING_TYPE: "kv_cache_transfer_ms"})
+    requests = first(layout, _SERVING, {**labels, _SERVING_TYPE: "request_count"})
+    if moved is not None and requests is not None:
+        yield _Mean(_TRANSFER, moved, requests, _MILLISECONDS)
+
+
 def _models(layout: Layout, names: tuple[str, ...]) -> list[Labels]:
     """Model and version of those with one of the series, in the order of their names."""
     found = {(labels.get("model", ""), labels.get("version", "")) for _, labels in samples(layout, names)}
@@ -113,7 +140,7 @@ def _table_for(layout: Layout, batching: list[Labels]) -> Table:
 
 
 def _estimated(batching: list[Labels]) -> Mapping[str, str]:
-    found = dict.fromkeys(_MEANS, _SUMMED)
+    found = dict.fromkeys((*_MEANS, _TRANSFER), _SUMMED)
     if batching:
         found["queue_seconds"] = _OWN_QUEUE
     else:
@@ -183,8 +210,8 @@ def _computed(page: Page, models: tuple[_Model, ...]) -> list[float]:
     """Sums of seconds and counts of each model, then the tokens that its KV cache holds."""
     found: list[float] = []
     for model in models:
-        for spent, count in model.means:
-            found += (value_at(page, spent) * _MICROSECONDS, value_at(page, count))
+        for mean in model.means:
+            found += (page.values[mean.spent] * mean.seconds, page.values[mean.count])
         if model.blocks is not None:
             found.append(product(page, model.blocks, model.block_size))
     return found
@@ -199,6 +226,10 @@ def _sources() -> Mapping[str, tuple[str, ...]]:
             **named,
             "requests_waiting": (*named["requests_waiting"], "nv_inference_pending_request_count"),
             **{m: (raw, "nv_inference_request_success") for m, raw in _MEANS.items()},
+            _TRANSFER: tuple(
+                f'{_SERVING[0]}{{{_SERVING_TYPE}="{kind}"}}'
+                for kind in ("kv_cache_transfer_ms", "request_count")
+            ),
             "kv_capacity_tokens": (f"{blocks} x tokens_per",),
         }
     )

@@ -156,6 +156,17 @@ def test_an_older_backend_leaves_requests_in_the_queue_of_the_server() -> None:
     assert total(read(older + served("m", 1)), "requests_waiting") == 5
 
 
+def test_transfers_between_prefill_and_decode() -> None:
+    own = 'model="m",version="1",disaggregated_serving_type'
+    serving = f'nv_trt_llm_disaggregated_serving_metrics{{{own}="'
+    page = batching("m", active=0, waiting=0, used=0, blocks=10)
+    assert "kv_transfer_seconds" not in measures(read(page))
+    page += f'{serving}kv_cache_transfer_ms"}} 250\n{serving}request_count"}} 4\n'
+    reading = read(page)
+    assert total(reading, "kv_transfer_seconds", Part.SUM) == 0.25
+    assert total(reading, "kv_transfer_seconds", Part.COUNT) == 4
+
+
 def test_token_lengths_of_the_newer_backend() -> None:
     own = 'model="m",response_metric_type="total_{}_tokens",version="1"'
     text = batching("m", active=0, waiting=0, used=0, blocks=10)
