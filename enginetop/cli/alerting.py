@@ -13,7 +13,6 @@ from collectors.fetch import Credentials
 from enginetop.alerts.book import AlertBook
 from enginetop.alerts.configured import configured_rules
 from enginetop.alerts.objective_checks import NO_CHANGES
-from enginetop.alerts.quiet_file import QuietFile
 from enginetop.alerts.rule import Rule, Severity
 from enginetop.alerts.sinks.courier import Sink
 from enginetop.alerts.sinks.desk import Desk
@@ -30,6 +29,7 @@ from enginetop.alerts.sinks.wire import (
 )
 from enginetop.cli.alert_settings import AlertSettings, SinkSettings
 from enginetop.cli.diagnostics import tell
+from enginetop.cli.quiet_file import QuietFile
 from enginetop.cli.settings import Settings, state_folder
 from enginetop.fleet.change import AuditRow
 from enginetop.fleet.model import Target

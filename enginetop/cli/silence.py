@@ -7,11 +7,11 @@ import json
 import time
 from collections.abc import Iterable
 
-from enginetop.alerts.quiet_file import QuietFile, silence_document
 from enginetop.alerts.silence import Silence
 from enginetop.cli import exit_codes
 from enginetop.cli.alerting import quiet_file
 from enginetop.cli.diagnostics import tell
+from enginetop.cli.quiet_file import QuietFile, silence_document
 from enginetop.cli.user import user_name
 from enginetop.fleet.errors import ConfigError, EnginetopError
 from enginetop.fleet.state import duration_text

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from enginetop.alerts.quiet_file import QuietFile
 from enginetop.alerts.rule import identity
 from enginetop.alerts.silence import Acknowledgement, Silence
+from enginetop.cli.quiet_file import QuietFile
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
 from tests.tui.snapshots import AT, FakeSource, alert, down_replica, fleet, replica
 from tests.tui.test_app import SIZES, Clock, publish, screen_kind, screen_lines, screen_text

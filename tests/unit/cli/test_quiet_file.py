@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enginetop.alerts.quiet_file import SCHEMA, QuietError, QuietFile
 from enginetop.alerts.rule import Key
 from enginetop.alerts.silence import Acknowledgement, Quiet, Silence, duration_seconds
+from enginetop.cli.quiet_file import SCHEMA, QuietError, QuietFile
 
 KEY: Key = ("GpuHot", "warning", "http://a:1", (("gpu_uuid", "G-1"),))
 ACK = Acknowledgement(KEY, 100.0, "kim", "fan ordered")
