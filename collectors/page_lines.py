@@ -13,7 +13,7 @@ from typing import Final, cast
 from collectors.layout import NO_SAMPLE, SCRATCH, Template, put
 from collectors.page import Layout
 from collectors.sample_line import OverLimitError, Sample, SampleGrammar, Samples, family_types
-from collectors.secrets import may_hold_secret, without_secrets
+from collectors.secrets import SHORTEST, without_secrets
 
 _CHUNK_LINES: Final = 4096
 _TYPE_WITHIN: Final = 16
@@ -172,15 +172,18 @@ class _LineParser:
 
     def _public_labels(self) -> tuple[Mapping[str, str], ...]:
         """The labels without what looks like a key: some exporters put a command line into one."""
-        if not may_hold_secret(b"\n".join(self._lines)):
+        label_sets = {id(labels): labels for labels in self._labels}  # lines share them
+        pairs = {
+            pair for labels in label_sets.values() for pair in labels.items() if len(pair[1]) >= SHORTEST
+        }
+        public = {pair: shown for pair in pairs if (shown := _public_value(*pair)) != pair[1]}
+        if not public:
             return tuple(self._labels)
-        public: dict[int, Mapping[str, str]] = {}  # lines share their labels
-        for labels in self._labels:
-            if id(labels) not in public:
-                public[id(labels)] = {
-                    without_secrets(name): _public_value(name, value) for name, value in labels.items()
-                }
-        return tuple(public[id(labels)] for labels in self._labels)
+        cleaned = {
+            key: {name: public.get((name, value), value) for name, value in labels.items()}
+            for key, labels in label_sets.items()
+        }
+        return tuple(cleaned[id(labels)] for labels in self._labels)
 
     def _cut(self, rows: int) -> None:
         columns = self._places, self._names, self._labels, self._keys, self._values, self._prefixes
