@@ -95,7 +95,9 @@ def token_lines(replica: ReplicaSnapshot) -> Lines:
         Span("generated ", "dim"), short_figure(replica, "generation_tokens_per_second"),
         Span(" · prompt ", "dim"), short_figure(replica, "prompt_tokens_per_second"),
     )  # fmt: skip
-    yield row("prefix hits", *figure(replica, "prefix_hit_ratio", numbers.percent, " %"))
+    yield row(
+        "prefix hits", *figure(replica, "prefix_hit_ratio", numbers.percent, " %"), _why_no_hits(replica)
+    )
     external = signal_of(replica, "external_prefix_hit_ratio")
     if numbers.scalar_number(external) is not None:
         yield row("external", *figure(replica, "external_prefix_hit_ratio", numbers.percent, " %"))
@@ -117,6 +119,14 @@ def token_lines(replica: ReplicaSnapshot) -> Lines:
         ):
             yield row(label, Span(UNKNOWN, "dim"), Span(f" {value.note}", "dim"))
     yield from _thinking(replica)
+
+
+def _why_no_hits(replica: ReplicaSnapshot) -> Span:
+    """What else than a cache that does not work can be behind no hits at all."""
+    block = replica.config.get("block_size")
+    if numbers.scalar_number(signal_of(replica, "prefix_hit_ratio")) != 0 or block is None:
+        return Span("")
+    return Span(f"  a shared prefix shorter than a block of {block.value} tokens is never found", "dim")
 
 
 def _thinking(replica: ReplicaSnapshot) -> Lines:

@@ -65,6 +65,17 @@ def test_latencies_by_hand() -> None:
     assert row(one, "queue") == " queue               –  no request in the window"
 
 
+def test_no_prefix_hits_may_come_of_long_blocks() -> None:
+    """F48: 240 shared tokens are less than one block of 784."""
+    config = {"block_size": ConfigValue(784, "cache_config_info")}
+    none = dataclasses.replace(replica("a1", changes={"prefix_hit_ratio": 0.0}), config=config)
+    assert row(none, "prefix hits").endswith(
+        "a shared prefix shorter than a block of 784 tokens is never found"
+    )
+    some = dataclasses.replace(replica("a1", changes={"prefix_hit_ratio": 0.4}), config=config)
+    assert "block of" not in row(some, "prefix hits")
+
+
 def test_goodput_and_reasoning_of_a_replica_that_counts_single_requests() -> None:
     counted = Goodput(4.2, 3.9, 0.9286, quality=Quality.OK, note="companion's SLO")
     one = replica("a1", changes={"reasoning_tokens": distribution(412, 3870)}, goodput=counted)
