@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -15,7 +16,8 @@ from tests.vllm.server import free_port, wait_for
 
 READY_SECONDS = 420.0
 MAX_RUNNING = 8
-CAPACITY_TOKENS = 4096
+CAPACITY_TOKENS = 1536
+"""Room for the whole batch with short answers, not with long ones."""
 CHUNK_TOKENS = 256
 
 FLAGS = (
@@ -24,7 +26,10 @@ FLAGS = (
     *("--skip-server-warmup", "--enable-metrics", "--mem-fraction-static", "0.1"),
     *("--max-total-tokens", str(CAPACITY_TOKENS), "--max-running-requests", str(MAX_RUNNING)),
     *("--chunked-prefill-size", str(CHUNK_TOKENS), "--context-length", "512", "--decode-log-interval", "5"),
+    # Requests are let in although their answers may not fit.
+    *("--schedule-conservativeness", "0.05"),
 )
+_RETRACTED = re.compile(r"#retracted_reqs: (\d+)")
 
 
 class Server:
@@ -64,6 +69,10 @@ class Server:
 
         wait_for(ready, READY_SECONDS)
         self.ready_seconds = time.monotonic() - self.started
+
+    def retracted(self) -> int:
+        """Requests that were retracted so far, by the server's own log."""
+        return sum(map(int, _RETRACTED.findall(self._log_file.read_text(errors="replace"))))
 
     def stop(self) -> None:
         """End the server and all processes of its group."""
