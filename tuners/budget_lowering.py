@@ -147,7 +147,7 @@ class Lowering:
         return max(1.0, (1.0 - used_now) / (1.0 - used_then))
 
     def _used(self, budget: int) -> float:
-        return (self.load.demand or 0.0) / self._capacity(self.fit, budget)
+        return self.load.demand / self._capacity(self.fit, budget)
 
     def _capacity(self, fit: StepFit, budget: int) -> float:
         room = prefill.room(budget, self.load.decoding, self.knobs.drafts)
@@ -193,7 +193,7 @@ class Lowering:
     def _confidence(self) -> str:
         load = self.load
         certain = load.tpot.low is not None and load.tpot.low >= load.tpot_slo
-        if load.preemptions or load.demand is None:
+        if load.preemptions:
             return "low"
         return "high" if certain and self.fit.r_squared >= _HIGH_R_SQUARED else "medium"
 

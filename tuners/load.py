@@ -9,7 +9,7 @@ from types import MappingProxyType
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Distribution, Quantile
 from tuners.case import Case
-from tuners.words import at_least, not_fresh
+from tuners.words import at_least, lacking, not_fresh
 
 FEWEST_REQUESTS = 60
 """Then a p95 has three requests beyond it."""
@@ -18,6 +18,15 @@ NEEDED: Mapping[str, int] = MappingProxyType(
     {"tpot_seconds": FEWEST_REQUESTS, "ttft_seconds": FEWEST_REQUESTS, "iteration_tokens": 1}
 )
 """Distributions without which nothing is judged, and the fewest observations in the window."""
+
+
+_NEEDED_SCALARS = (
+    "requests_running",
+    "requests_waiting",
+    "kv_usage_ratio",
+    "preemptions",
+    "prompt_tokens_per_second",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class Load:
     ttft_slo: float
     accepted: float
     decoding: float
-    demand: float | None
+    demand: float
     prompt: float | None
     long_prompt: float | None
     hit_ratio: float
@@ -64,12 +73,14 @@ def load_of(case: Case) -> Load | str:
     replica, engines = case.replica, case.engines
     if (why := not_fresh(case)) is not None:
         return why
+    if (lack := lacking(case, _NEEDED_SCALARS)) is not None:
+        return lack
     for name, fewest in NEEDED.items():
         if (lack := _lack(name, replica.distribution(name), fewest)) is not None:
             return lack
     tpot, ttft, steps = map(replica.distribution, NEEDED)
     hits = replica.scalar("prefix_hit_ratio").number or 0.0
-    arriving = replica.scalar("prompt_tokens_per_second").number
+    arriving = replica.scalar("prompt_tokens_per_second").number or 0.0
     prompts = replica.distribution("prompt_tokens")
     accepted = replica.scalar("spec_accepted_length").number if case.knobs.drafts else None
     return Load(
@@ -81,7 +92,7 @@ def load_of(case: Case) -> Load | str:
         ttft_slo=replica.slo.ttft_seconds,
         accepted=accepted or 1.0,
         decoding=(replica.scalar("requests_running").number or 0.0) / engines,
-        demand=None if arriving is None else arriving * (1.0 - hits) / engines,
+        demand=arriving * (1.0 - hits) / engines,
         prompt=prompts.mean.value,
         long_prompt=prompts.quantiles["p95"].value if prompts.count else None,
         hit_ratio=hits,

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 
-from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Advice
 from tuners.case import Case, Rule
 from tuners.knob_values import SEQUENCES
 from tuners.kv_maths import fitting_sequences, preempted_ratio
 from tuners.thinking_maths import resident_tokens
 from tuners.trend import seconds_to_full, trend_of
-from tuners.words import at_least, count, known_count, not_fresh, percent, row, too_short
+from tuners.words import at_least, count, known_count, lacking, not_fresh, percent, row, too_short
 
 FEWEST_REQUESTS = 60
 CRITICAL_PREEMPTED_RATIO = 0.01
@@ -28,6 +27,16 @@ RAISE_RATIO = 1.25
 REMEDIES = (
     "else, in this order: gpu_memory_utilization in steps of .02 up to .95 where memory is free, fp8 KV, a "
     "thinking or max_tokens cap, more tensor parallelism, another replica"
+)
+
+
+_NEEDED = (
+    "requests_running",
+    "requests_waiting",
+    "kv_usage_ratio",
+    "preemptions",
+    "preemptions_per_second",
+    "requests_finished_per_second",
 )
 
 
@@ -64,17 +73,7 @@ RULE = Rule(SEQUENCES, calls, advise)
 
 def _unfit(case: Case) -> str | None:
     """Why the pages cannot be judged; None: they can."""
-    replica = case.replica
-    if (why := not_fresh(case)) is not None:
-        return why
-    for name in ("requests_running", "requests_waiting", "kv_usage_ratio"):
-        signal = replica.scalar(name)
-        if signal.number is None or signal.quality not in (Quality.OK, Quality.ESTIMATED):
-            note = f": {signal.note}" if signal.note else ""
-            return f"{name} is {signal.quality.value}{note}"
-        if signal.number < 0 or not math.isfinite(signal.number):
-            return f"{name} is {signal.number}: not to be believed"
-    return None
+    return not_fresh(case) or lacking(case, _NEEDED)
 
 
 def _running(case: Case) -> float:

@@ -191,7 +191,7 @@ def _seen(case: Case) -> _Seen | str:
     return _Seen(
         drafts,
         positions,
-        Traffic(generated / case.engines, load.demand or 0.0),
+        Traffic(generated / case.engines, load.demand),
         _costs(fit, drafts, case.drafted.fits),
         load,
         kv > FULL_KV and load.preemptions > 0,

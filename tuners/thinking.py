@@ -14,7 +14,7 @@ from enginetop.fleet.snapshot import Advice, Distribution, Quantile
 from tuners.case import Case, Rule
 from tuners.knob_values import THINKING
 from tuners.thinking_maths import FEWEST_FOR_P95, MULTIPLE_TOKENS, SLACK_TOKENS
-from tuners.words import at_least, count, not_fresh, percent, row, too_short
+from tuners.words import at_least, count, lacking, not_fresh, percent, row, too_short
 
 REASONING = "reasoning_tokens"
 LARGE_SHARE = 0.3
@@ -23,6 +23,9 @@ LONG_TAIL_RATIO = 2.0
 """And when the p99 is this many times the p95: else a cap at the p95 frees next to nothing."""
 FULL_KV = 0.90
 _NO_CLAIM = "accuracy is not measured here: try it on an evaluation of your own first"
+
+
+_NEEDED = ("kv_usage_ratio", "preemptions", "requests_waiting")
 
 
 def calls(case: Case) -> str | None:
@@ -53,7 +56,7 @@ RULE = Rule(THINKING, calls, advise)
 
 
 def _unfit(case: Case) -> str | None:
-    if (why := not_fresh(case)) is not None:
+    if (why := not_fresh(case) or lacking(case, _NEEDED)) is not None:
         return why
     thoughts = _distribution(case)
     if thoughts.quality not in (Quality.OK, Quality.ESTIMATED) or thoughts.count is None:

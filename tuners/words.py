@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from enginetop.fleet.model import ReplicaState
+import math
+from collections.abc import Iterable
+
+from enginetop.fleet.model import Quality, ReplicaState
 from enginetop.fleet.snapshot import Advice, Distribution, Quantile
 from tuners.case import SUSTAINED_SECONDS, Case
 
@@ -47,6 +50,18 @@ def not_fresh(case: Case) -> str | None:
     if state is ReplicaState.NO_PROGRESS:
         return "no progress: the engine's counters do not move"
     return None if state in _FRESH else f"no fresh numbers: the replica is {state.value}"
+
+
+def lacking(case: Case, names: Iterable[str]) -> str | None:
+    """The first of these scalars that cannot be believed, and why; None: all can."""
+    for name in names:
+        signal = case.replica.scalar(name)
+        if signal.number is None or signal.quality not in (Quality.OK, Quality.ESTIMATED):
+            note = f": {signal.note}" if signal.note else ""
+            return f"{name} is {signal.quality.value}{note}"
+        if signal.number < 0 or not math.isfinite(signal.number):
+            return f"{name} is {signal.number:g}: not to be believed"
+    return None
 
 
 def too_short(case: Case) -> str | None:

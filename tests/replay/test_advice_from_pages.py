@@ -156,7 +156,7 @@ def test_a_recorded_development_page_tells_the_budget_and_then_it_takes_a_restar
     ("pages", "sheets", "words"),
     [
         (PAGES, {}, "max_num_batched_tokens is not known"),
-        (PAGES[:1], {URL: SHEET}, "tpot_seconds is unknown: needs two samples"),
+        (PAGES[:1], {URL: SHEET}, "is unknown: needs two samples"),
         (PAGES[:3], {URL: SHEET}, "tpot_seconds has 50 observations in the window, at least 60"),
         (PAGES[:20], {URL: SHEET}, "seen for 32 s, a suggestion needs 60 s"),  # from 75 requests on
         ([*PAGES, *["<html>"] * 3], {URL: SHEET}, "no fresh numbers: the replica is"),
