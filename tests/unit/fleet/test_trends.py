@@ -111,6 +111,14 @@ def test_points_closer_than_the_interval_cover_no_less_time() -> None:
     assert len(times) <= 451
 
 
+def test_pages_a_little_too_early_cost_no_more_memory() -> None:
+    trends = Trends(2.0)
+    for tick in range(1000):
+        trends.add(1.9 * tick, {})
+    assert len(trends.times) == 451  # the newest: 450 x 1.9 s
+    assert trends.times[-1] - trends.times[0] == pytest.approx(855.0)
+
+
 def test_what_was_given_away_does_not_change() -> None:
     trends = Trends(300.0)
     for at in (0, 300, 600):
