@@ -42,7 +42,7 @@ class RecordReader:
 
     def reported(self, health: CollectorHealth) -> CollectorHealth:
         """The collector's state with that of the logs in it."""
-        return replace(health, problem=health.problem or self.problem, bad_records=bad_records(self._sources))
+        return replace(health, record_problem=self.problem, bad_records=bad_records(self._sources))
 
     def start(self, now: Callable[[], float], sink: Sink) -> None:
         """Begin to read; `sink` is called from the thread with what is found."""

@@ -74,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         targets = wiring.live_targets(settings)
         snapshot = _look(settings, targets, args.duration)
-    if snapshot.collector.problem:
-        tell(snapshot.collector.problem)
+    if snapshot.collector.told:
+        tell(snapshot.collector.told)
     verdict = judge(snapshot)
     print(
         json.dumps(_document(snapshot, verdict), allow_nan=False)

@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         targets = wiring.live_targets(settings)
         snapshot = wiring.sample(settings, targets, args.samples, wiring.local_gpus(targets))
-    if snapshot.collector.problem:
-        tell(snapshot.collector.problem)
+    if snapshot.collector.told:
+        tell(snapshot.collector.told)
     print_snapshot(snapshot, args.format)
     return exit_codes.OK

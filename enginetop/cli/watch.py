@@ -208,7 +208,7 @@ class _Watch:
             self._ready = True
             self._supervisor.ready(f"watching {snapshot.fleet.replicas} targets")
         troubles = [f"{sink.name}: {sink.problem}" for sink in self._sinks() if sink.problem]
-        problem = "; ".join(filter(None, [snapshot.collector.problem, self._quiet.problem, *troubles]))
+        problem = "; ".join(filter(None, [snapshot.collector.told, self._quiet.problem, *troubles]))
         if problem and problem != self._problem:
             tell(problem)
         self._problem = problem

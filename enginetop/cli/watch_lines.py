@@ -44,7 +44,7 @@ class NdjsonLines:
                 "states": {state.value: states[state] for state in STATE_ORDER if states.get(state)},
                 "alerts": dict(Counter(alert.state for alert in snapshot.alerts)),
                 "late_ticks": snapshot.collector.late_ticks,
-                "problem": snapshot.collector.problem,
+                "problem": snapshot.collector.told,
                 "sinks": {
                     sink.name: {
                         "delivered": sink.delivered,

@@ -148,6 +148,7 @@ def _collector(health: CollectorHealth) -> Json:
         "problem": health.problem,
         "bad_records": health.bad_records,
         "foreign_records": health.foreign_records,
+        "record_problem": health.record_problem,
     }
 
 

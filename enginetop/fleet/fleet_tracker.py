@@ -169,8 +169,8 @@ class FleetTracker:
         """The collector's state with the records that were passed over, a problem if that is all of them."""
         if not self._foreign:
             return collector
-        problem = collector.problem or ("" if self._owned else _ALL_FOREIGN)
-        return replace(collector, foreign_records=self._foreign, problem=problem)
+        problem = collector.record_problem or ("" if self._owned else _ALL_FOREIGN)
+        return replace(collector, foreign_records=self._foreign, record_problem=problem)
 
     def _track(self, target: Target) -> ReplicaTracker:
         tracker = self._trackers[target.url] = ReplicaTracker(

@@ -311,7 +311,7 @@ class CollectorHealth:
 
     Rates are scrapes per second over the last window; `asked` and `achieved` count scrapes, `late_ticks`
     ticks dropped, since start. Of logs of single requests, `bad_records` are lines that could not be read,
-    and `foreign_records` those of servers that are no target.
+    `foreign_records` those of servers that are no target, and `record_problem` says what is wrong with a log.
     """
 
     asked_per_second: float | None = None
@@ -322,6 +322,12 @@ class CollectorHealth:
     achieved: int = 0
     bad_records: int = 0
     foreign_records: int = 0
+    record_problem: str = ""
+
+    @property
+    def told(self) -> str:
+        """What is wrong with the collector and with the logs, in one line; empty when nothing is."""
+        return "; ".join(filter(None, [self.problem, self.record_problem]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

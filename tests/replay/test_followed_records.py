@@ -161,12 +161,12 @@ def test_records_of_strangers_do_not_count_and_are_told_when_there_is_nothing_el
     found = followed(path, strange, RecordLog(str(path)))
     assert found.fleet.signals["reasoning_tokens"].quality is Quality.UNSUPPORTED
     assert found.collector.foreign_records == 4
-    assert "say whose they are: FILE=TARGET" in found.collector.problem
+    assert "say whose they are: FILE=TARGET" in found.collector.record_problem
     named = followed(path, strange, RecordLog(str(path), target_url=R1))
-    assert (named.collector.foreign_records, named.collector.problem) == (0, "")
+    assert (named.collector.foreign_records, named.collector.record_problem) == (0, "")
     assert named.replicas[0].distribution("reasoning_tokens").count == 4
     mixed = followed(path, [*strange, *map(litellm, FIGURES[:1])], RecordLog(str(path)))
-    assert (mixed.collector.foreign_records, mixed.collector.problem) == (4, "")
+    assert (mixed.collector.foreign_records, mixed.collector.record_problem) == (4, "")
 
 
 def test_a_budget_that_the_knobs_tell_and_that_is_taken_back() -> None:

@@ -129,9 +129,16 @@ def _quiet_verdict(snapshot: FleetSnapshot, picture: Picture) -> Line:
     if not total:
         return plain(" no replicas", "dim")
     if words.get("ok", 0) == total:
-        return plain(f" {GLYPH_OF[Severity.OK]} all {total} ok", "ok")
+        return (Span(f" {GLYPH_OF[Severity.OK]} all {total} ok", "ok"), *_of_records(snapshot))
     listed = " · ".join(f"{number} {word}" for word, number in words.items())
-    return (Span(f" {GLYPH_OF[Severity.OK]} nothing needs you", "ok"), Span(f" · {listed}", "dim"))
+    quiet = Span(f" {GLYPH_OF[Severity.OK]} nothing needs you", "ok")
+    return (quiet, Span(f" · {listed}", "dim"), *_of_records(snapshot))
+
+
+def _of_records(snapshot: FleetSnapshot) -> Line:
+    """What is wrong with a log of requests: worth a word, but no replica's trouble."""
+    problem = snapshot.collector.record_problem
+    return (Span(f" · records: {problem}", "warn"),) if problem else ()
 
 
 def totals_line(picture: Picture, width: int) -> Line:

@@ -284,17 +284,20 @@ class TestEngine:
     def test_what_is_written_while_it_runs_is_seen(self, tmp_path: Path) -> None:
         log = tmp_path / "usage.jsonl"
         with self.running(RecordLog(str(log))) as engine:
-            wait_until(engine, lambda seen: "no such file yet" in seen.collector.problem)
+            wait_until(engine, lambda seen: "no such file yet" in seen.collector.record_problem)
             log.write_text(lines(USAGE), encoding="utf-8")
 
             def counted(seen: FleetSnapshot) -> bool:
                 return seen.replicas[0].distribution("reasoning_tokens").count == 1
 
-            assert wait_until(engine, counted).collector.problem == ""
+            assert wait_until(engine, counted).collector.record_problem == ""
             with log.open("a", encoding="utf-8") as file:
                 file.write("garbage\nmore\n")
             snapshot = wait_until(engine, lambda seen: seen.collector.bad_records == 2)
-            assert snapshot.collector.problem == f"{log}: line 2 read: not JSON; such lines are passed over"
+            assert (
+                snapshot.collector.record_problem
+                == f"{log}: line 2 read: not JSON; such lines are passed over"
+            )
             assert counted(snapshot)
 
     def test_a_sink_that_breaks_is_a_line_and_the_engine_goes_on(self, tmp_path: Path) -> None:

@@ -150,8 +150,8 @@ class TestReader:
         assert threads == {"enginetop-records"}
         health = reader.reported(CollectorHealth(late_ticks=3))
         assert (health.late_ticks, health.bad_records) == (3, 1)
-        assert "not JSON" in health.problem
-        assert reader.reported(CollectorHealth(problem="worse")).problem == "worse"
+        assert "not JSON" in health.record_problem
+        assert reader.reported(CollectorHealth(problem="worse")).told.startswith("worse; ")
 
     def test_a_fault_of_ours_is_told(self) -> None:
         told = threading.Event()

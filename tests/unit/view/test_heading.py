@@ -87,6 +87,8 @@ def test_one_replica_needs_you() -> None:
 
 def test_faults_of_the_program_itself_outrank_the_fleet() -> None:
     assert "no GPU thread" in line_text(verdict_line(picture(TROUBLE, notice="no GPU thread"), 80))
+    unread = fleet([replica("a")], collector=CollectorHealth(record_problem="r.jsonl: line 3: not JSON"))
+    assert line_text(verdict_line(picture(unread), 80)) == " ● all 1 ok · records: r.jsonl: line 3: not JSON"
     broken = fleet([replica("a")], collector=CollectorHealth(problem="stopped: out of files"))
     assert line_text(verdict_line(picture(broken), 80)) == " ✖ collector: stopped: out of files"
     assert "no new picture for 7.0 s" in line_text(verdict_line(picture(TROUBLE, silent_seconds=7.0), 80))
