@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from enginetop.fleet.facts import NO_COUNTS, RATIOS, WindowFacts
-from enginetop.fleet.model import Role
+from enginetop.fleet.facts import NO_COUNTS, RATIOS, Facts, WindowFacts
+from enginetop.fleet.model import Quality, Role
 
 T = TypeVar("T")
 
@@ -85,13 +85,12 @@ class StageRule:
     def counted(self, parts: Sequence[StagePart]) -> list[WindowFacts]:
         """The facts of all replicas of a fleet, each measure of a request from one stage only."""
         told: dict[tuple[str, Role], set[str]] = {}
-        for part in parts:
-            if part.stage in _OTHER:
-                total = part.facts.total
-                told.setdefault((part.stack, part.stage), set()).update(total.gains, total.histograms)
-        if not any(stage is Role.PREFILL for _, stage in told) or len(told) < 2:
+        if not any(part.role is Role.PREFILL for part in parts):
             self._kept.clear()
             return [part.facts for part in parts]
+        for part in parts:
+            if part.stage in _OTHER:
+                told.setdefault((part.stack, part.stage), set()).update(_tells(part.facts.total))
         self._kept = {at: self._filtered(at, part, told) for at, part in enumerate(parts)}
         return [filtered for _, _, filtered in self._kept.values()]
 
@@ -105,6 +104,12 @@ class StageRule:
         if kept is not None and kept[0] is part.facts and kept[1] == left_out:
             return kept
         return part.facts, left_out, _without(part.facts, left_out) if left_out else part.facts
+
+
+def _tells(facts: Facts) -> set[str]:
+    """What a replica counts, also where the count is not known just now."""
+    later = (name for name, gap in facts.gaps.items() if gap.quality is not Quality.UNSUPPORTED)
+    return {*facts.gains, *facts.histograms, *later}
 
 
 def _without(window: WindowFacts, left_out: frozenset[str]) -> WindowFacts:

@@ -42,9 +42,17 @@ class Fleet:
     """A running fleet, as a context; everything started is stopped at its end."""
 
     def __init__(
-        self, here: Installation, folder: Path, *, decode: int, prefill: int = 0, blocks: int
+        self,
+        here: Installation,
+        folder: Path,
+        *,
+        decode: int,
+        prefill: int = 0,
+        blocks: int,
+        engine: str = "vllm",
     ) -> None:
         """`prefill` 0: `decode` workers that do both. `blocks` is the KV cache of each worker."""
+        self._engine = engine
         self._here = here
         self._folder = folder
         self._wanted = {"backend": decode, "prefill": prefill}
@@ -136,7 +144,7 @@ class Fleet:
             *("--num-workers", str(self._wanted[component]), "--stagger-delay", "-1"),
             *("--model-path", str(self._folder / "model"), "--model-name", MODEL),
             *("--num-gpu-blocks-override", str(self._blocks), "--no-enable-prefix-caching"),
-            *("--speedup-ratio", "0.3", *LIMITS),
+            *("--speedup-ratio", "0.3", "--engine-type", self._engine, *LIMITS),
         )
 
     def _start(self, module: str, *words: str, **environment: str) -> None:

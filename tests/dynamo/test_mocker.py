@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import httpx
 import pytest
@@ -19,7 +20,8 @@ from collectors.engines.dynamo_frontend import BUSY_THRESHOLD, OPENAPI
 from enginetop.fleet.model import EngineKind, ReplicaState, Role
 from enginetop.fleet.reading import Reading
 from enginetop.fleet.snapshot import Distribution
-from tests.dynamo.fleet import MODEL
+from tests.dynamo.fleet import MODEL, Fleet
+from tests.dynamo.installation import install
 from tests.dynamo.load import serve
 from tests.dynamo.run import OUTPUT_TOKENS, PROMPT_BYTES, Run
 from tests.support.engine_pages import measures, page_of, total
@@ -98,6 +100,21 @@ def test_prefill_and_decode_workers_count_once(split: Run, record: dict[str, obj
     assert near(e2e.count, split.served.complete)
     record["4 prefill and 12 decode workers: requests by prefill, by decode, by the fleet"] = (
         f"{by_role[Role.PREFILL]:g}, {by_role[Role.DECODE]:g}, {e2e.count:g}"
+    )
+
+
+@pytest.mark.parametrize("engine", [EngineKind.SGLANG, EngineKind.TRTLLM])
+def test_other_engines_behind_dynamo(engine: EngineKind, tmp_path: Path, record: dict[str, object]) -> None:
+    """Of these the mocker exports other names than of vLLM; counts agree all the same."""
+    with Fleet(install(), tmp_path / "fleet", decode=2, blocks=2000, engine=engine.value) as fleet:
+        served = serve(fleet.frontend, 12, at_once=6, prompt_bytes=100, output_tokens=20)
+        readings = [read(page_at(worker.url)) for worker in fleet.workers()]
+    assert {(one.identity.engine, one.identity.stack) for one in readings} == {(engine, "dynamo")}
+    requests = sum(total(one, "requests_finished") for one in readings)
+    tokens = sum(total(one, "generation_tokens") for one in readings)
+    assert (requests, tokens) == (served.complete, served.output_tokens) == (12, 240)
+    record[f"2 workers of {engine.value}: requests, output tokens by clients and workers"] = (
+        f"{served.complete} and {requests:g}, {served.output_tokens} and {tokens:g}"
     )
 
 

@@ -72,6 +72,19 @@ def test_what_only_one_stage_tells_is_kept() -> None:
     assert decode == set(BOTH)
 
 
+@pytest.mark.parametrize(("quality", "stands_in"), [(Quality.SUSPECT, False), (Quality.UNSUPPORTED, True)])
+def test_no_stage_stands_in_while_the_other_does_not_know(quality: Quality, stands_in: bool) -> None:
+    decode = facts("e2e_seconds")
+    decode = replace(
+        decode, total=replace(decode.total, gaps={"requests_finished": Gap(quality, "jumps back and forth")})
+    )
+    prefill, _ = counted(
+        StagePart(facts("requests_finished"), Role.PREFILL, "sglang"),
+        StagePart(decode, Role.DECODE, "sglang"),
+    )
+    assert ("requests_finished" in prefill) is stands_in
+
+
 def test_ratios_and_gaps_of_what_is_left_out_go_with_it() -> None:
     window = facts(
         "prefix_queries", "prefix_hits", ratios=("prefix_hit_ratio", "spec_acceptance_ratio"), gaps=()
