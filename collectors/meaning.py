@@ -100,7 +100,7 @@ def _miss_of_body(answer: Answer) -> Miss | None:
     if not start or answer.body.strip() == _END_OF_PAGE:
         if not _EXPOSITION.search(answer.headers.get("content-type", "")):
             return _no_metrics(f"an empty page {at}")
-        detail = f"no series {at} yet: nothing was counted since the start"
+        detail = f"an empty metrics page {at}: nothing was counted since the start"
         return Miss(FailureKind.NO_ENGINE_METRICS, detail, exposition=True)
     if start.startswith(b"<"):
         title = _TITLE.search(_head(answer))
