@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from enginetop.fleet.changeable import CHANGEABLE
 from enginetop.fleet.knobs import KnobSheet
+from enginetop.fleet.model import EngineKind
 from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tuners import prefill
@@ -36,6 +38,7 @@ class Knobs:
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=lambda: _NO_BOUNDS)
     source: str = ""
     problem: str = ""
+    engine: EngineKind = EngineKind.UNKNOWN
 
     @property
     def floor(self) -> int | None:
@@ -46,9 +49,15 @@ class Knobs:
         return max(known) if known else None
 
     def way(self, knob: str, value: int) -> tuple[str, str]:
-        """How `knob` can be set to `value` here: the words of `apply` and `via` of an advice."""
+        """How `knob` can be set to `value` here: the words of `apply` and `via` of an advice.
+
+        Live where the knob API takes the value, else by the engine's own flag or field.
+        """
         least, greatest = self.bounds.get(knob, (1, 0))
-        return ("live", "knob_api") if least <= value <= greatest else ("restart", "")
+        if least <= value <= greatest:
+            return "live", "knob_api"
+        own = CHANGEABLE.get(self.engine, {}).get(knob)
+        return ("restart", "") if own is None else (own.apply, own.how)
 
 
 def knobs_of(replica: ReplicaSnapshot, sheet: KnobSheet | None = None) -> Knobs:
@@ -74,6 +83,7 @@ def knobs_of(replica: ReplicaSnapshot, sheet: KnobSheet | None = None) -> Knobs:
         bounds=MappingProxyType(bounds),
         source=source,
         problem=problem,
+        engine=replica.engine,
     )
 
 

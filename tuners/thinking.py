@@ -158,8 +158,6 @@ def _changed(
     confidence: str,
 ) -> Advice:
     apply, via = case.knobs.way(THINKING, proposed)
-    if apply == "restart":
-        apply, via = "per_request", ""
     current = case.knobs.thinking
     return Advice(THINKING, action, because, current, proposed, bound_by, expected, confidence, apply, via)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from enginetop.fleet.knobs import KnobRow, KnobSheet
-from enginetop.fleet.model import ReplicaState
+from enginetop.fleet.model import EngineKind, ReplicaState
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.snapshot import Event, RankSnapshot, ReplicaSnapshot
 from tests.tui.snapshots import AT, replica
@@ -145,7 +145,7 @@ class TestKnobs:
             },
         )
         found = knobs_of(one)
-        assert found == Knobs(2048, 128, 3, source="/server_info")
+        assert found == Knobs(2048, 128, 3, source="/server_info", engine=EngineKind.VLLM)
         assert found.floor == 512  # 128 x (1 + 3)
 
     def test_a_sheet_goes_before_the_pages(self) -> None:
@@ -161,8 +161,11 @@ class TestKnobs:
         assert (found.budget, found.sequences, found.drafts) == (1024, 64, 2)
         assert (found.bounds["max_num_batched_tokens"], found.source) == ((300, 2048), "knob API")
         assert found.way("max_num_batched_tokens", 2048) == ("live", "knob_api")
-        assert found.way("max_num_batched_tokens", 2049) == ("restart", "")
-        assert found.way("thinking_token_budget", 512) == ("restart", "")
+        assert found.way("max_num_batched_tokens", 2049) == ("restart", "--max-num-batched-tokens")
+        assert found.way("thinking_token_budget", 512)[0] == "per_request"
+        tgi = knobs_of(replica("t1", engine=EngineKind.TGI))
+        assert tgi.way("max_num_batched_tokens", 512) == ("restart", "--max-batch-prefill-tokens")
+        assert tgi.way("thinking_token_budget", 512)[0] == "none"
         assert found.floor == 300  # more than 64 x 3: something cannot be chunked
 
     def test_a_sheet_tells_nothing_of_a_knob_that_it_lacks(self) -> None:
