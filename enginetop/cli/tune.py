@@ -50,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
             plan = _plan(snapshot, control.knob_clients(settings, targets))
     finally:
         source.stop()
+    if snapshot.collector.record_problem:
+        tell(snapshot.collector.record_problem)
     if plan is not None:
         _write(Path(args.plan), plan)
     _print(snapshot, args.format, plan)
