@@ -55,6 +55,18 @@ token, and its output has one. A decode worker's prompt came with its KV cache: 
 """
 
 
+SEEN_WHOLE_BY_DECODE: Mapping[str, frozenset[str]] = MappingProxyType({"sglang": frozenset({"ttft_seconds"})})
+"""By stack what decode sees whole after all: SGLang's router hands a request to both workers at once, so that
+a decode worker's time to the first token holds prefill and transfer. Elsewhere decode begins after prefill.
+"""
+
+
+def stage_that_counts(measure: str, stack: str) -> Role | None:
+    """The stage that a fleet takes a measure from, None for both."""
+    whole = measure in SEEN_WHOLE_BY_DECODE.get(stack, ())
+    return Role.DECODE if whole else COUNTED_BY.get(measure)
+
+
 _DYNAMO = "dynamo"
 _OTHER: Mapping[Role, Role] = MappingProxyType({Role.PREFILL: Role.DECODE, Role.DECODE: Role.PREFILL})
 
@@ -99,7 +111,7 @@ class StageRule:
     ) -> tuple[WindowFacts, frozenset[str], WindowFacts]:
         other = _OTHER.get(part.role)
         elsewhere = told.get((part.stack, other), ()) if other is not None else ()
-        left_out = frozenset(measure for measure in elsewhere if COUNTED_BY.get(measure) is other)
+        left_out = frozenset(m for m in elsewhere if stage_that_counts(m, part.stack) is other)
         kept = self._kept.get(at)
         if kept is not None and kept[0] is part.facts and kept[1] == left_out:
             return kept

@@ -54,12 +54,22 @@ def counted(*parts: StagePart) -> list[set[str]]:
     return [told(window) for window in StageRule().counted(parts)]
 
 
-def test_each_measure_is_taken_from_one_stage() -> None:
+@pytest.mark.parametrize(
+    ("stack", "seen_by_prefill", "seen_by_decode"),
+    [
+        ("vllm", {"ttft_seconds"}, set()),
+        ("dynamo", {"ttft_seconds"}, set()),
+        ("sglang", set(), {"ttft_seconds"}),
+    ],
+)
+def test_each_measure_is_taken_from_one_stage(
+    stack: str, seen_by_prefill: set[str], seen_by_decode: set[str]
+) -> None:
     prefill, decode = counted(
-        StagePart(facts(*BOTH), Role.PREFILL, "sglang"), StagePart(facts(*BOTH), Role.DECODE, "sglang")
+        StagePart(facts(*BOTH), Role.PREFILL, stack), StagePart(facts(*BOTH), Role.DECODE, stack)
     )
-    assert prefill == {"prompt_tokens_processed", "ttft_seconds", "preemptions"}
-    assert decode == {"requests_finished", "generation_tokens", "e2e_seconds", "preemptions"}
+    assert prefill == {"prompt_tokens_processed", "preemptions"} | seen_by_prefill
+    assert decode == {"requests_finished", "generation_tokens", "e2e_seconds", "preemptions"} | seen_by_decode
 
 
 def test_what_only_one_stage_tells_is_kept() -> None:
@@ -130,7 +140,7 @@ def test_a_dynamo_worker_of_no_stage_is_one_of_decode_beside_prefill_workers() -
 
 def test_facts_that_stay_are_the_same_objects_after_the_rule() -> None:
     rule = StageRule()
-    parts = [StagePart(facts(*BOTH), Role.PREFILL, "sglang"), StagePart(facts(*BOTH), Role.DECODE, "sglang")]
+    parts = [StagePart(facts(*BOTH), Role.PREFILL, "vllm"), StagePart(facts(*BOTH), Role.DECODE, "vllm")]
     first, again = rule.counted(parts), rule.counted(parts)
     assert all(one is other for one, other in zip(first, again, strict=True))
     changed = rule.counted([parts[0], replace(parts[1], facts=facts("requests_finished"))])
