@@ -149,7 +149,7 @@ def test_a_recorded_development_page_tells_the_budget_and_then_it_takes_a_restar
     path.write_text("\n".join(lines))
     found = advice_of(run_replay(path, new_tracker=tracker, new_feed=new_feeds(), finish=Advisor()))
     assert (found.action, found.current, found.proposed) == ("lower", 8192, 6144)
-    assert (found.apply, found.via) == ("restart", "")
+    assert (found.apply, found.via) == ("restart", "--max-num-batched-tokens")
 
 
 @pytest.mark.parametrize(
