@@ -1,6 +1,7 @@
 """What request logs call the figures of a request: one table a format.
 
-A path names a value in a JSON object: `usage.completion_tokens`; `choices[]` stands for each item of a list.
+A path names a value in a JSON object: `usage.completion_tokens`; `choices[]` stands for each item of a list,
+`output[message]` for each whose `type` is that.
 Several paths: the first that holds a usable value counts. The tables name every key that is read: all else
 of a line, above all the words of prompts and answers, is never kept; of a text only its length may be.
 """
@@ -158,9 +159,10 @@ OPENAI = RecordFormat(
     lengths={
         "reasoning_chars": (
             *(f"{_MESSAGE}{key}" for key in _CHAT_REASONING),
-            "output[].summary[].text",
+            "output[reasoning].content[].text",
+            "output[reasoning].summary[].text",
         ),
-        "answer_chars": (f"{_MESSAGE}content", "choices[].text"),
+        "answer_chars": (f"{_MESSAGE}content", "choices[].text", "output[message].content[].text"),
     },
     wrappers=("response.body", "response"),
 )

@@ -153,19 +153,22 @@ def _unwrapped(document: Mapping[str, Any], form: RecordFormat) -> Iterator[Mapp
 def _values(value: Mapping[str, Any], path: str) -> Sequence[Any]:
     """What lies at a path; nothing where it ends early. Of a list only the first items are looked at."""
     found: list[Any] = [value]
-    for key, each in _steps(path):
+    for key, kind in _steps(path):
         found = [one[key] for one in found if isinstance(one, dict) and key in one]
-        if each:
+        if kind is not None:
             found = [item for one in found if isinstance(one, list) for item in one[:_MOST_ITEMS]]
+        if kind:
+            found = [one for one in found if isinstance(one, dict) and one.get("type") == kind]
         if not found:
             return ()
     return [one for one in found if one is not None]
 
 
 @lru_cache(maxsize=256)
-def _steps(path: str) -> tuple[tuple[str, bool], ...]:
-    """The keys of a path, each with whether the items of a list under it are meant."""
-    return tuple((step.removesuffix("[]"), step.endswith("[]")) for step in path.split("."))
+def _steps(path: str) -> tuple[tuple[str, str | None], ...]:
+    """The keys of a path, each with the type of the items of a list under it; empty: any, None: no list."""
+    parted = (step.removesuffix("]").partition("[") for step in path.split("."))
+    return tuple((key, kind if bracket else None) for key, bracket, kind in parted)
 
 
 def _any_value(document: Mapping[str, Any], paths: Paths) -> bool:

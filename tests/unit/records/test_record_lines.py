@@ -142,6 +142,11 @@ def test_nothing_of_the_words_is_kept() -> None:
     assert parsed(CHAT).answer_chars == len("four")
     assert parsed(LITELLM).reasoning_chars == len("because")
     assert parsed(RESPONSES).reasoning_chars == len(SECRET)
+    assert parsed(RESPONSES).answer_chars == len("four")
+    told = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
+    uncounted = {**RESPONSES["usage"], "output_tokens_details": {"reasoning_tokens": 0}}
+    hidden = parsed({**RESPONSES, "output": [told, RESPONSES["output"][1]], "usage": uncounted})
+    assert (hidden.reasoning_chars, hidden.figures(1.0).known_reasoning) == (2, None)
 
 
 def test_sglang_without_metrics_tells_tokens_and_the_whole_time_only() -> None:
