@@ -21,6 +21,7 @@ from collectors.feed import METRICS_PATHS, TargetFeed
 from collectors.http import HttpFetcher
 from collectors.layout import LayoutCache
 from collectors.scrape import Scraper
+from enginetop.doctor.admin import KEYLESS
 from enginetop.fleet.model import Target
 from tests.support.faulty_server import FaultyServer, Reply, Request, page
 from tests.support.strict_engines import ENGINES, Engine, State, StrictServer, declared, scrape
@@ -135,6 +136,13 @@ def test_what_is_declared_is_never_what_is_forbidden(table: object) -> None:
     assert not [path for path in asked for pattern, _ in one.never if fnmatchcase(path, pattern)]
     assert all(path.startswith("/") and why for path, why in one.never)
     assert len(one.never) == len({path for path, _ in one.never})
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.title)
+def test_the_doctor_asks_nothing_that_is_forbidden_either(table: object) -> None:
+    one = next(known for known in TABLES if known is table)
+    pages = [page.partition("?")[0] for page in KEYLESS.get(one.kind, ())]
+    assert not [page for page in pages for pattern, _ in one.never if fnmatchcase(page, pattern)]
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.title)
