@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from collectors.answer import Answer
 from collectors.engines.base import EngineTable, Json, Look, Reader, SidePage
-from collectors.engines.detect import SIDE_FIELDS, Found, by_server_header, recognise
+from collectors.engines.detect import SIDE_FIELDS, STATUS_PATHS, Found, by_server_header, recognise
 from collectors.engines.json_fields import items
 from collectors.engines.trtllm_queue import IterationQueue, is_queue
 from collectors.exposition import PageParser
@@ -367,7 +367,9 @@ class TargetFeed:
                 continue
             good = answer.error is None and 200 <= answer.status < 300
             body = decode_json(answer.body) if good else None
-            if body is None:
+            if answer.path in STATUS_PATHS and answer.error is None and answer.status not in _NOT_FOR_US:
+                sides[answer.path] = _Side(answer.status, answer.at)
+            elif body is None:
                 sides.pop(answer.path, None)
             else:
                 # What is not read is dropped at once: these pages can show keys and command lines.

@@ -154,7 +154,8 @@ def _asked(table: EngineTable) -> str:
 
 def _side(side: SidePage) -> str:
     often = "each time" if side.every_scrape else "once a start"
-    return f"`{side.request}` ({often}{', first' if side.before_metrics else ''})"
+    needed = ", if the pages before it call for it" if side.when else ""
+    return f"`{side.request}` ({often}{', first' if side.before_metrics else ''}{needed})"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

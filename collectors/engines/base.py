@@ -25,15 +25,16 @@ class SidePage:
     `every_scrape` False: asked once, and again after a restart. `before_metrics` True: asked first, because
     it decides whether the metrics page may be asked at all. `keep` is the allow-list of fields that a
     recording may hold, dotted, `[]` for each list item. `when`: it is asked only where the side pages before
-    it say so.
+    it say so. `status_only`: what is read of it is its status, a number, and never its body.
     """
 
     path: str
-    keep: tuple[str, ...]
+    keep: tuple[str, ...] = ()
     every_scrape: bool = False
     before_metrics: bool = False
     query: str = ""
     when: Callable[[Sides], bool] | None = None
+    status_only: bool = False
 
     @property
     def request(self) -> str:

@@ -46,6 +46,9 @@ SIDE_FIELDS = _recorded_fields()
 RECORDED_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType({**SIDE_FIELDS, "/metrics": QUEUE_FIELDS})
 """The same of every JSON page: one engine has JSON in the place of its metrics page."""
 
+STATUS_PATHS = frozenset(side.path for table in TABLES for side in table.side_pages if side.status_only)
+"""Side pages of which the status is read, and no body."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:

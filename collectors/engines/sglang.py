@@ -3,8 +3,8 @@
 The gauges of the metrics page can be tens of seconds old on a slow server; those that `/v1/loads` tells are
 taken from there. `/server_info` is asked once: it makes a round trip to each scheduler, and it shows keys of
 the server in clear, so that nothing but the fields named here is kept of it. `/health` and
-`/health_generate` are never asked: both make an idle server generate a token. A pause shows nowhere: gauges
-and loads stay as they were, and `num_paused_reqs` is never set.
+`/health_generate` are never asked: both make an idle server generate a token. A pause shows neither on the
+metrics page nor in the loads, where all figures stay as they were: `/ready` and `/ping` tell it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,26 @@ from types import MappingProxyType
 from collectors.engines import sglang_config as config
 from collectors.engines import sglang_experts as experts
 from collectors.engines import sglang_speculation as speculation
-from collectors.engines.base import EngineTable, Look, SidePage
+from collectors.engines.base import EngineTable, Look, SidePage, Sides
 from collectors.engines.picks import value_at
 from collectors.engines.sglang_loads import KEPT_FIELDS, LOADS, NO_LOADS, disaggregation_mode, loads_of
 from collectors.engines.sglang_page import PageFacts, facts_of, recognise
 from collectors.engines.sglang_table import TABLE
 from collectors.page import Page
 from enginetop.fleet.model import EngineKind, Role
-from enginetop.fleet.reading import Identity, Reading
+from enginetop.fleet.reading import EngineFlags, Identity, Reading
 
 _ROLES = {"unified": Role.AGGREGATED, "null": Role.AGGREGATED, "prefill": Role.PREFILL, "decode": Role.DECODE}
+
+
+READY = "/ready"
+"""503 while the server takes no requests: paused, shutting down, not well. Flags alone; since 0.5.23."""
+PING = "/ping"
+"""200 while the server is up and neither shutting down nor unhealthy, paused or not. Flags alone."""
+
+
+def _is_not_ready(sides: Sides) -> bool:
+    return bool(sides.get(READY) == 503)
 
 
 class SglangReader:
@@ -60,6 +70,7 @@ class SglangReader:
             columns=plan.columns,
             values=values,
             births=plan.births(page),
+            flags=EngineFlags(paused=_paused(look)),
             start_token=start,
             progress_token=plan.progress_token(page),
             live_progress=facts.live,
@@ -102,6 +113,15 @@ def _identity(facts: PageFacts, look: Look, *, simulated: bool) -> Identity:
     )
 
 
+def _paused(look: Look) -> bool | None:
+    """Paused is a server that is up and yet takes no requests; None where it does not say."""
+    if READY not in look.fresh_sides:
+        return None
+    if not _is_not_ready(look.sides):
+        return False
+    return True if PING in look.fresh_sides and look.sides.get(PING) == 200 else None
+
+
 def _role(facts: PageFacts, look: Look) -> tuple[Role, str]:
     """A server that can switch its role is `dynamic` on the page and tells its mode with its loads."""
     mode = disaggregation_mode(look.sides.get(LOADS)) if LOADS in look.fresh_sides else None
@@ -120,12 +140,14 @@ SGLANG = EngineTable(
     new_reader=SglangReader,
     side_pages=(
         SidePage(LOADS, keep=KEPT_FIELDS, every_scrape=True),
+        SidePage(READY, every_scrape=True, status_only=True),
+        SidePage(PING, every_scrape=True, status_only=True, when=_is_not_ready),
         SidePage(config.SERVER_INFO, keep=config.SERVER_FIELDS),
         SidePage(config.OLD_SERVER_INFO, keep=config.SERVER_FIELDS, when=config.has_no_info),
         SidePage(config.MODEL_INFO, keep=config.MODEL_FIELDS),
         SidePage("/v1/models", keep=("data[].id", "data[].max_model_len")),
     ),
-    liveness_path="/ready",
+    liveness_path=READY,
     enable_hint="start SGLang with --enable-metrics",
     tables=(TABLE,),
     live_progress="sglang:realtime_tokens_total or inter_token_latency_seconds, else none",

@@ -23,9 +23,11 @@ from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
 from collectors.page import Page
 from collectors.record import Recorder
-from enginetop.fleet.model import Role, Target
+from enginetop.fleet.fleet_tracker import FleetTracker
+from enginetop.fleet.model import ReplicaState, Role, Target
 from enginetop.fleet.observation import Observation
 from enginetop.fleet.reading import Reading
+from enginetop.fleet.snapshot import Slo
 from tests.support.engine_pages import answer, fixture, measures, page_of, total
 
 LOADED = fixture("sglang/0.5.23/sglang-0.5.23-load-queued.prom")
@@ -308,7 +310,10 @@ class Server:
             name = path.partition("?")[0]
             found = name in self.pages
             body = self.pages[name] if found else {"detail": "Not Found"}
-            answers.append(answer(name, body, at=self.at, status=200 if found else self.status))
+            status = 200 if found else self.status
+            if isinstance(body, int):
+                status, body = body, b""
+            answers.append(answer(name, body, at=self.at, status=status))
         self.at += 2.0
         return answers, self.feed.take(answers, self.at, 0.05)
 
@@ -318,13 +323,20 @@ class Server:
 
 def test_a_new_server_is_asked_once_how_it_was_started_and_its_loads_each_time() -> None:
     server = Server(
-        {"/metrics": LOADED, "/v1/loads": LOADS, "/server_info": SERVER_INFO, "/model_info": MODEL_INFO}
+        {
+            "/metrics": LOADED,
+            "/v1/loads": LOADS,
+            "/ready": 200,
+            "/server_info": SERVER_INFO,
+            "/model_info": MODEL_INFO,
+        }
     )
     first = server.asked()
     assert first == [
-        *("/prometheus/metrics", "/metrics", "/v1/loads", "/server_info", "/model_info", "/v1/models")
+        *("/prometheus/metrics", "/metrics", "/v1/loads", "/ready"),
+        *("/server_info", "/model_info", "/v1/models"),
     ]
-    assert [server.asked() for _ in range(3)] == [["/metrics", "/v1/loads"]] * 3
+    assert [server.asked() for _ in range(3)] == [["/metrics", "/v1/loads", "/ready"]] * 3
     reading = server.scrape()[1].reading
     assert reading is not None
     assert total(reading, "kv_usage_ratio") == 0.7759
@@ -341,7 +353,16 @@ def test_an_old_server_is_asked_once_for_what_it_does_not_have() -> None:
     assert (total(reading, "requests_running"), total(reading, "requests_waiting")) == (61, 7)
 
 
-@pytest.mark.parametrize(("status", "again"), [(401, []), (403, []), (404, []), (503, ["/v1/loads"])])
+@pytest.mark.parametrize(
+    ("status", "again"),
+    [
+        (401, []),
+        (403, []),
+        (404, []),
+        (503, ["/v1/loads", "/ready", "/ping"]),
+        (500, ["/v1/loads", "/ready"]),
+    ],
+)
 def test_loads_that_are_not_for_us_are_not_asked_for_again(status: int, again: list[str]) -> None:
     server = Server({"/metrics": LOADED}, status)
     server.pages["/prometheus/metrics"] = b""
@@ -353,9 +374,52 @@ def test_loads_that_are_not_for_us_are_not_asked_for_again(status: int, again: l
 def test_no_page_with_a_side_effect_is_asked() -> None:
     paths = {side.path for side in SGLANG.side_pages} | {SGLANG.liveness_path}
     refused = {path for path, _ in SGLANG.never}
+    assert {"/ready", "/ping"} <= paths
     assert {"/health", "/health_generate", "/flush_cache", "/slow_down"} <= refused
     assert not paths & refused
     assert SGLANG.liveness_path == "/ready"
+
+
+# Pauses
+
+
+@pytest.mark.parametrize(
+    ("ready", "ping", "paused"),
+    [
+        (200, None, False),
+        (503, 200, True),
+        (503, 503, None),  # shutting down, or not well
+        (503, 404, None),  # gone in some later release
+        (404, None, None),  # before 0.5.23
+        (401, None, None),
+    ],
+)
+def test_a_pause_shows_in_what_the_server_takes(ready: int, ping: int | None, paused: bool | None) -> None:
+    pages: dict[str, Any] = {"/metrics": LOADED, "/v1/loads": LOADS, "/ready": ready}
+    server = Server(pages | ({} if ping is None else {"/ping": ping}))
+    for _ in range(2):
+        answers, observation = server.scrape()
+        assert observation.reading is not None
+        assert observation.reading.flags.paused is paused
+        assert ("/ping" in [one.path for one in answers]) is (ping is not None) or ping == 404
+
+
+def test_a_paused_server_is_no_hung_one() -> None:
+    server = Server({"/metrics": LOADED, "/v1/loads": LOADS, "/ready": 503, "/ping": 200})
+    tracker = FleetTracker(
+        [Target("http://s1:30000", "s1")],
+        interval_seconds=2.0,
+        window_seconds=60.0,
+        slo_for=lambda _: Slo(),
+        fixed_spacing_seconds=2.0,
+    )
+    for _ in range(40):
+        tracker.observe("http://s1:30000", server.scrape()[1])
+    assert tracker.snapshot(server.at).replicas[0].state is ReplicaState.PAUSED
+    server.pages["/ready"] = 200
+    for _ in range(40):
+        tracker.observe("http://s1:30000", server.scrape()[1])
+    assert tracker.snapshot(server.at).replicas[0].state is ReplicaState.NO_PROGRESS
 
 
 # Secrets
