@@ -96,10 +96,11 @@ def _expression_check(expression: Expression, said: str) -> Check:
 
     def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
         for replica in snapshot.replicas:
-            breached = holds(expression, replica.signals) if is_up(replica) else None
+            told = {**replica.signals, **replica.beyond} if replica.beyond else replica.signals
+            breached = holds(expression, told) if is_up(replica) else None
             if breached is False:
                 continue
-            seen = value_of(expression.first, replica.signals)
+            seen = value_of(expression.first, told)
             value = seen.low if seen.censored else seen.value
             yield Finding(replica.target.url, breached, value, expression.first.number, said)
 

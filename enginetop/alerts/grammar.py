@@ -3,7 +3,8 @@
 expression = all_of ("or" all_of)*          `and` binds tighter than `or`
 all_of     = comparison ("and" comparison)*
 comparison = SIGNAL OP NUMBER
-SIGNAL     = a name of the catalogue; of a distribution with .p50 .p90 .p95 .p99 .mean or .count
+SIGNAL     = a name of either catalogue, the core's or the one beyond it; of a distribution with
+             .p50 .p90 .p95 .p99 .mean or .count
 OP         = > >= < <= == !=
 """
 
@@ -14,6 +15,7 @@ import math
 import re
 from dataclasses import dataclass
 
+from enginetop.fleet.beyond_catalogue import BEYOND, Form
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.signals import DISTRIBUTIONS, PERCENTILES, SIGNALS, Shape
 
@@ -22,9 +24,15 @@ OPERATORS: tuple[str, ...] = (">=", "<=", "==", "!=", ">", "<")
 PARTS: tuple[str, ...] = (*(name for name, _ in PERCENTILES), "mean", "count")
 """What a distribution can be asked for."""
 
+_DISTRIBUTIONS: tuple[str, ...] = (
+    *(signal.name for signal in DISTRIBUTIONS),
+    *(row.name for row in BEYOND if row.form is Form.DISTRIBUTION),
+)
+
 NAMES: tuple[str, ...] = (
     *(signal.name for signal in SIGNALS.values() if signal.shape is Shape.SCALAR),
-    *(f"{signal.name}.{part}" for signal in DISTRIBUTIONS for part in PARTS),
+    *(row.name for row in BEYOND if row.form is not Form.DISTRIBUTION),
+    *(f"{name}.{part}" for name in _DISTRIBUTIONS for part in PARTS),
 )
 """Every SIGNAL that a rule may name."""
 
@@ -134,11 +142,10 @@ def _signal(name: str) -> tuple[str, str]:
         signal, _, part = name.partition(".")
         return signal, part
     base, dot, part = name.partition(".")
-    known = SIGNALS.get(base)
-    if known is not None and known.shape is Shape.DISTRIBUTION:
+    if base in _DISTRIBUTIONS:
         said = f"{part!r} is no part of {base}" if dot else f"{base} is a distribution"
         raise ConfigError(f"{_clean(said)}; name one of {' '.join(f'{base}.{one}' for one in PARTS)}")
-    if known is not None and not dot:
+    if base in SIGNALS and SIGNALS[base].shape is Shape.LIST and not dot:
         raise ConfigError(f"{base} is a list, which a rule cannot compare")
     near = _nearest(name)
     hint = f"did you mean {near!r}?" if near else "see the signal names in the documentation of snapshots"

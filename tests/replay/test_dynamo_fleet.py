@@ -133,3 +133,24 @@ def test_what_is_watched_alone_counts_in_full(
 ) -> None:
     fleet, _ = snapshot(tmp_path, capsys, *targets)
     assert number(fleet, "requests_finished_per_second") == pytest.approx(per_second)
+
+
+def test_a_rule_tells_that_the_last_worker_of_a_model_is_gone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`/health` goes on to say that all is well, and the gauge vanishes instead of falling."""
+    page = fixture("dynamo/1.6.1/dynamo-1.6.1-frontend-kvpressure.prom").decode()
+    gone = "\n".join(line for line in page.splitlines() if "frontend_model_ready" not in line) + "\n"
+    recording, config = tmp_path / "gone.jsonl", tmp_path / "config.toml"
+    recording.write_text(
+        "".join(
+            json.dumps({"t": 100.0 + 2 * i, "target": FRONTEND, "path": "/metrics", "body": body}) + "\n"
+            for i, body in enumerate([page, page, gone, gone])
+        )
+    )
+    config.write_text('[[alerts]]\nrule = "NoWorkers"\nwhen = "models_ready == 0"\nseverity = "critical"\n')
+    assert main(["watch", "--replay", str(recording), "--config", str(config), "--format", "ndjson"]) == 0
+    alerts = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [(a["at"], a["state"], a["target"]) for a in alerts if a["rule"] == "NoWorkers"] == [
+        (104.0, "firing", FRONTEND)
+    ]

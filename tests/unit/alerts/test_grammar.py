@@ -6,6 +6,7 @@ import pytest
 
 from enginetop.alerts.evaluate import holds
 from enginetop.alerts.grammar import NAMES, parse_expression
+from enginetop.fleet.beyond_catalogue import BEYOND, Form
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Quality
 from enginetop.fleet.signals import DISTRIBUTIONS, SCALARS
@@ -125,6 +126,8 @@ def test_a_quantile_past_the_last_bucket(text: str, expected: bool | None) -> No
         ("__import__('os').system('x') > 1", "unknown signal"),
         ("ttft_seconds > 1", "ttft_seconds is a distribution; name one of ttft_seconds.p50"),
         ("ttft_seconds.p97 > 1", "'p97' is no part of ttft_seconds"),
+        ("kv_transfer_seconds > 1", "kv_transfer_seconds is a distribution"),
+        ("model_ready < 1", "did you mean 'models_ready'?"),
         ("kv_usage_ratio.p95 > 1", "unknown signal 'kv_usage_ratio.p95'; did you mean 'kv_usage_ratio'?"),
         ("spec_acceptance_per_position > 1", "is a list"),
         ("x" * 2000 + " > 1", "longer than 1000 characters"),
@@ -146,6 +149,9 @@ def test_mistakes_are_named_in_one_line(text: str, words: str) -> None:
 
 
 def test_every_signal_can_be_named() -> None:
-    assert len(NAMES) == (len(SCALARS) - 1) + 6 * len(DISTRIBUTIONS)
+    distributions = len(DISTRIBUTIONS) + sum(row.form is Form.DISTRIBUTION for row in BEYOND)
+    scalars = len(SCALARS) - 1 + sum(row.form is not Form.DISTRIBUTION for row in BEYOND)
+    assert len(NAMES) == scalars + 6 * distributions
+    assert {"models_ready", "migrations_per_second", "kv_transfer_seconds.p95"} <= set(NAMES)
     for name in NAMES:
         assert parse_expression(f"{name} > 1").first.name == name
