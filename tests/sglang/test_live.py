@@ -181,12 +181,27 @@ def test_retractions_are_those_of_the_servers_log(server: Server, watch: Watch) 
     assert scalar(last, "preemptions") == retracted
 
 
+def test_a_pause_and_its_end(server: Server, watch: Watch) -> None:
+    with Load(server.url, concurrency=2, max_tokens=LONG_TOKENS) as load:
+        while scalar(watch.look(), "requests_running") == 0:
+            time.sleep(0.2)
+        paused = httpx.post(f"{server.url}/pause_generation", json={"mode": "in_place"}, timeout=30.0)
+        assert paused.status_code == 200
+        states = [watch.look().state for _ in range(3)]
+        resumed = httpx.post(f"{server.url}/continue_generation", json={}, timeout=30.0)
+        assert resumed.status_code == 200
+        later = watch.look().state
+    assert states == [ReplicaState.PAUSED] * 3
+    assert later is not ReplicaState.PAUSED
+    assert load.failures == []
+
+
 def test_only_safe_paths_are_asked(server: Server, watch: Watch) -> None:
     for _ in range(3):
         watch.look()
     refused = {path for path, _ in SGLANG.never}
     assert not refused & {path.partition("?")[0] for path in watch.asked}
-    assert watch.asked[-2:] == ["/metrics", "/v1/loads"]
+    assert watch.asked[-3:] == ["/metrics", "/v1/loads", "/ready"]
     requests = httpx.get(f"{server.url}/metrics", timeout=10.0).text
     assert 'endpoint="/health_generate"' not in requests
     assert 'endpoint="/health"' not in requests
