@@ -91,13 +91,15 @@ class PageFacts:
         """
         if plan not in self._zeros:
             series = plan.columns.series
-            found = [(at, (at,)) for at, one in enumerate(series) if one.measure == "kv_capacity_tokens"]
-            for at, one in enumerate(series):
-                if one.measure == _OWN_MEANS[0]:
-                    means = [
-                        n for n, x in enumerate(series) if x.measure in _OWN_MEANS and x.rank == one.rank
-                    ]
-                    found.append((at, tuple(means)))
+            means = [(at, one.rank) for at, one in enumerate(series) if one.measure in _OWN_MEANS]
+            found: list[tuple[int, tuple[int, ...]]] = [
+                (at, (at,)) for at, one in enumerate(series) if one.measure == "kv_capacity_tokens"
+            ]
+            found += [
+                (at, tuple(place for place, rank in means if rank == one.rank))
+                for at, one in enumerate(series)
+                if one.measure == _OWN_MEANS[0]
+            ]
             self._zeros[plan] = tuple(found)
         return self._zeros[plan]
 
