@@ -16,14 +16,13 @@ from collectors.engines.base import EngineTable, Look, SidePage
 from collectors.engines.dynamo_card import METADATA, METADATA_PAGE
 from collectors.engines.dynamo_frontend import (
     BUSY_THRESHOLD,
-    FRONTEND,
-    FRONTEND_PREFIX,
     OPENAPI,
     THRESHOLDS,
     FrontendReader,
     frontend_prefix,
     has_router_series,
 )
+from collectors.engines.dynamo_frontend_table import FRONTEND, FRONTEND_PREFIX
 from collectors.engines.dynamo_worker import TABLE, WORKER_NEVER, has_worker_series, read_worker
 from collectors.engines.mapping import LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from collectors.engines.base import Look, Sides
+from collectors.engines.dynamo_frontend_table import ESTIMATED, FIRST_REQUEST, FRONTEND, ROUTER
 from collectors.engines.dynamo_worker import COMPONENT, start_token
-from collectors.engines.json_fields import field_at, items, number, text
-from collectors.engines.mapping import LayoutMemo, Row, Table
+from collectors.engines.json_fields import field_at, items, model_name, number, text
+from collectors.engines.mapping import LayoutMemo
 from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import Pick, first, settings_on
 from collectors.page import Layout, Page
@@ -30,119 +31,9 @@ THRESHOLDS = (
     "active_prefill_tokens_threshold",
     "active_prefill_tokens_threshold_frac",
 )
-FRONTEND_PREFIX = "dynamo_frontend_"
 
 _MARKERS = ("disconnected_clients", "model_context_length", "model_kv_cache_block_size", "queued_requests")
 """Names that only a frontend has; some are there before the first request."""
-
-_FAILED = frozenset(
-    {
-        "validation",
-        "not_found",
-        "overload",
-        "unavailable",
-        "response_timeout",
-        "internal",
-        "not_implemented",
-    }
-)
-_FIRST_REQUEST = "counted from the first request on"
-_PREDICTED = "as the router predicted it at its choice of a worker"
-_ESTIMATED_TRANSFER = "estimated by the router"
-_COMPONENT_ONLY = (COMPONENT,)
-# In disaggregated mode a request is routed twice, and its second choice, of a decode worker, counts no hits.
-_PROMPT_PHASES: Mapping[str, frozenset[str]] = MappingProxyType(
-    {"phase": frozenset({"aggregated", "prefill"})}
-)
-
-_ROUTED = (
-    Row(
-        "prefix_queries",
-        ("router_input_sequence_tokens_sum",),
-        where=_PROMPT_PHASES,
-        prefixes=_COMPONENT_ONLY,
-        lazy=True,
-        note=_FIRST_REQUEST,
-    ),
-    Row(
-        "prefix_hits",
-        ("router_kv_selected_cached_prefix_tokens",),
-        where=_PROMPT_PHASES,
-        prefixes=_COMPONENT_ONLY,
-        since="after 1.3",
-    ),
-    Row("backends_total", ("router_worker_registered",), prefixes=_COMPONENT_ONLY, since="after 1.3"),
-    Row(
-        "kv_transfer_seconds",
-        ("router_kv_transfer_estimated_latency_seconds",),
-        prefixes=_COMPONENT_ONLY,
-        since="after 1.3",
-    ),
-)
-
-FRONTEND = Table(
-    title="Dynamo frontend",
-    prefixes=(FRONTEND_PREFIX,),
-    rows=(
-        Row("requests_waiting", ("queued_requests",), lazy=True, note=_FIRST_REQUEST),
-        Row("prompt_tokens_processed", ("input_sequence_tokens_sum",), lazy=True, note=_FIRST_REQUEST),
-        Row(
-            "generation_tokens",
-            ("output_tokens", "output_sequence_tokens_sum"),
-            lazy=True,
-            note=_FIRST_REQUEST,
-        ),
-        Row("requests_finished", ("requests",), lazy=True, note=_FIRST_REQUEST),
-        Row(
-            "requests_aborted",
-            ("requests",),
-            where=MappingProxyType({"error_type": frozenset({"cancelled"})}),
-            lazy=True,
-            note=_FIRST_REQUEST,
-        ),
-        Row(
-            "requests_errored",
-            ("requests",),
-            where=MappingProxyType({"error_type": _FAILED}),
-            lazy=True,
-            note=_FIRST_REQUEST,
-        ),
-        Row("ttft_seconds", ("time_to_first_token_seconds",), lazy=True, note=_FIRST_REQUEST),
-        Row("itl_seconds", ("inter_token_latency_seconds",), lazy=True, note=_FIRST_REQUEST),
-        Row("e2e_seconds", ("request_duration_seconds",), lazy=True, note=_FIRST_REQUEST),
-        Row("prompt_tokens", ("input_sequence_tokens",), lazy=True, note=_FIRST_REQUEST),
-        Row("output_tokens", ("output_sequence_tokens",), lazy=True, note=_FIRST_REQUEST),
-        Row("requests_rejected", ("model_rejection",), since="after 1.0.2"),
-        Row("migrations", ("model_migration",), since="after 1.0.2"),
-        Row("admission_waiting_requests", ("router_queue_pending_requests",), since="after 1.0.2"),
-        *_ROUTED,
-    ),
-    unsupported={
-        "kv_usage_ratio": "the frontend knows the demand of blocks only, which may exceed the cache",
-        "kv_capacity_tokens": "told by model and not by worker",
-        "preemptions": "told by the engines only",
-        "tpot_seconds": "the frontend measures gaps between tokens",
-        "queue_seconds": "the frontend does not tell it",
-        "iteration_tokens": "told by the engines only",
-        "reasoning_tokens": "Dynamo counts no reasoning tokens",
-    },
-)
-
-ROUTER = Table(
-    title="Dynamo router",
-    prefixes=(COMPONENT + "router_",),
-    rows=(
-        Row("requests_finished", ("requests",)),
-        Row("ttft_seconds", ("time_to_first_token_seconds",)),
-        Row("itl_seconds", ("inter_token_latency_seconds",)),
-        Row("prompt_tokens", ("input_sequence_tokens",), lazy=True, note=_FIRST_REQUEST),
-        Row("output_tokens", ("output_sequence_tokens",), lazy=True, note=_FIRST_REQUEST),
-        Row("prompt_tokens_processed", ("input_sequence_tokens_sum",), lazy=True, note=_FIRST_REQUEST),
-        Row("generation_tokens", ("output_sequence_tokens_sum",), lazy=True, note=_FIRST_REQUEST),
-        *_ROUTED,
-    ),
-    unsupported=FRONTEND.unsupported,
-)
 
 _SETTINGS = {
     "max_model_len": "model_context_length",
@@ -204,9 +95,9 @@ def _describe(layout: Layout) -> _Facts:
     table = ROUTER if prefix is None else replace(FRONTEND, prefixes=(prefix,))
     own = table.prefixes[0]
     models = {
-        labels["model"]
+        model
         for name, labels in zip(layout.names, layout.labels, strict=True)
-        if name.startswith((own, COMPONENT)) and labels.get("model")
+        if name.startswith((own, COMPONENT)) and (model := model_name(labels.get("model"))) is not None
     }
 
     def gauges(*names: str) -> tuple[int, ...]:
@@ -222,12 +113,8 @@ def _describe(layout: Layout) -> _Facts:
         table,
         layout,
         extra=(*((_STREAMING,) if active else ()), *((_READY,) if prefix is not None else ())),
-        estimated={
-            "prefix_queries": _PREDICTED,
-            "prefix_hits": _PREDICTED,
-            "kv_transfer_seconds": _ESTIMATED_TRANSFER,
-        },
-        absent={"requests_running": Absence(Quality.UNKNOWN, _FIRST_REQUEST)},
+        estimated=ESTIMATED,
+        absent={"requests_running": Absence(Quality.UNKNOWN, FIRST_REQUEST)},
     )
     return _Facts(
         plan=plan,
@@ -275,7 +162,7 @@ class FrontendReader:
 
     def wants_side(self, path: str, page: Page) -> bool:
         """A frontend's pages; a router has none, and a path that is not there counts as a failed request."""
-        if frontend_prefix(page.layout) is None:
+        if facts_of(page.layout).role is not Role.GATEWAY:
             return False
         return path != BUSY_THRESHOLD or not self._no_thresholds
 
