@@ -288,9 +288,23 @@ def _gpu_breach(replica: ReplicaSnapshot) -> Condition | None:
     return None
 
 
+def _backend_breach(replica: ReplicaSnapshot) -> Condition | None:
+    """A gateway that cannot route to some of its backends, or to any."""
+    healthy = scalar_number(replica.beyond.get("backends_healthy"))
+    total = scalar_number(replica.beyond.get("backends_total"))
+    if healthy is None or (healthy > 0 and (total is None or healthy >= total)):
+        return None
+    named = replica.config.get("unhealthy_backends")
+    because = f"not healthy: {named.value}" if named is not None and total else "no backend to route to"
+    known = f" of {total:.0f}" if total else ""
+    severity = Severity.WARN if healthy else Severity.CRIT
+    return Condition(severity, "backends", f"{healthy:.0f}{known} backends healthy", because)
+
+
 _Breach = Callable[[ReplicaSnapshot], Condition | None]
 
 _BREACHES: tuple[_Breach, ...] = (
+    _backend_breach,
     _kv_breach,
     _gpu_breach,
     _latency_breach("ttft_seconds", "ttft slo", lambda replica: replica.slo.ttft_seconds),

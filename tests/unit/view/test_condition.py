@@ -7,8 +7,20 @@ from dataclasses import replace
 import pytest
 
 from enginetop.fleet.model import ReplicaState
-from enginetop.fleet.snapshot import Outlier
-from tests.tui.snapshots import AT, alert, censored, distribution, down_replica, event, fleet, gpu, replica
+from enginetop.fleet.reading import ConfigValue
+from enginetop.fleet.snapshot import Outlier, ReplicaSnapshot
+from tests.tui.snapshots import (
+    AT,
+    alert,
+    censored,
+    distribution,
+    down_replica,
+    event,
+    fleet,
+    gpu,
+    replica,
+    scalar,
+)
 from tui.view.condition import ALERT_WORDS, Severity, condition_of, conditions_of
 
 
@@ -39,6 +51,25 @@ def test_preempting_names_the_cache() -> None:
     assert (condition.word, condition.short) == ("pressure", "preempting at KV 97 %")
     condition = condition_of(replica("a", changes={"preemptions_per_second": 0.2, "kv_usage_ratio": 0.5}), AT)
     assert (condition.word, condition.short) == ("preempt", "preempting at KV 50 %")
+
+
+def _gateway(healthy: float, total: float | None, unhealthy: str = "none") -> ReplicaSnapshot:
+    beyond = {"backends_healthy": scalar(healthy)}
+    if total is not None:
+        beyond["backends_total"] = scalar(total)
+    config = {"unhealthy_backends": ConfigValue(unhealthy, "health gauges")}
+    return replace(replica("g"), beyond=beyond, config=config)
+
+
+def test_a_gateway_with_a_dead_backend_needs_you() -> None:
+    condition = condition_of(_gateway(1, 2, "http://w2"), AT)
+    assert (condition.severity, condition.word) == (Severity.WARN, "backends")
+    assert (condition.short, condition.because) == ("1 of 2 backends healthy", "not healthy: http://w2")
+    assert condition_of(_gateway(0, 2, "http://w1, http://w2"), AT).severity is Severity.CRIT
+    none = condition_of(_gateway(0, None), AT)
+    assert (none.severity, none.because) == (Severity.CRIT, "no backend to route to")
+    assert condition_of(_gateway(2, 2), AT).severity is Severity.OK
+    assert condition_of(_gateway(3, None), AT).severity is Severity.OK
 
 
 def test_a_full_cache_is_trouble_only_with_a_queue() -> None:
