@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from enginetop.fleet.snapshot import FleetSnapshot
 from enginetop.fleet.state import duration_text
 from tui.view.cells import EMPTY_LINE, Line, Span
 from tui.view.load_curve import curve_lines
+
+
+_FIRST_LOOK_SECONDS = 30.0
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,11 +73,15 @@ def _lines(curves: Iterable[NamedCurve]) -> Iterable[Line]:
 def _watch(settings: Settings, targets: Sequence[Target], seconds: float) -> FleetSnapshot:
     """The fleet after `seconds`, or when somebody stops it."""
     engine = wiring.live_engine(settings, targets, None)
-    tell(f"watching {len(targets)} targets for {duration_text(seconds)}; ctrl+c ends it with what was seen")
+    count = f"{len(targets)} target{'s' if len(targets) != 1 else ''}"
+    tell(f"watching {count} for {duration_text(seconds)}; ctrl+c ends it with what was seen")
+    seen = threading.Event()
+    engine.subscribe(seen.set)
     with stop_event() as stopped:
         engine.start()
         try:
-            stopped.wait(seconds)
+            if not stopped.wait(seconds):
+                seen.wait(_FIRST_LOOK_SECONDS)  # however short the time, it sees the fleet once
         finally:
             engine.stop()
     found = engine.latest()

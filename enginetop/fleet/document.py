@@ -60,7 +60,8 @@ def snapshot_document(snapshot: FleetSnapshot) -> Json:
     `gpu_problem`; of a replica `since` (Unix seconds), `simulated`, `next_try_at`, `spacing_seconds`,
     `product` (which router or gateway) and `sources` (where version, model and role were read); of both fleet
     and replica `beyond`, the signals that only some engines export, where they do; `pools`, advice on all
-    replicas of a model and role as one.
+    replicas of a model and role as one; of the fleet `models`, a row for each with its own goodput; of a
+    replica `outliers`, figures that stand out from the median of its like.
     """
     return {
         "schema": SCHEMA,

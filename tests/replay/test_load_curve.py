@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +106,16 @@ def test_as_a_table_with_an_overlay(
     assert "overlay AIPerf profile_export_aiperf.json" in said.out
     assert "no knee named: 1 of 3 loads seen" in said.out
     assert said.err == ""
+
+
+def test_live_targets_are_watched_for_a_while(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound and not listening: refuses
+        target = f"127.0.0.1:{closed.getsockname()[1]}"
+        assert main(["curve", target, "--for", "0.3", "--interval", "0.1"]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[1] == " no knee named: 0 of 3 loads seen"
+    assert "watching 1 target for 0 s" in said.err
 
 
 def test_an_overlay_that_is_none_is_one_line(
