@@ -24,7 +24,6 @@ from enginetop.fleet.state import duration_text
 from tui.view.cells import EMPTY_LINE, Line, Span
 from tui.view.load_curve import curve_lines
 
-
 _FIRST_LOOK_SECONDS = 30.0
 
 
