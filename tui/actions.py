@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from tui.key_names import written
 
 
 class Place(StrEnum):
@@ -45,9 +47,46 @@ class Action:
     dangerous: bool = False
 
     @property
+    def word(self) -> str:
+        """What the command line and the config's `[keys]` call it; actions of one word share their keys."""
+        return _WORDS.get(self.name) or self.name.replace("_", "-")
+
+    @property
     def key_text(self) -> str:
         """How the footer and the help write the key."""
-        return self.shown or self.keys[0]
+        return self.shown or written(self.keys[0])
+
+
+_WORDS: Mapping[str, str] = {
+    "cursor(1)": "down",
+    "cursor(-1)": "up",
+    "cursor_page(1)": "page-down",
+    "cursor_page(-1)": "page-up",
+    "cursor_end(-1)": "first",
+    "cursor_end(1)": "last",
+    "read(1)": "down",
+    "read(-1)": "up",
+    "read_page(1)": "page-down",
+    "read_page(-1)": "page-up",
+    "read_end(-1)": "first",
+    "read_end(1)": "last",
+    "neighbour(1)": "next",
+    "neighbour(-1)": "previous",
+    "silence(1800)": "silence",
+    "silence(7200)": "silence-long",
+    "undo_quiet": "undo",
+    "past": "past-changes",
+    "refresh_now": "refresh",
+    "travel(-1)": "earlier",
+    "travel(1)": "later",
+    "travel_far(-1)": "minute-back",
+    "travel_far(1)": "minute-on",
+    "alert_event(-1)": "alert-before",
+    "alert_event(1)": "alert-after",
+    "export_view": "export",
+    "leave": "quit",
+}
+"""Words of actions whose name says it less well."""
 
 
 _ANYWHERE = (Place.ANYWHERE,)
@@ -64,12 +103,12 @@ _HOME, _END = ("g", "home"), ("G", "end")
 
 ACTIONS: tuple[Action, ...] = (
     Action("open", ("enter",), "detail", "all about the selected row", _LISTS, 1),
-    Action("filter", ("slash",), "filter", "show only what matches", _FLEET, 2, "/", True),
+    Action("filter", ("slash",), "filter", "show only what matches", _FLEET, 2, at_once=True),
     Action("sort_next", ("s",), "sort", "sort by the next column, in the end trouble first again", _FLEET, 3),
     Action("sort_turn", ("S",), "turn", "turn the order around", _FLEET, 8),
-    Action("back", ("escape",), "clear", "clear the filter; with none, the sorting", _FLEET, shown="esc"),
-    Action("back", ("escape",), "back", "one screen back", _BACK, 2, "esc"),
-    Action("back", ("escape",), "leave it", "go back without doing it", (Place.CONFIRM,), 2, "esc"),
+    Action("back", ("escape",), "clear", "clear the filter; with none, the sorting", _FLEET),
+    Action("back", ("escape",), "back", "one screen back", _BACK, 2),
+    Action("back", ("escape",), "leave it", "go back without doing it", (Place.CONFIRM,), 2),
     Action("cursor(1)", _DOWN, "down", "next row", _LISTS, shown="↓ j"),
     Action("cursor(-1)", _UP, "up", "previous row", _LISTS, shown="↑ k"),
     Action("cursor_page(1)", _PAGE_DOWN, "page down", "one page down", _LISTS, shown="PgDn ctrl+d"),
@@ -90,6 +129,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("silence(1800)", ("s",), "silence", "silence its rule at its target for 30 min", _ALERTS, 3),
     Action("silence(7200)", ("S",), "silence 2 h", "silence its rule at its target for 2 h", _ALERTS),
     Action("silence_words", ("c",), "custom", "silence other rules, targets and times", _ALERTS, 10),
+    Action("began", ("J",), "jump", "the fleet as it was when the alert began", _ALERTS, 9),
     Action("undo_quiet", ("u",), "undo", "take back the acknowledgement, else the silences", _ALERTS, 8),
     Action("past", ("h",), "past", "past changes with their verdicts", _TUNERS, 4),
     Action(
@@ -104,15 +144,29 @@ ACTIONS: tuple[Action, ...] = (
     Action("fleet", ("1",), "fleet", "back to the fleet", _ANYWHERE),
     Action("alerts", ("7",), "alerts", "what fires and what is pending; acknowledge, silence", _ANYWHERE, 8),
     Action("tuners", ("8",), "tune", "suggestions, changes under way, past changes", _ANYWHERE, 5),
-    Action("pause", ("space",), "pause", "freeze the picture; collection goes on", _ANYWHERE, 9),
+    Action("pause", ("space",), "pause", "freeze the picture, collection goes on; again: live", _ANYWHERE, 9),
     Action("refresh_now", ("r",), "refresh", "scrape every target now", _ANYWHERE, 10),
-    Action("help", ("question_mark",), "help", "this page", _ANYWHERE, 6, "?"),
+    Action("travel(-1)", ("left_square_bracket",), "earlier", "one picture back in time", _ANYWHERE, 12),
+    Action("travel(1)", ("right_square_bracket",), "later", "one picture on; at the end: live", _ANYWHERE),
+    Action("travel_far(-1)", ("left_curly_bracket",), "minute back", "one minute back in time", _ANYWHERE),
+    Action("travel_far(1)", ("right_curly_bracket",), "minute on", "one minute on", _ANYWHERE),
+    Action("alert_event(-1)", ("left_parenthesis",), "alert before", "to the last alert's begin", _ANYWHERE),
+    Action("alert_event(1)", ("right_parenthesis",), "alert after", "to the next alert's begin", _ANYWHERE),
+    Action("bookmark", ("b",), "bookmark", "mark this instant: A first, then B", _ANYWHERE),
+    Action("compare", ("B",), "compare", "what differs between the bookmarks A and B", _ANYWHERE),
+    Action("faster", ("plus",), "faster", "play the recording faster", _ANYWHERE, 11),
+    Action("slower", ("minus",), "slower", "play the recording slower", _ANYWHERE),
+    Action("command_line", ("colon",), "command", "type a command; tab completes it", _ANYWHERE, 13),
+    Action("palette", ("ctrl+p",), "commands", "choose among all commands", _ANYWHERE, 14),
+    Action("copy", ("y",), "copy", "copy the row or the page (OSC 52)", _ANYWHERE, 16),
+    Action("export_view", ("x",), "export", "write this view to a file: svg, csv or json", _ANYWHERE, 15),
+    Action("help", ("question_mark",), "help", "this page", _ANYWHERE, 6),
     Action("leave", ("q", "ctrl+c"), "quit", "end enginetop", _ANYWHERE, 7),
 )  # fmt: skip
 
 
-def actions_at(place: Place) -> Iterator[Action]:
+def actions_at(place: Place, actions: Sequence[Action] = ACTIONS) -> Iterator[Action]:
     """The actions of one screen, those that hold anywhere last; at a confirmation nothing else holds."""
-    yield from (action for action in ACTIONS if place in action.places)
+    yield from (action for action in actions if place in action.places)
     if place not in (Place.ANYWHERE, Place.CONFIRM):
-        yield from actions_at(Place.ANYWHERE)
+        yield from actions_at(Place.ANYWHERE, actions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from enginetop.fleet.change import AuditRow, ChangeView, Proposal
@@ -30,6 +31,33 @@ class FleetSource(Protocol):
 
     def request_refresh(self) -> None:
         """Scrape every target as soon as possible instead of at its next turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybackState:
+    """How a recording is played: the instant reached, its ends (Unix seconds of the recording), the pace."""
+
+    at: float
+    first_at: float
+    last_at: float
+    speed: float
+    paused: bool
+
+
+class Playback(FleetSource, Protocol):
+    """A source that plays a recording. The calls return at once; what comes of them is the next snapshot."""
+
+    def playback(self) -> PlaybackState:
+        """How it is played just now."""
+
+    def set_speed(self, speed: float) -> None:
+        """Play at so many times the recording's own pace."""
+
+    def set_paused(self, paused: bool) -> None:
+        """Stand still, or go on."""
+
+    def seek(self, at: float) -> None:
+        """Go to an instant of the recording, forward or back, as fast as possible."""
 
 
 class ChangeControl(Protocol):

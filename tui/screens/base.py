@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from tui.actions import Action, Place, actions_at
+from tui.keymap import binding_id
 from tui.view.cells import Line, plain
 from tui.view.heading import footer_line
 from tui.view.help import footer_hints
@@ -31,7 +32,7 @@ def bindings_for(place: Place) -> list[Binding]:
             priority=action.at_once,
             key_display=action.key_text,
             tooltip=action.meaning,
-            id=f"{place}.{action.name}",
+            id=binding_id(place, action),
         )
         for action in actions_at(place)
         if place in action.places
@@ -100,7 +101,8 @@ class PictureScreen(Screen[None]):
         """The keys of this place, and what part of `view` is in sight."""
         in_sight, total = view.in_sight(), view.line_count
         where = "" if len(in_sight) >= total else f"{in_sight.start + 1}–{in_sight.stop} of {total}"
-        hints = footer_hints(self.PLACE, len(self.picture.suggestions), self.offers)
+        picture = self.picture
+        hints = footer_hints(self.PLACE, len(picture.suggestions), self.offers, picture.actions)
         self.part("#footer").show_lines([footer_line(hints, where, self.size.width)])
 
     def offers(self, action: Action) -> bool:

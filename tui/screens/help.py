@@ -25,4 +25,4 @@ class HelpScreen(ReadingScreen):
 
     def body_lines(self, width: int) -> list[Line]:
         """The help text."""
-        return help_lines(width, read_only=self.picture.read_only)
+        return help_lines(width, read_only=self.picture.read_only, actions=self.picture.actions)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 
 from enginetop.fleet.model import UP_STATES
+from enginetop.fleet.ports import PlaybackState
 from enginetop.fleet.snapshot import Distribution, Event, FleetSnapshot, Goodput, Scalar, Slo
 from tui.view import numbers
 from tui.view.cells import (
@@ -44,12 +45,22 @@ def title_line(picture: Picture, width: int) -> Line:
         up = sum(number for state, number in snapshot.fleet.states.items() if state in UP_STATES)
         total = snapshot.fleet.replicas
         items.append(plain(f"{up}/{total} up", "text" if up == total else "title"))
-        items.append(plain(numbers.time_of_day(snapshot.at)))
+        items.append(plain(_time_text(picture, snapshot)))
+        if picture.playback is not None:
+            items += _playback(picture.playback, picture.local_at)
         items.append(_interval(snapshot))
     name, marks = Span(" enginetop  ", "title"), badges(picture)
     room = width - line_width((name, *marks)) - 1
     shown = _join_while_fitting(items, room) or (clip(items[0], max(room, 0)) if items else ())
     return spread((name, *shown), marks, width)
+
+
+def _time_text(picture: Picture, snapshot: FleetSnapshot) -> str:
+    """The time of day; of a recording with its date."""
+    clock = numbers.time_of_day(snapshot.at)
+    if picture.playback is None:
+        return clock
+    return f"{numbers.date_and_time(snapshot.at).partition(' ')[0]} {clock}"
 
 
 def _interval(snapshot: FleetSnapshot) -> Line:
@@ -76,7 +87,9 @@ def badges(picture: Picture) -> Line:
     for change in picture.in_flight:
         name = cut_end(picture.name_of(change.canary_target), 12)
         spans += (Span(f" {change.state} {name} ", "badge"), Span(" "))
-    if picture.paused_seconds is not None:
+    if picture.behind_seconds is not None:
+        spans += (Span(f" {_behind(picture)} ", "badge"), Span(" "))
+    elif picture.paused_seconds is not None:
         spans += (Span(f" PAUSED {numbers.age(picture.paused_seconds)} ", "badge"), Span(" "))
     if simulated:
         spans += (Span("SIMULATED", "dim"), Span(" "))
@@ -85,6 +98,23 @@ def badges(picture: Picture) -> Line:
     if picture.read_only:
         spans += (Span("READ-ONLY", "dim"), Span(" "))
     return tuple(spans)
+
+
+def _behind(picture: Picture) -> str:
+    seconds = round(picture.behind_seconds or 0.0)
+    minutes, rest = divmod(seconds, 60)
+    age = f"{minutes} m {rest} s" if minutes else f"{rest} s"
+    return f"{age} ago" if picture.playback is not None else f"{age} ago, live goes on"
+
+
+def _playback(playback: PlaybackState, local_at: float | None) -> list[Line]:
+    """How far a recording is played and how fast; its own clock stands in the title, this is the one here."""
+    pace = "paused" if playback.paused else f"{playback.speed:g}×"
+    done, whole = playback.at - playback.first_at, playback.last_at - playback.first_at
+    items = [plain(f"{pace} {numbers.seconds_text(done)} of {numbers.seconds_text(whole)}", "title")]
+    if local_at is not None:
+        items.append(plain(f"here {numbers.time_of_day(local_at)}", "dim"))
+    return items
 
 
 def verdict_line(picture: Picture, width: int) -> Line:

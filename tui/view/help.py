@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tui.actions import ACTIONS, Action, Place, actions_at
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, pad, plain
@@ -38,14 +38,14 @@ _EXPLAINED = (
 )
 
 
-def help_lines(width: int, *, read_only: bool = True) -> list[Line]:
-    """The lines of the help page."""
+def help_lines(width: int, *, read_only: bool = True, actions: Sequence[Action] = ACTIONS) -> list[Line]:
+    """The lines of the help page; `actions` have the user's keys."""
     lines: list[Line] = [plain(" Keys", "title")]
     told: set[tuple[str, tuple[Place, ...]]] = set()
     for place in _EXPLAINED:
         own = [
             action
-            for action in ACTIONS
+            for action in actions
             if place in action.places
             and (action.name, action.places) not in told
             and not (action.dangerous and read_only)
@@ -70,14 +70,17 @@ def help_lines(width: int, *, read_only: bool = True) -> list[Line]:
 
 
 def footer_hints(
-    place: Place, suggestions: int = 0, offers: Callable[[Action], bool] = lambda action: not action.dangerous
+    place: Place,
+    suggestions: int = 0,
+    offers: Callable[[Action], bool] = lambda action: not action.dangerous,
+    actions: Sequence[Action] = ACTIONS,
 ) -> list[KeyHint]:
     """The footer's hints for one screen, most useful first, of what it `offers` at present.
 
     The key of the tuners tells how many suggestions there are.
     """
     ranked = sorted(
-        (action for action in actions_at(place) if action.footer is not None and offers(action)),
+        (action for action in actions_at(place, actions) if action.footer is not None and offers(action)),
         key=lambda action: (action.footer or 0, action.name),
     )
     count = f"·{suggestions}" if suggestions else ""

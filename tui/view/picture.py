@@ -7,9 +7,12 @@ from functools import cached_property
 
 from enginetop.fleet.change import FINAL_STATES, ChangeState, ChangeView
 from enginetop.fleet.model import Target
+from enginetop.fleet.ports import PlaybackState
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
+from tui.actions import ACTIONS, Action
 from tui.view.advice import Suggestion, suggestions_of
-from tui.view.condition import Conditions, conditions_of
+from tui.view.condition import Conditions
+from tui.view.condition_memory import ConditionMemory
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +24,12 @@ class Picture:
     screen's own clock: a replay has another one. `notice` is one line about the program itself, such as a
     source that could not start.
 
+    `behind_seconds`: the snapshot is one of the past, so much older than the newest; None when it is not.
+    `playback` tells of the recording that is played, `local_at` is Unix time here and now.
+
     `changes` are those that the controller tells of, newest first, as they stood `changes_age_seconds` ago.
+    `actions` is the table of what the user can do, with his own keys. `fault_log` is where faults of views
+    are written down, empty for nowhere.
     """
 
     snapshot: FleetSnapshot | None = None
@@ -35,6 +43,11 @@ class Picture:
     notice: str = ""
     changes: tuple[ChangeView, ...] = ()
     changes_age_seconds: float = 0.0
+    behind_seconds: float | None = None
+    playback: PlaybackState | None = None
+    local_at: float | None = None
+    actions: tuple[Action, ...] = ACTIONS
+    fault_log: str = ""
     _by_url: dict[str, ReplicaSnapshot] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -44,7 +57,7 @@ class Picture:
     @cached_property
     def conditions(self) -> Conditions:
         """The leading condition of each replica, by target URL."""
-        return {} if self.snapshot is None else conditions_of(self.snapshot)
+        return {} if self.snapshot is None else self.memory.conditions_of(self.snapshot)
 
     @cached_property
     def suggestions(self) -> tuple[Suggestion, ...]:
