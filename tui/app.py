@@ -34,6 +34,7 @@ from tui.screens.fleet import FleetScreen  # noqa: E402
 from tui.screens.help import HelpScreen  # noqa: E402
 from tui.screens.tuners import TunersScreen  # noqa: E402
 from tui.view.change import leave_question  # noqa: E402
+from tui.view.condition_memory import ConditionMemory  # noqa: E402
 from tui.view.picture import Picture  # noqa: E402
 from tui.widgets.ink import Inks, textual_theme  # noqa: E402
 
@@ -122,6 +123,7 @@ class FleetApp(App[None]):
         self._ready_pending = False
         self._changes_pending = False
         self._subscriptions: list[Callable[[], None]] = []
+        self._conditions = ConditionMemory()
         self._changes: tuple[ChangeView, ...] = ()
         self._changes_heard_at = self._changes_at = clock()
         self._snapshot: FleetSnapshot | None = None
@@ -232,6 +234,7 @@ class FleetApp(App[None]):
             notice=self._notice,
             changes=self._changes,
             changes_age_seconds=max(now - self._changes_at, 0.0),
+            memory=self._conditions,
         )
 
     def _paint(self) -> None:

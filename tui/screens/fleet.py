@@ -14,6 +14,7 @@ from tui.screens.base import bindings_for
 from tui.screens.detail import DetailScreen
 from tui.screens.listing import ListScreen
 from tui.view.cells import Line, Span, clip, plain, spread
+from tui.view.grid_memory import GridMemory
 from tui.view.heading import (
     events_line,
     title_line,
@@ -23,7 +24,8 @@ from tui.view.heading import (
 )
 from tui.view.query import Query, QueryError, parse_query
 from tui.view.table import FleetTable, Sort
-from tui.widgets.line_view import LineView
+from tui.widgets.ink import Inks
+from tui.widgets.line_view import Complain, LineView
 from tui.widgets.row_list import RowList
 
 
@@ -42,6 +44,10 @@ class FleetScreen(ListScreen):
     filter_error = ""
     table: FleetTable | None = None
     _painted = False
+
+    def __init__(self, inks: Inks, complain: Complain) -> None:
+        super().__init__(inks, complain)
+        self._memory = GridMemory()
 
     def compose(self) -> ComposeResult:
         """Title, verdict, totals; column titles; grid; events; filter; footer."""
@@ -84,7 +90,12 @@ class FleetScreen(ListScreen):
             return
         try:
             table = FleetTable(
-                snapshot, self.picture.conditions, width=width, sort=self.sort, query=self.filter_query
+                snapshot,
+                self.picture.conditions,
+                width=width,
+                sort=self.sort,
+                query=self.filter_query,
+                memory=self._memory,
             )
             header = table.header()
         except Exception as error:  # noqa: BLE001 - the heading still tells what is wrong with the fleet

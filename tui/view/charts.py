@@ -9,6 +9,8 @@ from collections.abc import Sequence
 _LEFT_EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LOWER_EIGHTHS = " ▁▂▃▄▅▆▇█"
 
+_STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+
 Values = Sequence[float | None]
 
 
@@ -29,6 +31,14 @@ def scale_of(values: Values, floor: float = 0.0) -> float:
         return max(floor, max(values, default=floor))  # type: ignore[type-var,return-value]
     except TypeError:  # some are not known
         return max(floor, max(filter(None, values), default=floor))
+
+
+def round_up(top: float) -> float:
+    """The next of 1, 1.5, 2, 3, 5, 7 times a power of ten: a scale that stands still while values move."""
+    if top <= 0 or not math.isfinite(top):
+        return top
+    decade = 10.0 ** math.floor(math.log10(top))
+    return next((step * decade for step in _STEPS if top <= step * decade), 10 * decade)
 
 
 def resample(

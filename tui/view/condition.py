@@ -7,81 +7,22 @@ These are readings of one picture without hold times; alert rules with holds liv
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.signals import SIGNALS
-from enginetop.fleet.snapshot import Alert, Distribution, FleetSnapshot, Outlier, ReplicaSnapshot
+from enginetop.fleet.snapshot import Alert, FleetSnapshot, Outlier, ReplicaSnapshot
 from enginetop.fleet.state import duration_text
-from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
-from themes.loader import Ink
-from tui.view.numbers import (
-    CENSORED,
-    percent,
-    quantile_number,
-    quantile_of,
-    rate,
-    scalar_number,
-    seconds_text,
-)
+from tui.view.breaches import BREACHES
+from tui.view.numbers import percent, rate, seconds_text
+from tui.view.severity import GLYPH_OF as GLYPH_OF
+from tui.view.severity import INK_OF as INK_OF
+from tui.view.severity import Condition as Condition
+from tui.view.severity import Severity as Severity
 
 RESTART_SECONDS = 120.0
 """How long a restart leads the words of a replica."""
-
-KV_PRESSURE_RATIO = 0.95
-"""KV use above which preemptions or a queue mean pressure (contract, rule `KvPressure`)."""
-
-SLO_MIN_REQUESTS = 20
-"""Fewer requests in the window say nothing about a 95th percentile."""
-
-MEDIAN_MIN_REQUESTS = 5
-"""From so many on the median speaks: three of five beyond an objective that holds for 95 % is chance once in
-860 windows (binomial), and a replica that is slow finishes few requests."""
-
-
-class Severity(IntEnum):
-    """How loud a condition is; `WARN` and above "need you"."""
-
-    OK = 0
-    QUIET = 1
-    INFO = 2
-    WARN = 3
-    CRIT = 4
-
-
-INK_OF: Mapping[Severity, Ink] = {
-    Severity.OK: "ok",
-    Severity.QUIET: "dim",
-    Severity.INFO: "info",
-    Severity.WARN: "warn",
-    Severity.CRIT: "crit",
-}
-
-GLYPH_OF: Mapping[Severity, str] = {
-    Severity.OK: "●",
-    Severity.QUIET: "○",
-    Severity.INFO: "◌",
-    Severity.WARN: "▲",
-    Severity.CRIT: "✖",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """What leads: `word` for the state column, `short` for the verdict, `because` for a line of its own."""
-
-    severity: Severity
-    word: str
-    short: str
-    because: str = ""
-
-    @property
-    def needs_you(self) -> bool:
-        """Whether somebody should look."""
-        return self.severity >= Severity.WARN
-
 
 _OK = Condition(Severity.OK, "ok", "ok")
 
@@ -120,6 +61,33 @@ ALERT_WORDS: Mapping[str, str] = {
     "RollbackFailed": "undo fail",
 }
 
+FAILING_STATES = frozenset(
+    {
+        ReplicaState.DOWN,
+        ReplicaState.UNAUTHORIZED,
+        ReplicaState.NO_ENGINE_METRICS,
+        ReplicaState.STALE,
+        ReplicaState.NO_PROGRESS,
+    }
+)
+"""States that say why on a line of their own."""
+
+_RULES_OF: Mapping[str, frozenset[str]] = {
+    "down": frozenset({"TargetDown"}),
+    "no access": frozenset({"Unauthorized"}),
+    "no metric": frozenset({"NoEngineMetrics"}),
+    "stale": frozenset({"ScrapeLate"}),
+    "stalled": frozenset({"NoProgress"}),
+    "preempt": frozenset({"Preempting", "KvPressure"}),
+    "pressure": frozenset({"Preempting", "KvPressure"}),
+    "throttled": frozenset({"GpuThrottled", "GpuHot"}),
+    "gpu lost": frozenset({"GpuLost"}),
+    "gpu error": frozenset({"GpuLost"}),
+    "ttft slo": frozenset({"TtftSlo"}),
+    "tpot slo": frozenset({"TpotSlo"}),
+}
+"""The rules that tell of a condition: who has acknowledged one of them knows of it."""
+
 _SAID: Mapping[str, str] = {
     "stalled": "no progress",
     "no metric": "no engine metrics",
@@ -136,40 +104,81 @@ _ALERT_SEVERITY = {"critical": Severity.CRIT, "warning": Severity.WARN, "info": 
 Conditions = Mapping[str, Condition]
 
 
-def conditions_of(snapshot: FleetSnapshot) -> dict[str, Condition]:
-    """The leading condition of every replica, by target URL."""
-    alerts: defaultdict[str, list[Alert]] = defaultdict(list)
-    for alert in snapshot.alerts:
-        if alert.state == "firing" and not alert.inhibited_by and not alert.silenced_by:
-            alerts[alert.target].append(alert)
+Handled = Mapping[str, str]
+"""Who or what keeps an alert from leading, by its rule."""
+
+_NOTHING_HANDLED: Handled = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """The firing alerts of one target: those that may lead, and what is done about the others."""
+
+    loud: tuple[Alert, ...] = ()
+    handled: Handled = field(default_factory=dict)
+
+
+NOTHING_FIRES = Firing()
+
+
+def firing_by_target(alerts: Sequence[Alert]) -> dict[str, Firing]:
+    """The firing alerts by their target. One that follows from another is neither loud nor handled."""
+    loud: defaultdict[str, list[Alert]] = defaultdict(list)
+    handled: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for alert in alerts:
+        if alert.state != "firing" or alert.inhibited_by:
+            continue
+        if alert.acknowledged_by or alert.silenced_by:
+            by = f"acknowledged by {alert.acknowledged_by}" if alert.acknowledged_by else "silenced"
+            handled[alert.target][alert.rule] = by
+        else:
+            loud[alert.target].append(alert)
     return {
-        replica.target.url: condition_of(replica, snapshot.at, alerts.get(replica.target.url, ()))
-        for replica in snapshot.replicas
+        target: Firing(tuple(loud.get(target, ())), handled.get(target, {})) for target in {**loud, **handled}
     }
 
 
+def conditions_of(snapshot: FleetSnapshot) -> dict[str, Condition]:
+    """The leading condition of every replica, by target URL."""
+    firing = firing_by_target(snapshot.alerts)
+    found = {}
+    for replica in snapshot.replicas:
+        own = firing.get(replica.target.url, NOTHING_FIRES)
+        found[replica.target.url] = condition_of(replica, snapshot.at, own.loud, own.handled)
+    return found
+
+
 def condition_of(
-    replica: ReplicaSnapshot, at: float, alerts: tuple[Alert, ...] | list[Alert] = ()
+    replica: ReplicaSnapshot, at: float, alerts: Sequence[Alert] = (), handled: Handled = _NOTHING_HANDLED
 ) -> Condition:
     """The leading condition of one replica at time `at`.
 
-    A state that is itself trouble leads; else the gravest of its alerts, then what its own numbers say.
+    A state that is itself trouble leads; else the gravest of its `alerts`, then what its own numbers say.
+    What somebody knows of already (`handled`, by rule) gives way to what nobody does.
     """
     severity, word = STATES[replica.state]
     if severity >= Severity.WARN:
-        return _state_condition(replica, severity, word, at)
-    leading = max(
-        alerts, key=lambda alert: (_alert_severity(alert), alert.rule not in _OF_THE_PAST), default=None
+        return _known(_state_condition(replica, severity, word, at), handled)
+    leading = (
+        max(alerts, key=lambda alert: (_alert_severity(alert), alert.rule not in _OF_THE_PAST))
+        if alerts
+        else None
     )
     pressing = leading is not None and _alert_severity(leading) >= Severity.WARN
     if leading is not None and pressing and leading.rule not in _OF_THE_PAST:
         return _alert_condition(leading, at)
-    for breach in _BREACHES:
+    known = None
+    for breach in BREACHES:
         found = breach(replica)
         if found is not None:
-            return found
+            found = _known(found, handled)
+            if found.needs_you:
+                return found
+            known = known or found
     if leading is not None and pressing:
         return _alert_condition(leading, at)
+    if known is not None:
+        return known
     if severity <= Severity.QUIET and _restarted_within(replica, at, RESTART_SECONDS):
         return Condition(Severity.INFO, "restarted", "restarted")
     if severity is Severity.OK and leading is not None:
@@ -182,6 +191,20 @@ def condition_of(
     if replica.state is ReplicaState.UNKNOWN and replica.scraped_at is None and not replica.last_failure:
         return Condition(severity, "waiting", "waiting", reason)
     return Condition(severity, word, word, reason)
+
+
+def stands_still(replica: ReplicaSnapshot) -> bool:
+    """Whether its condition without alerts is the same at any time: no age and no delay is part of it."""
+    if STATES[replica.state][0] >= Severity.WARN:
+        return False
+    return not any(event.kind == "restarted" for event in replica.events)
+
+
+def _known(condition: Condition, handled: Handled) -> Condition:
+    for rule in _RULES_OF.get(condition.word, ()) if handled else ():
+        if rule in handled:
+            return replace(condition, handled=handled[rule])
+    return condition
 
 
 def _state_condition(replica: ReplicaSnapshot, severity: Severity, word: str, at: float) -> Condition:
@@ -230,84 +253,3 @@ def _restarted_within(replica: ReplicaSnapshot, at: float, seconds: float) -> bo
     if not replica.events:
         return False
     return any(event.kind == "restarted" and at - event.at <= seconds for event in replica.events)
-
-
-def _kv_breach(replica: ReplicaSnapshot) -> Condition | None:
-    signals = replica.signals
-    kv = scalar_number(signals.get("kv_usage_ratio"))
-    preemptions = scalar_number(signals.get("preemptions_per_second")) or 0.0
-    full = kv is not None and kv >= KV_PRESSURE_RATIO
-    if preemptions <= 0 and not full:
-        return None
-    waiting = scalar_number(signals.get("requests_waiting")) or 0.0
-    at_kv = f" at KV {percent(kv)} %" if kv is not None else ""
-    if preemptions > 0:
-        word = "pressure" if full else "preempt"
-        return Condition(
-            Severity.WARN, word, f"preempting{at_kv}", f"{rate(preemptions)} preemptions/s{at_kv}"
-        )
-    if full and waiting > 0:
-        return Condition(
-            Severity.WARN, "pressure", f"KV {percent(kv)} %", f"{waiting:.0f} requests wait{at_kv}"
-        )
-    return None
-
-
-def _latency_breach(signal: str, word: str, limit: Callable[[ReplicaSnapshot], float]) -> _Breach:
-    title = word.split()[0].upper()
-
-    def breach(replica: ReplicaSnapshot) -> Condition | None:
-        value = replica.signals.get(signal)
-        count = value.count or 0 if isinstance(value, Distribution) else 0
-        if count < MEDIAN_MIN_REQUESTS:
-            return None
-        name = "p95" if count >= SLO_MIN_REQUESTS else "p50"
-        quantile = quantile_of(value, name)
-        number, allowed = quantile_number(quantile), limit(replica)
-        if number is None or number <= allowed:
-            return None
-        shown = f"{title} {name} {CENSORED if quantile.censored else ''}{seconds_text(number)}"
-        return Condition(Severity.WARN, word, shown, f"{shown}, the SLO allows {seconds_text(allowed)}")
-
-    return breach
-
-
-def _gpu_breach(replica: ReplicaSnapshot) -> Condition | None:
-    for gpu in replica.gpus:
-        if gpu.state != "ok":
-            return Condition(
-                Severity.WARN,
-                f"gpu {gpu.state}",
-                f"GPU {gpu.index} {gpu.state}",
-                f"GPU {gpu.index}: {gpu.state}",
-            )
-        for reason in gpu.throttle_reasons:
-            if reason in ALARMING_THROTTLE_WORDS:
-                shown = f"GPU {gpu.index} {reason}"
-                return Condition(Severity.WARN, "throttled", shown, f"{shown}: it runs below its clock")
-    return None
-
-
-def _backend_breach(replica: ReplicaSnapshot) -> Condition | None:
-    """A gateway that cannot route to some of its backends, or to any."""
-    healthy = scalar_number(replica.beyond.get("backends_healthy"))
-    total = scalar_number(replica.beyond.get("backends_total"))
-    if healthy is None or (healthy > 0 and (total is None or healthy >= total)):
-        return None
-    named = replica.config.get("unhealthy_backends")
-    because = f"not healthy: {named.value}" if named is not None and total else "no backend to route to"
-    known = f" of {total:.0f}" if total else ""
-    severity = Severity.WARN if healthy else Severity.CRIT
-    return Condition(severity, "backends", f"{healthy:.0f}{known} backends healthy", because)
-
-
-_Breach = Callable[[ReplicaSnapshot], Condition | None]
-
-_BREACHES: tuple[_Breach, ...] = (
-    _backend_breach,
-    _kv_breach,
-    _gpu_breach,
-    _latency_breach("ttft_seconds", "ttft slo", lambda replica: replica.slo.ttft_seconds),
-    _latency_breach("tpot_seconds", "tpot slo", lambda replica: replica.slo.tpot_seconds),
-)
-"""What a replica's own numbers may say, gravest first."""

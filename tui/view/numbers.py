@@ -6,7 +6,7 @@ import math
 import time
 
 from enginetop.fleet.model import Quality
-from enginetop.fleet.snapshot import Distribution, Quantile, Scalar
+from enginetop.fleet.snapshot import NO_QUANTILE, Distribution, Quantile, Scalar
 from enginetop.fleet.state import duration_text
 from tui.view.cells import UNKNOWN
 
@@ -168,8 +168,8 @@ def scalar_number(signal: object) -> float | None:
 def quantile_of(signal: object, name: str) -> Quantile:
     """The quantile `name` (`p95`, or `mean`) of a distribution; an empty one for anything else."""
     if not isinstance(signal, Distribution):
-        return Quantile()
-    return signal.mean if name == "mean" else signal.quantiles.get(name, Quantile())
+        return NO_QUANTILE
+    return signal.mean if name == "mean" else signal.quantiles.get(name, NO_QUANTILE)
 
 
 def quantile_number(quantile: Quantile) -> float | None:

@@ -29,7 +29,7 @@ class Picture:
 
     `changes` are those that the controller tells of, newest first, as they stood `changes_age_seconds` ago.
     `actions` is the table of what the user can do, with his own keys. `fault_log` is where faults of views
-    are written down, empty for nowhere.
+    are written down, empty for nowhere. `memory` is what is known of conditions from the picture before.
     """
 
     snapshot: FleetSnapshot | None = None
@@ -48,6 +48,7 @@ class Picture:
     local_at: float | None = None
     actions: tuple[Action, ...] = ACTIONS
     fault_log: str = ""
+    memory: ConditionMemory = field(default_factory=ConditionMemory, repr=False)
     _by_url: dict[str, ReplicaSnapshot] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:

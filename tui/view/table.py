@@ -1,143 +1,47 @@
-"""The fleet grid as lines: order, groups, rows, reasons. A line is built when it is asked for."""
+"""The fleet grid as lines: titles, groups, rows, reasons. A line is built when it is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from enginetop.fleet.model import EngineKind, ReplicaState, Role
+from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from themes.loader import Ink
 from tui.view import numbers
+from tui.view.arrange import Group, arrange
+from tui.view.arrange import Sort as Sort
 from tui.view.cells import Line, Span, clip, cut_end, cut_middle, line_width, merge, pad, plain, width_of
-from tui.view.columns import BY_KEY, MARKER_WIDTH, Column, Placed, Row, is_old, place_columns, trend_tops
-from tui.view.condition import Condition, Conditions, Severity
-from tui.view.detail_marks import mark_words
-from tui.view.engines import engine_name
-from tui.view.names import shown_names
+from tui.view.column import TREND_STEP_SECONDS, Row, is_old
+from tui.view.condition import Condition, Conditions
+from tui.view.grid_memory import TOKENS, GridMemory, Stamp, restart_mark
+from tui.view.mixed import DIFFERS
+from tui.view.placing import MARKER_WIDTH, Placed, place_columns
 from tui.view.query import Query
 
 _GOODPUT_WIDTH = 100
 """From this width on, a group's header tells the goodput of its model."""
 
-_REASON_STATES = frozenset(
-    {
-        ReplicaState.DOWN,
-        ReplicaState.UNAUTHORIZED,
-        ReplicaState.NO_ENGINE_METRICS,
-        ReplicaState.STALE,
-        ReplicaState.NO_PROGRESS,
-    }
-)
-"""Failing states: their rows say why on a second line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sort:
-    """The order of rows. `column` None: trouble first, in groups by model, role and engine; else one list."""
-
-    column: str | None = None
-    reverse: bool = False
-
-    @property
-    def flat(self) -> bool:
-        """Whether the rows are one list without group headers."""
-        return self.column is not None
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The header of a group.
-
-    `engine` and `marks` (what can be read and changed of its members) are empty in a fleet of one engine.
-    """
-
-    model: str | None
-    role: Role
-    engine: str
-    count: int
-    trouble: int
-    marks: str
-
-
-class Item(NamedTuple):
-    """One line of the grid: a group's header, a replica, or (`reason`) why that replica fails."""
-
-    replica: ReplicaSnapshot | None = None
-    group: Group | None = None
-    reason: bool = False
-
-
-def arrange(replicas: Sequence[ReplicaSnapshot], conditions: Conditions, sort: Sort) -> list[Item]:
-    """The lines in order.
-
-    Trouble first: groups by their gravest member, members by gravity, else in the order of the configuration.
-    Only what needs somebody moves a row, so a quiet grid stands still.
-    """
-    items: list[Item] = []
-    if sort.column is not None:
-        for replica in _sorted(replicas, BY_KEY[sort.column], reverse=sort.reverse):
-            items += _replica_items(replica)
-        return items
-    mixed = len({replica.engine for replica in replicas} - {EngineKind.UNKNOWN}) > 1
-    groups: dict[tuple[str | None, Role, str], list[ReplicaSnapshot]] = {}
-    for replica in replicas:
-        engine = engine_name(replica) if mixed and replica.engine is not EngineKind.UNKNOWN else ""
-        groups.setdefault((replica.model, replica.role, engine), []).append(replica)
-
-    def gravity(replica: ReplicaSnapshot) -> int:
-        severity = conditions[replica.target.url].severity
-        return severity if severity >= Severity.WARN else 0
-
-    # sort() keeps the order of equals; `reverse` would keep it too, so the sign decides the direction.
-    sign = 1 if sort.reverse else -1
-    ordered = []
-    for (model, role, engine), members in groups.items():
-        graded = [(gravity(member), member) for member in members]
-        trouble = sum(grade > 0 for grade, _ in graded)
-        if trouble:
-            graded.sort(key=lambda entry: sign * entry[0])
-        worst = max(grade for grade, _ in graded)
-        marks = next(filter(None, map(mark_words, members)), "") if mixed else ""
-        ordered.append((worst, Group(model, role, engine, len(members), trouble, marks), graded))
-    for _, group, graded in sorted(ordered, key=lambda entry: sign * entry[0]):
-        items.append(Item(group=group))
-        for _, replica in graded:
-            items += _replica_items(replica)
-    return items
-
-
-def _replica_items(replica: ReplicaSnapshot) -> list[Item]:
-    items = [Item(replica)]
-    if replica.state in _REASON_STATES:
-        items.append(Item(replica, reason=True))
-    return items
-
-
-def _sorted(replicas: Sequence[ReplicaSnapshot], column: Column, *, reverse: bool) -> list[ReplicaSnapshot]:
-    known: list[tuple[float, str, ReplicaSnapshot]] = []
-    unknown: list[ReplicaSnapshot] = []
-    for replica in replicas:
-        value = column.read(replica)
-        if value is None:
-            unknown.append(replica)
-        elif isinstance(value, str):
-            known.append((0.0, value.casefold(), replica))
-        else:
-            known.append((value, "", replica))
-    descending = column.descending != reverse
-    known.sort(key=lambda entry: entry[:2], reverse=descending)
-    return [entry[2] for entry in known] + unknown
-
 
 class FleetTable:
-    """The grid of one picture for one width. `line` draws one line; nothing is drawn in advance."""
+    """The grid of one picture for one width. `line` draws one line; nothing is drawn in advance.
+
+    `choice`: the user's own columns, all of the table when empty. With the `memory` of the table before, what
+    did not change is not worked out again.
+    """
 
     def __init__(
-        self, snapshot: FleetSnapshot, conditions: Conditions, *, width: int, sort: Sort, query: Query
+        self,
+        snapshot: FleetSnapshot,
+        conditions: Conditions,
+        *,
+        width: int,
+        sort: Sort,
+        query: Query,
+        choice: Sequence[str] = (),
+        memory: GridMemory | None = None,
     ) -> None:
-        replicas = snapshot.replicas
+        memory = memory or GridMemory()
+        everyone = replicas = snapshot.replicas
         if query.terms:
             replicas = tuple(
                 replica for replica in replicas if query.matches(replica, conditions[replica.target.url])
@@ -147,17 +51,23 @@ class FleetTable:
         self._conditions = conditions
         self._width = width
         self._sort = sort
+        self._memory = memory
         self._items = arrange(replicas, conditions, sort)
-        names = [replica.target.name for replica in snapshot.replicas]
-        longest = max(map(width_of, names), default=0)
-        self._placed = place_columns(width, snapshot.replicas, longest, flat=sort.flat, keep=sort.column)
-        name_width = next((placed.width for placed in self._placed if placed.column.key == "name"), 0)
-        self._names = {
-            replica.target.url: name
-            for replica, name in zip(snapshot.replicas, shown_names(names, name_width), strict=True)
-        }
-        has_trends = any(placed.column.key == "tok_trend" for placed in self._placed)
-        self._tops = trend_tops(snapshot.replicas) if has_trends else {}
+        self._placed = place_columns(
+            width,
+            memory.relevant(everyone),
+            memory.longest_name(everyone),
+            flat=sort.flat,
+            keep=sort.column,
+            choice=choice,
+        )
+        widths = {placed.column.key: placed.width for placed in self._placed}
+        names = memory.names(everyone, widths.get("name", 0))
+        self._names = {one.target.url: name for one, name in zip(everyone, names, strict=True)}
+        self._mixed = memory.mixed(everyone)
+        self._top = memory.token_top(everyone) if "tok_trend" in widths else 0.0
+        self._step = snapshot.at // TREND_STEP_SECONDS if "tok_trend" in widths or "kv_trend" in widths else 0
+        self._tells_held = "since" in widths
         self._positions = {
             item.replica.target.url: position
             for position, item in enumerate(self._items)
@@ -209,34 +119,51 @@ class FleetTable:
         assert item.replica is not None
         condition = self._conditions[item.replica.target.url]
         if item.reason:
-            return clip(plain(f"    {condition.because}", _reason_ink(condition)), self._width)
+            said = f"{condition.because} · {condition.handled}" if condition.handled else condition.because
+            return clip(plain(f"    {said}", condition.ink), self._width)
         return self._row_line(item.replica, condition, selected=selected)
 
     def _row_line(self, replica: ReplicaSnapshot, condition: Condition, *, selected: bool) -> Line:
-        row = Row(
+        at, url = self._snapshot.at, replica.target.url
+        old = is_old(replica, at, self._snapshot.interval_seconds)
+        marks = DIFFERS if url in self._mixed.settings else ""
+        if replica.events:
+            marks = restart_mark(replica, at) + marks
+        stamp = Stamp(
             replica,
             condition,
-            self._names[replica.target.url],
-            self._snapshot.at,
-            is_old(replica, self._snapshot.at, self._snapshot.interval_seconds),
-            self._tops,
+            self._names[url],
+            marks,
+            numbers.age(at - (replica.scraped_at or 0.0)) if old else "",
+            numbers.age(at - replica.since) if self._tells_held else "",
+            self._step,
+            self._top,
+            self._placed,
+            selected,
         )
-        cells = [Span("▸", "title") if selected else Span(" ")]
-        for number, placed in enumerate(self._placed):
-            if number:
-                cells.append(Span(" "))
-            _add_cell(cells, placed, row)
-        return _join_cells(cells)
+        line = self._memory.line(stamp)
+        if line is None:
+            row = Row(
+                replica, condition, stamp.name, at, old, {"kv_usage_ratio": 1.0, TOKENS: self._top}, marks
+            )
+            line = draw_row(row, self._placed, selected=selected)
+            self._memory.keep(stamp, line)
+        return line
 
     def _group_line(self, group: Group) -> Line:
         engine = f" · {group.engine}" if group.engine else ""
         count = f"{engine} · {group.role} ×{group.count}"
-        trouble = f" · {group.trouble} need you" if group.trouble else ""
+        need = "needs" if group.trouble == 1 else "need"
+        trouble = f" · {group.trouble} {need} you" if group.trouble else ""
         good = self._goodput_of(group)
         room = self._width - width_of(count) - width_of(trouble) - width_of(good) - 2
         name = cut_middle(group.model or "model not known", max(room, 8))
         line = [Span(f" {name}{count}", "group"), Span(trouble, "warn"), Span(good, "dim"), Span(" ")]
         rule = self._width - line_width(line)
+        differs = self._mixed.words_of(group.first)
+        if differs and rule >= 12:
+            line[-1:] = [Span(cut_end(f" · {DIFFERS} {differs}", rule), "info"), Span(" ")]
+            rule = self._width - line_width(line)
         if group.marks and rule >= width_of(group.marks) + 3:
             line[-1:] = [Span(f" · {group.marks}", "dim"), Span(" ")]
             rule = self._width - line_width(line)
@@ -256,6 +183,16 @@ class FleetTable:
         if good is None or goodput.offered_per_second is None:
             return ""
         return f" · {numbers.rate(good)}{mark} of {numbers.rate(goodput.offered_per_second)} req/s good"
+
+
+def draw_row(row: Row, placed: Sequence[Placed], *, selected: bool) -> Line:
+    """The cells of one row."""
+    cells = [Span("▸", "title") if selected else Span(" ")]
+    for number, place in enumerate(placed):
+        if number:
+            cells.append(Span(" "))
+        _add_cell(cells, place, row)
+    return _join_cells(cells)
 
 
 def _add_cell(cells: list[Span], placed: Placed, row: Row) -> None:
@@ -287,7 +224,3 @@ def _join_cells(cells: Sequence[Span]) -> Line:
     if texts:
         joined.append(Span("".join(texts), current))
     return tuple(joined)
-
-
-def _reason_ink(condition: Condition) -> Ink:
-    return "crit" if condition.severity is Severity.CRIT else "warn"

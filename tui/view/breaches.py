@@ -1,0 +1,109 @@
+"""What the numbers of one replica say by themselves, without alert rules and their hold times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot
+from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
+from tui.view.numbers import (
+    CENSORED,
+    percent,
+    quantile_number,
+    quantile_of,
+    rate,
+    scalar_number,
+    seconds_text,
+)
+from tui.view.severity import Condition, Severity
+
+KV_PRESSURE_RATIO = 0.95
+"""KV use above which preemptions or a queue mean pressure (contract, rule `KvPressure`)."""
+
+SLO_MIN_REQUESTS = 20
+"""Fewer requests in the window say nothing about a 95th percentile."""
+
+MEDIAN_MIN_REQUESTS = 5
+"""From so many on the median speaks: three of five beyond an objective that holds for 95 % is chance once in
+860 windows (binomial), and a replica that is slow finishes few requests."""
+
+Breach = Callable[[ReplicaSnapshot], Condition | None]
+
+
+def _kv_breach(replica: ReplicaSnapshot) -> Condition | None:
+    signals = replica.signals
+    kv = scalar_number(signals.get("kv_usage_ratio"))
+    preemptions = scalar_number(signals.get("preemptions_per_second")) or 0.0
+    full = kv is not None and kv >= KV_PRESSURE_RATIO
+    if preemptions <= 0 and not full:
+        return None
+    waiting = scalar_number(signals.get("requests_waiting")) or 0.0
+    at_kv = f" at KV {percent(kv)} %" if kv is not None else ""
+    if preemptions > 0:
+        word = "pressure" if full else "preempt"
+        return Condition(
+            Severity.WARN, word, f"preempting{at_kv}", f"{rate(preemptions)} preemptions/s{at_kv}"
+        )
+    if full and waiting > 0:
+        return Condition(
+            Severity.WARN, "pressure", f"KV {percent(kv)} %", f"{waiting:.0f} requests wait{at_kv}"
+        )
+    return None
+
+
+def _latency_breach(signal: str, word: str, limit: Callable[[ReplicaSnapshot], float]) -> Breach:
+    title = word.split()[0].upper()
+
+    def breach(replica: ReplicaSnapshot) -> Condition | None:
+        value = replica.signals.get(signal)
+        count = value.count or 0 if isinstance(value, Distribution) else 0
+        if count < MEDIAN_MIN_REQUESTS:
+            return None
+        name = "p95" if count >= SLO_MIN_REQUESTS else "p50"
+        quantile = quantile_of(value, name)
+        number, allowed = quantile_number(quantile), limit(replica)
+        if number is None or number <= allowed:
+            return None
+        shown = f"{title} {name} {CENSORED if quantile.censored else ''}{seconds_text(number)}"
+        return Condition(Severity.WARN, word, shown, f"{shown}, the SLO allows {seconds_text(allowed)}")
+
+    return breach
+
+
+def _gpu_breach(replica: ReplicaSnapshot) -> Condition | None:
+    for gpu in replica.gpus:
+        if gpu.state != "ok":
+            return Condition(
+                Severity.WARN,
+                f"gpu {gpu.state}",
+                f"GPU {gpu.index} {gpu.state}",
+                f"GPU {gpu.index}: {gpu.state}",
+            )
+        for reason in gpu.throttle_reasons:
+            if reason in ALARMING_THROTTLE_WORDS:
+                shown = f"GPU {gpu.index} {reason}"
+                return Condition(Severity.WARN, "throttled", shown, f"{shown}: it runs below its clock")
+    return None
+
+
+def _backend_breach(replica: ReplicaSnapshot) -> Condition | None:
+    """A gateway that cannot route to some of its backends, or to any."""
+    healthy = scalar_number(replica.beyond.get("backends_healthy"))
+    total = scalar_number(replica.beyond.get("backends_total"))
+    if healthy is None or (healthy > 0 and (total is None or healthy >= total)):
+        return None
+    named = replica.config.get("unhealthy_backends")
+    because = f"not healthy: {named.value}" if named is not None and total else "no backend to route to"
+    known = f" of {total:.0f}" if total else ""
+    severity = Severity.WARN if healthy else Severity.CRIT
+    return Condition(severity, "backends", f"{healthy:.0f}{known} backends healthy", because)
+
+
+BREACHES: tuple[Breach, ...] = (
+    _backend_breach,
+    _kv_breach,
+    _gpu_breach,
+    _latency_breach("ttft_seconds", "ttft slo", lambda replica: replica.slo.ttft_seconds),
+    _latency_breach("tpot_seconds", "tpot slo", lambda replica: replica.slo.tpot_seconds),
+)
+"""What a replica's own numbers may say, gravest first."""

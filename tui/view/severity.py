@@ -1,0 +1,60 @@
+"""How loud something is, and what is said about a replica: one word, one severity, one reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from themes.loader import Ink
+
+
+class Severity(IntEnum):
+    """How loud a condition is; `WARN` and above "need you"."""
+
+    OK = 0
+    QUIET = 1
+    INFO = 2
+    WARN = 3
+    CRIT = 4
+
+
+INK_OF: Mapping[Severity, Ink] = {
+    Severity.OK: "ok",
+    Severity.QUIET: "dim",
+    Severity.INFO: "info",
+    Severity.WARN: "warn",
+    Severity.CRIT: "crit",
+}
+
+GLYPH_OF: Mapping[Severity, str] = {
+    Severity.OK: "●",
+    Severity.QUIET: "○",
+    Severity.INFO: "◌",
+    Severity.WARN: "▲",
+    Severity.CRIT: "✖",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What leads: `word` for the state column, `short` for the verdict, `because` for a line of its own.
+
+    `handled`: that somebody has acknowledged or silenced its alert. It is still shown, and leads nothing.
+    """
+
+    severity: Severity
+    word: str
+    short: str
+    because: str = ""
+    handled: str = ""
+
+    @property
+    def needs_you(self) -> bool:
+        """Whether somebody should look who does not yet."""
+        return self.severity >= Severity.WARN and not self.handled
+
+    @property
+    def ink(self) -> Ink:
+        """The ink of its severity; that of an aside where it is handled."""
+        return "dim" if self.handled else INK_OF[self.severity]
