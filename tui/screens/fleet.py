@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -14,16 +15,12 @@ from tui.screens.base import bindings_for
 from tui.screens.detail import DetailScreen
 from tui.screens.listing import ListScreen
 from tui.view.cells import Line, Span, clip, plain, spread
+from tui.view.events import events_line
 from tui.view.grid_memory import GridMemory
-from tui.view.heading import (
-    events_line,
-    title_line,
-    totals_line,
-    verdict_line,
-    waiting_lines,
-)
+from tui.view.heading import title_line, verdict_line, waiting_lines
 from tui.view.query import Query, QueryError, parse_query
 from tui.view.table import FleetTable, Sort
+from tui.view.totals import totals_line
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 from tui.widgets.row_list import RowList
@@ -124,6 +121,25 @@ class FleetScreen(ListScreen):
             plain(f"{shown} of {total} · esc clears ", "dim"),
             width,
         )
+
+    def set_filter(self, query: Query) -> None:
+        """Show only what matches."""
+        self.filter_query, self.filter_error = query, ""
+        self.query_one("#filter", Input).value = query.text
+        self.set_class(bool(query.text), "-filtered")
+        self.call_after_refresh(self.paint)
+
+    def sort_by(self, sort: Sort) -> None:
+        """Put the rows in this order."""
+        self.sort = sort
+        self.paint()
+
+    def exported_urls(self) -> Sequence[str] | None:
+        """The replicas that the filter leaves, in the order in which they stand."""
+        table = self.table
+        if table is None:
+            return None
+        return [key for index in range(len(table)) if table.is_row(index) and (key := table.key(index))]
 
     def action_sort_next(self) -> None:
         """Sort by the next column on screen; after the last one, trouble first again."""

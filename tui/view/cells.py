@@ -26,6 +26,7 @@ class Span(NamedTuple):
 
 Line = tuple[Span, ...]
 EMPTY_LINE: Line = ()
+SEPARATOR = Span(" · ", "dim")
 
 
 def width_of(text: str) -> int:
@@ -159,6 +160,20 @@ def spread(left: Sequence[Span], right: Sequence[Span], width: int) -> Line:
     shown = clip(left, width - right_cells - 1 if right_cells else width)
     gap = width - line_width(shown) - right_cells
     return merge((*shown, Span(" " * gap), *right)) if right_cells else merge(shown)
+
+
+def join_while_fitting(items: Sequence[Line], width: int) -> Line:
+    """The first whole items that fit in `width`, with dots between them; the rest is left out."""
+    line: list[Span] = []
+    used = 0
+    for item in items:
+        lead = (SEPARATOR,) if line else ()
+        cells = line_width((*lead, *item))
+        if used + cells > width:
+            break
+        line += (*lead, *item)
+        used += cells
+    return tuple(line)
 
 
 def wrap_items(items: Sequence[Line], width: int, separator: Span) -> Line:

@@ -166,7 +166,7 @@ def condition_of(
     )
     pressing = leading is not None and _alert_severity(leading) >= Severity.WARN
     if leading is not None and pressing and leading.rule not in _OF_THE_PAST:
-        return _alert_condition(leading, at)
+        return alert_condition(leading, at)
     known = None
     for breach in BREACHES:
         found = breach(replica)
@@ -176,13 +176,13 @@ def condition_of(
                 return found
             known = known or found
     if leading is not None and pressing:
-        return _alert_condition(leading, at)
+        return alert_condition(leading, at)
     if known is not None:
         return known
     if severity <= Severity.QUIET and _restarted_within(replica, at, RESTART_SECONDS):
         return Condition(Severity.INFO, "restarted", "restarted")
     if severity is Severity.OK and leading is not None:
-        return _alert_condition(leading, at)
+        return alert_condition(leading, at)
     if replica.outliers and severity is Severity.OK:
         return _outlier_condition(replica.outliers)
     if not replica.reasons and severity is Severity.OK:
@@ -222,7 +222,14 @@ def _alert_severity(alert: Alert) -> Severity:
     return _ALERT_SEVERITY.get(alert.severity, Severity.WARN)
 
 
-def _alert_condition(alert: Alert, at: float) -> Condition:
+def leads(alert: Alert) -> bool:
+    """Whether an alert needs somebody: grave enough, and nobody and nothing keeps it quiet."""
+    quiet = alert.inhibited_by or alert.acknowledged_by or alert.silenced_by
+    return alert.state == "firing" and not quiet and _alert_severity(alert) >= Severity.WARN
+
+
+def alert_condition(alert: Alert, at: float) -> Condition:
+    """What an alert says of its target."""
     word = ALERT_WORDS.get(alert.rule, alert.rule)
     said = f"{_SAID.get(word, word)} {duration_text(at - alert.since)}"
     return Condition(_alert_severity(alert), word, said, alert.summary or alert.rule)

@@ -13,8 +13,8 @@ from tui.view.detail_latency import latency_lines, rank_lines, speculation_lines
 from tui.view.detail_load import load_lines
 from tui.view.detail_marks import mark_lines
 from tui.view.engines import engine_text
+from tui.view.events import event_text
 from tui.view.figures import Lines, row
-from tui.view.heading import event_text
 from tui.view.load_curve import replica_curve
 from tui.view.picture import Picture
 
@@ -84,12 +84,12 @@ def _identity(replica: ReplicaSnapshot, at: float) -> Lines:
 def _trouble(replica: ReplicaSnapshot, condition: Condition, at: float) -> Lines:
     if condition.needs_you and condition.because not in ("; ".join(replica.reasons), ""):
         yield row("needs you", Span(condition.because, INK_OF[condition.severity]))
+    for number, outlier in enumerate(replica.outliers):
+        yield row("" if number else "outlier", Span(outlier_text(outlier), "info"))
     failure = replica.last_failure
     if failure is not None:
         text = failure.detail or str(failure.kind).replace("_", " ")
         yield row("last error", Span(text), Span(f" · {numbers.seconds_text(at - failure.at)} ago", "dim"))
-    for number, outlier in enumerate(replica.outliers):
-        yield row("" if number else "outlier", Span(outlier_text(outlier), "info"))
     yield EMPTY_LINE
 
 

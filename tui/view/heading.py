@@ -1,28 +1,28 @@
-"""The lines above and below the grid: title, verdict, totals, events, footer."""
+"""The lines above and below the grid: title, verdict, footer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import nlargest
+from typing import NamedTuple
 
 from enginetop.fleet.model import UP_STATES
 from enginetop.fleet.ports import PlaybackState
-from enginetop.fleet.snapshot import Distribution, Event, FleetSnapshot, Goodput, Scalar, Slo
+from enginetop.fleet.snapshot import FleetSnapshot
 from tui.view import numbers
 from tui.view.cells import (
-    UNKNOWN,
+    SEPARATOR,
     Line,
     Span,
     clip,
     cut_end,
+    join_while_fitting,
     line_width,
-    merge,
     plain,
     spread,
     wrap_items,
 )
-from tui.view.condition import GLYPH_OF, INK_OF, Severity
+from tui.view.condition import GLYPH_OF, INK_OF, Severity, alert_condition, leads
 from tui.view.picture import Picture
 
 SILENCE_INTERVALS = 3.0
@@ -30,8 +30,6 @@ SILENCE_INTERVALS = 3.0
 
 LATE_SHARE = 0.95
 """Share of the asked scrapes below which the collector is late."""
-
-_SEPARATOR = Span(" · ", "dim")
 
 
 def title_line(picture: Picture, width: int) -> Line:
@@ -51,7 +49,7 @@ def title_line(picture: Picture, width: int) -> Line:
         items.append(_interval(snapshot))
     name, marks = Span(" enginetop  ", "title"), badges(picture)
     room = width - line_width((name, *marks)) - 1
-    shown = _join_while_fitting(items, room) or (clip(items[0], max(room, 0)) if items else ())
+    shown = join_while_fitting(items, room) or (clip(items[0], max(room, 0)) if items else ())
     return spread((name, *shown), marks, width)
 
 
@@ -133,22 +131,43 @@ def verdict_line(picture: Picture, width: int) -> Line:
     if waiting and (picture.silent_seconds > SILENCE_INTERVALS * snapshot.interval_seconds):
         silence = numbers.seconds_text(picture.silent_seconds)
         return clip(plain(f" ▲ no new picture for {silence}; this one is old", "warn"), width)
-    troubled = sorted(
-        (replica for replica in snapshot.replicas if picture.conditions[replica.target.url].needs_you),
-        key=lambda replica: (-picture.conditions[replica.target.url].severity, replica.since),
-    )
-    if not troubled:
+    troubles = _troubles(picture, snapshot)
+    if not troubles:
         return clip(_quiet_verdict(snapshot, picture), width)
-    worst = picture.conditions[troubled[0].target.url].severity
-    need = "needs" if len(troubled) == 1 else "need"
-    lead = Span(f" {GLYPH_OF[worst]} {len(troubled)} {need} you: ", INK_OF[worst])
-    items = []
-    for replica in troubled:
-        condition = picture.conditions[replica.target.url]
-        name = cut_end(replica.target.name, 24)
-        items.append((Span(f"{name} ", "title"), Span(condition.short, INK_OF[condition.severity])))
+    worst = troubles[0].severity
+    need = "needs" if len(troubles) == 1 else "need"
+    lead = Span(f" {GLYPH_OF[worst]} {len(troubles)} {need} you: ", INK_OF[worst])
+    items = [
+        (Span(f"{cut_end(trouble.name, 24)} ", "title"), Span(trouble.short, INK_OF[trouble.severity]))
+        for trouble in troubles
+    ]
     room = width - len(lead.text)
-    return clip((lead, *(wrap_items(items, room, _SEPARATOR) if room > 0 else ())), width)
+    return clip((lead, *(wrap_items(items, room, SEPARATOR) if room > 0 else ())), width)
+
+
+class _Trouble(NamedTuple):
+    """One thing that needs somebody."""
+
+    severity: Severity
+    since: float
+    name: str
+    short: str
+
+
+def _troubles(picture: Picture, snapshot: FleetSnapshot) -> list[_Trouble]:
+    """What needs somebody, gravest first, then oldest: replicas, and alerts of the fleet as a whole."""
+    found = []
+    for replica in snapshot.replicas:
+        condition = picture.conditions[replica.target.url]
+        if condition.needs_you:
+            found.append(_Trouble(condition.severity, replica.since, replica.target.name, condition.short))
+    for alert in snapshot.alerts:
+        if alert.target not in picture.conditions and leads(alert):
+            said = alert_condition(alert, snapshot.at)
+            found.append(
+                _Trouble(said.severity, alert.since, alert.labels.get("model", alert.target), said.short)
+            )
+    return sorted(found, key=lambda trouble: (-trouble.severity, trouble.since))
 
 
 def _quiet_verdict(snapshot: FleetSnapshot, picture: Picture) -> Line:
@@ -158,6 +177,10 @@ def _quiet_verdict(snapshot: FleetSnapshot, picture: Picture) -> Line:
     total = len(snapshot.replicas)
     if not total:
         return plain(" no replicas", "dim")
+    handled = _handled(snapshot, picture)
+    if handled:
+        else_quiet = Span(f" {GLYPH_OF[Severity.OK]} nothing else needs you", "ok")
+        return (else_quiet, *handled, *_of_records(snapshot))
     if words.get("ok", 0) == total:
         return (Span(f" {GLYPH_OF[Severity.OK]} all {total} ok", "ok"), *_of_records(snapshot))
     listed = " · ".join(f"{number} {word}" for word, number in words.items())
@@ -165,127 +188,21 @@ def _quiet_verdict(snapshot: FleetSnapshot, picture: Picture) -> Line:
     return (quiet, Span(f" · {listed}", "dim"), *_of_records(snapshot))
 
 
+def _handled(snapshot: FleetSnapshot, picture: Picture) -> list[Span]:
+    """Who is in trouble and already looked after."""
+    spans = []
+    for replica in snapshot.replicas:
+        condition = picture.conditions[replica.target.url]
+        if condition.handled:
+            said = f" · {cut_end(replica.target.name, 24)} {condition.short}, {condition.handled}"
+            spans.append(Span(said, "dim"))
+    return spans
+
+
 def _of_records(snapshot: FleetSnapshot) -> Line:
     """What is wrong with a log of requests: worth a word, but no replica's trouble."""
     problem = snapshot.collector.record_problem
     return (Span(f" · records: {problem}", "warn"),) if problem else ()
-
-
-def totals_line(picture: Picture, width: int) -> Line:
-    """Sums and merges over the replicas that are up, with the objective they are held against."""
-    snapshot = picture.snapshot
-    if snapshot is None:
-        return ()
-    fleet = snapshot.fleet
-    signals = fleet.signals
-
-    def scalar(name: str) -> Scalar | None:
-        value = signals.get(name)
-        return value if isinstance(value, Scalar) else None
-
-    items: list[Line] = [
-        _goodput_total(fleet.goodput)
-        or _total("req/s", numbers.rate(numbers.scalar_number(scalar("requests_finished_per_second")))),
-        _total("tok/s", numbers.count(numbers.scalar_number(scalar("generation_tokens_per_second")))),
-        _total("run", numbers.count(numbers.scalar_number(scalar("requests_running")))),
-        _total("wait", numbers.count(numbers.scalar_number(scalar("requests_waiting")))),
-        _kv_total(scalar("kv_usage_ratio")),
-        _latency_total("TTFT p95", signals.get("ttft_seconds"), fleet.slo.ttft_seconds),
-        _latency_total("TPOT p95", signals.get("tpot_seconds"), fleet.slo.tpot_seconds),
-        _slo_total(fleet.slo),
-    ]
-    if snapshot.gpu_problem:
-        items.append(plain(f"GPU: {snapshot.gpu_problem}", "dim"))
-    return clip(merge((Span(" "), *_join_while_fitting(items, width - 1))), width)
-
-
-def _join_while_fitting(items: Sequence[Line], width: int) -> Line:
-    line: list[Span] = []
-    used = 0
-    for item in items:
-        lead = (_SEPARATOR,) if line else ()
-        cells = line_width((*lead, *item))
-        if used + cells > width:
-            break
-        line += (*lead, *item)
-        used += cells
-    return tuple(line)
-
-
-def _total(label: str, shown: str) -> Line:
-    return (Span(f"{label} ", "dim"), Span(shown, "dim" if shown == UNKNOWN else "text"))
-
-
-def _goodput_total(goodput: Goodput) -> Line:
-    """Requests within the objective of those that ended, and their share: an aborted request is no good one.
-
-    Empty where single requests are not counted.
-    """
-    good, offered = goodput.good_per_second, goodput.offered_per_second
-    if good is None or goodput.exact is None or not offered:
-        return ()
-    rates = f"{numbers.rate(good)} of {numbers.rate(offered)} req/s"
-    return (Span("goodput ", "dim"), Span(f"{rates} ({numbers.fine_percent(good / offered)} %)"))
-
-
-def _kv_total(kv: Scalar | None) -> Line:
-    number = numbers.scalar_number(kv)
-    if kv is None or number is None:
-        return _total("KV", UNKNOWN)
-    mean = f" mean {numbers.percent(kv.mean)}" if kv.mean is not None else ""
-    return (Span("KV ", "dim"), Span(f"max {numbers.percent(number)}{mean} %"))
-
-
-def _latency_total(label: str, value: object, limit: float) -> Line:
-    quantile = numbers.quantile_of(value, "p95")
-    number = numbers.quantile_number(quantile)
-    if number is None or not isinstance(value, Distribution):
-        return _total(label, UNKNOWN)
-    text = (numbers.CENSORED if quantile.censored else "") + numbers.seconds_text(number)
-    return (Span(f"{label} ", "dim"), Span(text, "warn" if number > limit else "text"))
-
-
-def _slo_total(slo: Slo) -> Line:
-    text = (
-        f"TTFT≤{numbers.seconds_text(slo.ttft_seconds)} TPOT≤{numbers.seconds_text(slo.tpot_seconds)}"
-        f" for {numbers.percent(slo.target)} %"
-    )
-    return (Span("SLO ", "dim"), Span(text, "dim" if slo.source == "default" else "text"))
-
-
-EVENT_WORDS = {
-    "preemptions_began": "preemptions began",
-    "preemptions_ended": "preemptions ended",
-    "config_changed": "config",
-    "state_changed": "",
-}
-
-
-def event_text(event: Event) -> str:
-    """An event in words, without its time."""
-    words = EVENT_WORDS.get(event.kind, event.kind.replace("_", " "))
-    return " ".join(part for part in (words, event.detail) if part)
-
-
-def events_line(picture: Picture, width: int, limit: int = 8) -> Line:
-    """The newest events of the fleet, newest first."""
-    if picture.snapshot is None:
-        return ()
-    recent = nlargest(
-        limit,
-        (
-            (event.at, replica.target.name, event)
-            for replica in picture.snapshot.replicas
-            for event in replica.events[-limit:]
-            if event.kind != "appeared"
-        ),
-        key=lambda entry: entry[0],
-    )
-    items = [
-        (Span(f"{numbers.time_of_day(at)} ", "dim"), Span(f"{name} {event_text(event)}"))
-        for at, name, event in recent
-    ]
-    return clip((Span(" "), *_join_while_fitting(items, width - 1)), width) if items else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,22 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from enginetop.fleet.model import Quality, ReplicaState, Target
-from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, Goodput
-from tests.tui.snapshots import OK_SIGNALS, distribution, down_replica, event, fleet, replica, scalar
+from enginetop.fleet.model import ReplicaState, Target
+from enginetop.fleet.snapshot import BurnRow, CollectorHealth, FleetSnapshot, Goodput
+from enginetop.fleet.snapshot import Span as Bounds
+from tests.tui.snapshots import OK_SIGNALS, alert, distribution, down_replica, event, fleet, replica, scalar
 from tui.actions import Place
 from tui.view.cells import line_text, line_width
-from tui.view.heading import (
-    KeyHint,
-    events_line,
-    footer_line,
-    title_line,
-    totals_line,
-    verdict_line,
-    waiting_lines,
-)
+from tui.view.events import events_line
+from tui.view.heading import KeyHint, footer_line, title_line, verdict_line, waiting_lines
 from tui.view.help import footer_hints, help_lines
 from tui.view.picture import Picture
+from tui.view.totals import totals_line
 
 
 def picture(snapshot: FleetSnapshot | None, **fields: object) -> Picture:
@@ -124,23 +119,88 @@ def test_totals_by_hand() -> None:
     assert [span.ink for span in line if "1.4 s" in span.text] == ["warn"]
 
 
+def totals_with(goodput: Goodput, width: int = 80) -> str:
+    snapshot = fleet([replica("a1")])
+    return line_text(
+        totals_line(Picture(replace(snapshot, fleet=replace(snapshot.fleet, goodput=goodput))), width)
+    )
+
+
 def test_the_share_is_that_of_the_two_rates_beside_it() -> None:
     """Of 50 requests a second 10 were aborted; of the 40 others all were within the objective."""
-    snapshot = fleet([replica("a1")])
     counted = Goodput(offered_per_second=50.0, good_per_second=40.0, exact=1.0)
-    known = replace(snapshot, fleet=replace(snapshot.fleet, goodput=counted))
-    assert line_text(totals_line(Picture(known), 80)).startswith(" goodput 40.0 of 50.0 req/s (80.0 %)")
+    assert totals_with(counted).startswith(" goodput 40.0 of 50.0 req/s · SLO 95 %: 80.0 % · tok/s 2310")
 
 
-def test_exact_goodput_leads_the_totals() -> None:
-    snapshot = fleet([replica("a1")])
-    counted = Goodput(offered_per_second=47.1, good_per_second=42.06, exact=0.893, quality=Quality.OK)
-    known = replace(snapshot, fleet=replace(snapshot.fleet, goodput=counted))
-    assert line_text(totals_line(picture(known), 80)).startswith(
-        " goodput 42.1 of 47.1 req/s (89.3 %) · tok/s 2310 · run 44 · "
+def test_goodput_that_is_not_counted_lies_between_bounds() -> None:
+    """40.8 / 47.1 = 86.6 %, 43.0 / 47.1 = 91.3 %."""
+    burn = (
+        BurnRow(3600, 300, 2.1, 3.4, 14.4),
+        BurnRow(21600, 1800, None, None, 6.0),
     )
-    not_counted = replace(snapshot, fleet=replace(snapshot.fleet, goodput=replace(counted, exact=None)))
-    assert line_text(totals_line(picture(not_counted), 80)).startswith(" req/s 4.20 · tok/s 2310")
+    bounds = Goodput(47.1, within_per_second=Bounds(40.8, 43.0, 42.0), burn=burn)
+    assert totals_with(bounds) == (
+        " goodput 40.8–43.0 of 47.1 req/s · SLO 95 %: 87–91 % · burn 1h 2.1×? 5m 3.4×?"
+    )
+    assert totals_with(replace(bounds, within_per_second=Bounds(47.1, 47.1), burn=())).startswith(
+        " goodput 47.1 of 47.1 req/s · SLO 95 %: 100 % · tok/s"
+    )
+
+
+def test_a_share_that_surely_misses_the_target_is_yellow() -> None:
+    snapshot = fleet([replica("a1")])
+
+    def ink_of_share(high: float) -> str:
+        goodput = Goodput(100.0, within_per_second=Bounds(80.0, high))
+        line = totals_line(Picture(replace(snapshot, fleet=replace(snapshot.fleet, goodput=goodput))), 80)
+        return next(span.ink for span in line if span.text.startswith("80–"))
+
+    assert ink_of_share(94.9) == "warn"
+    assert ink_of_share(95.0) == "text"
+
+
+def test_the_burn_that_fires_is_the_one_that_is_told() -> None:
+    rows = (BurnRow(3600, 300, 2.0, 1.0, 14.4), BurnRow(21600, 1800, 6.5, 7.0, 6.0, firing=True))
+    counted = Goodput(10.0, 5.0, 0.5, burn=rows)
+    assert " · burn 6h 6.5× 30m 7.0× ·" in totals_with(counted, 120)
+    short = replace(counted, burn=(BurnRow(3600, 300, None, 1.0, 14.4),))
+    assert " · burn 1h – 5m 1.0× ·" in totals_with(short, 120)
+    assert "burn" not in totals_with(replace(counted, burn=(BurnRow(3600, 300, None, None, 14.4),)), 120)
+
+
+def test_without_any_goodput_the_requests_are_told() -> None:
+    assert totals_with(Goodput(47.1)).startswith(" req/s 4.20 · tok/s 2310")
+    assert totals_with(Goodput(None, 3.0, 0.9)).startswith(" req/s 4.20 · tok/s 2310")
+    assert totals_with(Goodput(0.0, within_per_second=Bounds(0.0, 0.0))).startswith(" req/s 4.20")
+
+
+def test_trouble_that_is_looked_after_leads_nothing() -> None:
+    down, slow = down_replica("c0"), replica("a3", changes={"tpot_seconds": distribution(0.05, 0.16)})
+    known = replace(alert("TargetDown", down.target.url, "critical"), acknowledged_by="ana")
+    quiet = replace(alert("TpotSlo", slow.target.url), silenced_by="canary")
+    both = picture(fleet([replica("a1"), down, slow], alerts=[known, quiet]))
+    assert line_text(verdict_line(both, 120)) == (
+        " ● nothing else needs you · c0 down 72 s, acknowledged by ana · a3 TPOT p95 160 ms, silenced"
+    )
+    one = picture(fleet([replica("a1"), down, slow], alerts=[known]))
+    assert line_text(verdict_line(one, 120)) == " ▲ 1 needs you: a3 TPOT p95 160 ms"
+
+
+def test_a_known_trouble_does_not_hide_another_one_of_the_same_replica() -> None:
+    both = replica("a3", changes={"preemptions_per_second": 2.1, "tpot_seconds": distribution(0.05, 0.16)})
+    known = replace(alert("Preempting", both.target.url), acknowledged_by="ana")
+    assert line_text(verdict_line(picture(fleet([both], alerts=[known])), 120)) == (
+        " ▲ 1 needs you: a3 TPOT p95 160 ms"
+    )
+
+
+def test_an_alert_of_the_whole_fleet_leads_too() -> None:
+    burn = alert("BudgetBurn", "fleet", "critical")
+    assert line_text(verdict_line(picture(fleet([replica("a1")], alerts=[burn])), 80)) == (
+        " ✖ 1 needs you: fleet burn 60 s"
+    )
+    known = replace(burn, acknowledged_by="ana")
+    assert line_text(verdict_line(picture(fleet([replica("a1")], alerts=[known])), 80)) == " ● all 1 ok"
 
 
 def test_unknown_totals_are_dashes() -> None:

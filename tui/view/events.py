@@ -1,0 +1,44 @@
+"""What happened to the fleet, newest first."""
+
+from __future__ import annotations
+
+from heapq import nlargest
+
+from enginetop.fleet.snapshot import Event
+from tui.view import numbers
+from tui.view.cells import Line, Span, clip, join_while_fitting
+from tui.view.picture import Picture
+
+EVENT_WORDS = {
+    "preemptions_began": "preemptions began",
+    "preemptions_ended": "preemptions ended",
+    "config_changed": "config",
+    "state_changed": "",
+}
+
+
+def event_text(event: Event) -> str:
+    """An event in words, without its time."""
+    words = EVENT_WORDS.get(event.kind, event.kind.replace("_", " "))
+    return " ".join(part for part in (words, event.detail) if part)
+
+
+def events_line(picture: Picture, width: int, limit: int = 8) -> Line:
+    """The newest events of the fleet, newest first."""
+    if picture.snapshot is None:
+        return ()
+    recent = nlargest(
+        limit,
+        (
+            (event.at, replica.target.name, event)
+            for replica in picture.snapshot.replicas
+            for event in replica.events[-limit:]
+            if event.kind != "appeared"
+        ),
+        key=lambda entry: entry[0],
+    )
+    items = [
+        (Span(f"{numbers.time_of_day(at)} ", "dim"), Span(f"{name} {event_text(event)}"))
+        for at, name, event in recent
+    ]
+    return clip((Span(" "), *join_while_fitting(items, width - 1)), width) if items else ()

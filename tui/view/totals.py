@@ -1,0 +1,118 @@
+"""The fleet in one line: goodput with its bounds, the burn of the error budget, sums and merges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from enginetop.fleet.model import Quality
+from enginetop.fleet.snapshot import BurnRow, Distribution, Goodput, Scalar, Slo
+from themes.loader import Ink
+from tui.view import numbers
+from tui.view.cells import UNKNOWN, Line, Span, clip, join_while_fitting, merge, plain
+from tui.view.picture import Picture
+
+
+def totals_line(picture: Picture, width: int) -> Line:
+    """Sums and merges over the replicas that are up, with the objective they are held against."""
+    snapshot = picture.snapshot
+    if snapshot is None:
+        return ()
+    fleet = snapshot.fleet
+    signals = fleet.signals
+
+    def scalar(name: str) -> Scalar | None:
+        value = signals.get(name)
+        return value if isinstance(value, Scalar) else None
+
+    items: list[Line] = [
+        *(
+            _goodput_items(fleet.goodput, fleet.slo)
+            or [_total("req/s", numbers.rate(numbers.scalar_number(scalar("requests_finished_per_second"))))]
+        ),
+        _total("tok/s", numbers.count(numbers.scalar_number(scalar("generation_tokens_per_second")))),
+        _total("run", numbers.count(numbers.scalar_number(scalar("requests_running")))),
+        _total("wait", numbers.count(numbers.scalar_number(scalar("requests_waiting")))),
+        _kv_total(scalar("kv_usage_ratio")),
+        _latency_total("TTFT p95", signals.get("ttft_seconds"), fleet.slo.ttft_seconds),
+        _latency_total("TPOT p95", signals.get("tpot_seconds"), fleet.slo.tpot_seconds),
+        _slo_total(fleet.slo),
+    ]
+    if snapshot.gpu_problem:
+        items.append(plain(f"GPU: {snapshot.gpu_problem}", "dim"))
+    return clip(merge((Span(" "), *join_while_fitting(items, width - 1))), width)
+
+
+def _total(label: str, shown: str) -> Line:
+    return (Span(f"{label} ", "dim"), Span(shown, "dim" if shown == UNKNOWN else "text"))
+
+
+def _goodput_items(goodput: Goodput, slo: Slo) -> list[Line]:
+    """Requests within the objective of those that ended, their share, and what is left of the budget.
+
+    The rate is counted where somebody counts requests, else it lies between hard bounds; the share is that of
+    the two rates, for an aborted request is no good one. Empty where neither is known.
+    """
+    offered, counted = goodput.offered_per_second, goodput.good_per_second
+    if not offered:
+        return []
+    if counted is not None and goodput.exact is not None:
+        low = high = counted
+        share = f"{numbers.fine_percent(counted / offered)} %"
+    elif goodput.within_per_second.low is not None and goodput.within_per_second.high is not None:
+        low, high = goodput.within_per_second.low, goodput.within_per_second.high
+        shares = [numbers.percent(min(rate / offered, 1.0)) for rate in (low, high)]
+        share = f"{numbers.between(*shares)} %"
+    else:
+        return []
+    missed: Ink = "warn" if high / offered < slo.target else "text"
+    rates = numbers.between(numbers.rate(low), numbers.rate(high))
+    items: list[Line] = [
+        (Span("goodput ", "dim"), Span(f"{rates} of {numbers.rate(offered)} req/s")),
+        (Span(f"SLO {numbers.percent(slo.target)} %: ", "dim"), Span(share, missed)),
+    ]
+    return items + ([burn] if (burn := _burn(goodput.burn, goodput.exact is None)) else [])
+
+
+def _burn(rows: Sequence[BurnRow], estimated: bool) -> Line:
+    """The row that fires, else the first that reaches far enough back; 1 uses the budget up in its period."""
+    known = [row for row in rows if row.long is not None or row.short is not None]
+    row = next((row for row in known if row.firing), known[0] if known else None)
+    if row is None:
+        return ()
+    quality = Quality.ESTIMATED if estimated else Quality.OK
+    ink: Ink = "warn" if row.firing else "text"
+    spans = [Span("burn", "dim")]
+    for seconds, burn in ((row.long_seconds, row.long), (row.short_seconds, row.short)):
+        shown = UNKNOWN if burn is None else numbers.marked(f"{numbers.one_decimal(burn)}×", quality)
+        spans += (Span(f" {_span_text(seconds)} ", "dim"), Span(shown, ink))
+    return tuple(spans)
+
+
+def _span_text(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 3600}h" if whole % 3600 == 0 else f"{whole // 60}m"
+
+
+def _kv_total(kv: Scalar | None) -> Line:
+    number = numbers.scalar_number(kv)
+    if kv is None or number is None:
+        return _total("KV", UNKNOWN)
+    mean = f" mean {numbers.percent(kv.mean)}" if kv.mean is not None else ""
+    return (Span("KV ", "dim"), Span(f"max {numbers.percent(number)}{mean} %"))
+
+
+def _latency_total(label: str, value: object, limit: float) -> Line:
+    quantile = numbers.quantile_of(value, "p95")
+    number = numbers.quantile_number(quantile)
+    if number is None or not isinstance(value, Distribution):
+        return _total(label, UNKNOWN)
+    text = (numbers.CENSORED if quantile.censored else "") + numbers.seconds_text(number)
+    return (Span(f"{label} ", "dim"), Span(text, "warn" if number > limit else "text"))
+
+
+def _slo_total(slo: Slo) -> Line:
+    text = (
+        f"TTFT≤{numbers.seconds_text(slo.ttft_seconds)} TPOT≤{numbers.seconds_text(slo.tpot_seconds)}"
+        f" for {numbers.percent(slo.target)} %"
+    )
+    return (Span("SLO ", "dim"), Span(text, "dim" if slo.source == "default" else "text"))
