@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from enginetop.fleet.model import Quality
+from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.signals import DISTRIBUTIONS, PERCENTILES
-from enginetop.fleet.snapshot import Distribution, Goodput, Quantile, RankSnapshot, ReplicaSnapshot, Scalar
+from enginetop.fleet.snapshot import (
+    Distribution,
+    FleetSummary,
+    ModelSummary,
+    Quantile,
+    RankSnapshot,
+    ReplicaSnapshot,
+    Scalar,
+)
 from themes.loader import Ink
 from tui.view import charts, numbers
+from tui.view.attainment import goodput_lines
 from tui.view.cells import EMPTY_LINE, UNKNOWN, Line, Span, cut_middle, pad
 from tui.view.engines import absence
 from tui.view.figures import (
@@ -23,20 +32,29 @@ from tui.view.figures import (
     signal_of,
 )
 
+Latencies = ReplicaSnapshot | ModelSummary | FleetSummary
+"""What has latencies and an objective."""
+
 _LATENCIES = ("ttft_seconds", "tpot_seconds", "itl_seconds", "e2e_seconds", "queue_seconds")
 
 
 _QUANTILE_WIDTH = 9
 
 
-def latency_lines(replica: ReplicaSnapshot, width: int) -> Lines:
+def latency_table(of: Latencies, width: int, engine: EngineKind = EngineKind.UNKNOWN) -> Lines:
+    """Quantiles in milliseconds, a row for each latency; `engine` says whose silence is explained."""
     wide = width >= WIDE
     heads = [*(name for name, _ in PERCENTILES), "mean", "count"]
     head = "".join(f"{name:>{_QUANTILE_WIDTH}}" for name in heads)
     yield row("latency ms", Span(head + ("    p95 lies between" if wide else ""), "head"))
     for signal in DISTRIBUTIONS:
         if signal.name in _LATENCIES:
-            yield _latency_row(replica, signal.name, signal.title, wide=wide)
+            yield _latency_row(of, engine, signal.name, signal.title, wide=wide)
+
+
+def latency_lines(replica: ReplicaSnapshot, width: int) -> Lines:
+    """Latencies of a replica, its objective, and what of it was met."""
+    yield from latency_table(replica, width, replica.engine)
     slo = replica.slo
     yield row(
         "SLO",
@@ -46,27 +64,16 @@ def latency_lines(replica: ReplicaSnapshot, width: int) -> Lines:
             "dim",
         ),
     )
-    yield from _goodput(replica.goodput)
+    yield from goodput_lines(replica.goodput, slo)
     yield EMPTY_LINE
 
 
-def _goodput(goodput: Goodput) -> Lines:
-    """Requests within the objective, where single requests are counted; nothing where they are not."""
-    if goodput.exact is None:
-        return
-    share = f"{numbers.fine_percent(goodput.exact)} % of completed requests within it"
-    good, offered = goodput.good_per_second, goodput.offered_per_second
-    rates = f" · {numbers.rate(good)} of {numbers.rate(offered)} req/s" if good is not None else ""
-    note = f"  {goodput.note}" if goodput.note else ""
-    yield row("goodput", Span(f"{share}{rates}"), Span(note, "dim"))
-
-
-def _latency_row(replica: ReplicaSnapshot, name: str, title: str, *, wide: bool) -> Line:
-    value = signal_of(replica, name)
-    missing = absence(value, replica.engine)
+def _latency_row(of: Latencies, engine: EngineKind, name: str, title: str, *, wide: bool) -> Line:
+    value = signal_of(of, name)
+    missing = absence(value, engine)
     if missing or not isinstance(value, Distribution):
         return row(title, Span(f"{UNKNOWN:>{_QUANTILE_WIDTH}}  {missing}", "dim"))
-    limit = {"ttft_seconds": replica.slo.ttft_seconds, "tpot_seconds": replica.slo.tpot_seconds}.get(name)
+    limit = {"ttft_seconds": of.slo.ttft_seconds, "tpot_seconds": of.slo.tpot_seconds}.get(name)
     spans = []
     for key in (*(key for key, _ in PERCENTILES), "mean"):
         quantile = numbers.quantile_of(value, key)

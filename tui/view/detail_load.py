@@ -9,16 +9,10 @@ from itertools import groupby
 from enginetop.fleet.snapshot import ReplicaSnapshot, Scalar, Slo
 from tui.view import charts, numbers
 from tui.view.cells import EMPTY_LINE, Line, Span, merge, pad
-from tui.view.figures import WIDE, Lines, figure, labels_text, row, short_figure, signal_of
+from tui.view.figures import WIDE, Lines, figure, labels_text, row, setting, short_figure, signal_of
 
 PLOT_ROWS = 4
 _LIMIT = "─"
-
-
-def _setting(replica: ReplicaSnapshot, key: str) -> float | None:
-    found = replica.config.get(key)
-    value = found.value if found is not None else None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def load_lines(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
@@ -37,7 +31,7 @@ def load_lines(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
         yield row("KV", *spans)
     else:
         yield row("KV", *figure(replica, "kv_usage_ratio", numbers.percent))
-    seats = _setting(replica, "max_num_seqs")
+    seats = setting(replica, "max_num_seqs")
     of_seats = Span(f" of {seats:.0f} seqs", "dim") if seats else Span("")
     yield row(
         "requests",

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from enginetop.fleet.model import Quality
-from enginetop.fleet.snapshot import Distribution, Quantile, ReplicaSnapshot, Scalar
+from enginetop.fleet.snapshot import (
+    Distribution,
+    FleetSummary,
+    ModelSummary,
+    Quantile,
+    RankSnapshot,
+    ReplicaSnapshot,
+    Scalar,
+)
 from themes.loader import Ink
 from tui.view import numbers
 from tui.view.cells import UNKNOWN, Line, Span, merge
@@ -18,6 +26,8 @@ WIDE = 120
 
 
 Lines = Iterator[Line]
+Signalled = ReplicaSnapshot | RankSnapshot | ModelSummary | FleetSummary
+"""What has signals: a replica, one of its ranks, or what is merged of many."""
 
 
 def _label(text: str) -> Span:
@@ -29,8 +39,13 @@ def row(label: str, *spans: Span) -> Line:
     return merge((_label(label), *spans))
 
 
-def signal_of(replica: ReplicaSnapshot, name: str) -> Scalar | Distribution | None:
-    return replica.signals.get(name)
+def signal_of(of: Signalled, name: str) -> Scalar | Distribution | None:
+    return of.signals.get(name)
+
+
+def number_of(of: Signalled, name: str) -> float | None:
+    """The number of a scalar signal, None where there is none."""
+    return numbers.scalar_number(of.signals.get(name))
 
 
 def figure(
@@ -47,14 +62,22 @@ def figure(
 
 
 def short_figure(
-    replica: ReplicaSnapshot, name: str, text: Callable[[float | None], str] = numbers.count
+    of: Signalled, name: str, text: Callable[[float | None], str] = numbers.count, width: int = 0
 ) -> Span:
-    value = signal_of(replica, name)
+    """A number with its mark, at the right edge of `width` cells."""
+    value = signal_of(of, name)
     number = numbers.scalar_number(value)
     if number is None or not isinstance(value, Scalar):
-        return Span(UNKNOWN, "dim")
+        return Span(f"{UNKNOWN:>{width}}", "dim")
     ink: Ink = "dim" if value.quality is Quality.STALE else "text"
-    return Span(numbers.marked(text(number), value.quality), ink)
+    return Span(f"{numbers.marked(text(number), value.quality):>{width}}", ink)
+
+
+def setting(replica: ReplicaSnapshot, key: str) -> float | None:
+    """A configured number, None where there is none."""
+    found = replica.config.get(key)
+    value = found.value if found is not None else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def quantile_text(quantile: Quantile, quality: Quality) -> str:

@@ -1,0 +1,114 @@
+"""What happened to the replicas, newest first, as a list to read through."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from enginetop.fleet.model import UP_STATES
+from enginetop.fleet.snapshot import Event, FleetSnapshot
+from themes.loader import Ink
+from tui.view import numbers
+from tui.view.cells import Line, Span, clip, cut_middle, fit, plain
+from tui.view.figures import WIDE
+from tui.view.page import Row, Rows, paragraph
+from tui.view.picture import Picture
+
+KIND_WORDS = {
+    "appeared": "appeared",
+    "gone": "gone",
+    "restarted": "restarted",
+    "state_changed": "state",
+    "config_changed": "config",
+    "preemptions_began": "preempting",
+    "preemptions_ended": "preempting ended",
+}
+_INKS: dict[str, Ink] = {
+    "restarted": "info",
+    "gone": "warn",
+    "preemptions_began": "warn",
+    "config_changed": "info",
+}
+_UP = frozenset(state.value for state in UP_STATES)
+_KIND_WIDTH = 17
+
+
+def kinds_of(picture: Picture) -> list[str]:
+    """The kinds of events that there are, in the order of `KIND_WORDS`, unknown ones last."""
+    if picture.snapshot is None:
+        return []
+    found = {event.kind for replica in picture.snapshot.replicas for event in replica.events}
+    known = [kind for kind in KIND_WORDS if kind in found]
+    return [*known, *sorted(found.difference(KIND_WORDS))]
+
+
+def next_kind(picture: Picture, kind: str) -> str:
+    """The kind after this one; after the last, and for one that is gone, all (empty)."""
+    kinds = ["", *kinds_of(picture)]
+    return kinds[(kinds.index(kind) + 1) % len(kinds)] if kind in kinds else ""
+
+
+def event_rows(picture: Picture, width: int, kind: str = "") -> Rows:
+    """A row for each event of this kind (empty: of every kind)."""
+    return Rows(_rows(picture, kind, width), width)
+
+
+def events_verdict(picture: Picture, width: int, kind: str = "") -> Line:
+    """How many there are of each kind, the shown one marked."""
+    if picture.snapshot is None:
+        return ()
+    counts = Counter(event.kind for replica in picture.snapshot.replicas for event in replica.events)
+    parts = [Span(f" all {counts.total()}", "title" if not kind else "dim")]
+    for one in kinds_of(picture):
+        parts += (Span(" · ", "dim"), Span(f"{_word(one)} {counts[one]}", "title" if one == kind else "dim"))
+    return clip(parts, width)
+
+
+def _rows(picture: Picture, kind: str, width: int) -> Iterator[Row]:
+    snapshot = picture.snapshot
+    if snapshot is None:
+        yield from paragraph("waiting for the first scrape", width)
+        return
+    found = _events(snapshot, kind)
+    if not found:
+        of = f" of the kind {_word(kind)!r}" if kind else ""
+        yield from paragraph(
+            f"nothing happened yet{of}: restarts, changes of state or configuration and bouts of preemption "
+            "are listed here, the last 64 of each replica",
+            width,
+        )
+        return
+    name_width = 28 if width >= WIDE else 14
+    for event, url, name in found:
+        key = f"{url} {event.at} {event.kind} {event.detail}"
+        yield Row(_line(event, name, snapshot.at, name_width), key, url)
+
+
+def _events(snapshot: FleetSnapshot, kind: str) -> list[tuple[Event, str, str]]:
+    found = [
+        (event, replica.target.url, replica.target.name)
+        for replica in snapshot.replicas
+        for event in reversed(replica.events)
+        if not kind or event.kind == kind
+    ]
+    return sorted(found, key=lambda entry: -entry[0].at)
+
+
+def _line(event: Event, name: str, at: float, name_width: int) -> Line:
+    return (
+        Span(f" {numbers.time_of_day(event.at)} {numbers.age(at - event.at):>4}  ", "dim"),
+        Span(f"{fit(cut_middle(name, name_width), name_width)} ", "title"),
+        Span(f"{fit(_word(event.kind), _KIND_WIDTH)} ", _ink(event)),
+        *plain(event.detail.replace("->", "→")),
+    )
+
+
+def _word(kind: str) -> str:
+    return KIND_WORDS.get(kind, kind.replace("_", " "))
+
+
+def _ink(event: Event) -> Ink:
+    if event.kind == "state_changed":
+        now = event.detail.partition("->")[2].strip().partition(":")[0]
+        return "ok" if now in _UP else "warn"
+    return _INKS.get(event.kind, "text")

@@ -1,0 +1,155 @@
+"""Every GPU of the fleet, with the replicas that run on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from enginetop.fleet.snapshot import GpuDevice, ReplicaSnapshot
+from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
+from themes.loader import Ink
+from tui.view import charts, numbers
+from tui.view.cells import UNKNOWN, Line, Span, cut_middle, fit, pad
+from tui.view.figures import WIDE, number_of
+from tui.view.page import Row, Rows, heading, many, names_text, paragraph
+from tui.view.picture import Picture
+
+_HOT_CELSIUS = 85.0
+"""From here on a temperature stands out, as the rule `GpuHot` has it."""
+
+_BAR_WIDTH = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A device and the replicas on it."""
+
+    gpu: GpuDevice
+    host: str
+    replicas: tuple[ReplicaSnapshot, ...]
+
+    @property
+    def key(self) -> str:
+        """The row's key: a MIG instance has one of its own."""
+        return f"{self.host} {self.gpu.uuid} {self.gpu.mig or ''} {self.gpu.index}"
+
+
+def devices_of(replicas: Iterable[ReplicaSnapshot]) -> list[Placed]:
+    """Each device once, by host, in the order of its index; two replicas may share one."""
+    found: dict[tuple[str, str, str | None, int], list[ReplicaSnapshot]] = {}
+    newest: dict[tuple[str, str, str | None, int], GpuDevice] = {}
+    for replica in replicas:
+        for gpu in replica.gpus:
+            # An index names no device by itself: without a UUID a device belongs to its replica's host.
+            key = (replica.target.host, gpu.uuid, gpu.mig, gpu.index)
+            found.setdefault(key, []).append(replica)
+            newest[key] = gpu
+    placed = [Placed(newest[key], key[0], tuple(users)) for key, users in found.items()]
+    hosts = {one.host: place for place, one in reversed(list(enumerate(placed)))}
+    return sorted(placed, key=lambda one: (hosts[one.host], one.gpu.index, one.gpu.mig or ""))
+
+
+def gpu_rows(picture: Picture, width: int) -> Rows:
+    """A row for each device, by host."""
+    return Rows(_rows(picture, width), width)
+
+
+def _rows(picture: Picture, width: int) -> Iterator[Row]:
+    snapshot = picture.snapshot
+    if snapshot is None:
+        yield from paragraph("waiting for the first scrape", width)
+        return
+    placed = devices_of(snapshot.replicas)
+    if not placed:
+        why = snapshot.gpu_problem or "none runs on this machine, and no engine's page tells of its own"
+        yield from paragraph(f"no GPU is known: {why}", width)
+        yield from paragraph(
+            "GPUs are read on the machine that enginetop runs on, and from pages that name them; "
+            "run one enginetop a host, or let the engine export them",
+            width,
+        )
+        return
+    yield Row(_sums(placed, picture))
+    wide = width >= WIDE
+    for host in dict.fromkeys(one.host for one in placed):
+        own = [one for one in placed if one.host == host]
+        yield heading(f"{host} · {many(len(own), 'GPU')}", width, snapshot.gpu_problem)
+        yield Row(_head(wide=wide))
+        for one in own:
+            yield Row(_line(one, wide=wide), one.key, one.replicas[0].target.url)
+
+
+def _sums(placed: list[Placed], picture: Picture) -> Line:
+    gpus = [one.gpu for one in placed]
+    used = [gpu.utilization_ratio for gpu in gpus if gpu.utilization_ratio is not None]
+    watts = [gpu.power_watts for gpu in gpus if gpu.power_watts is not None]
+    throttled = sum(not ALARMING_THROTTLE_WORDS.isdisjoint(gpu.throttle_reasons) for gpu in gpus)
+    lost = sum(gpu.state != "ok" for gpu in gpus)
+    parts = [many(len(gpus), "GPU")]
+    if used:
+        parts.append(f"{numbers.percent(sum(used) / len(used))} % busy on average")
+    if watts:
+        of = f" ({len(watts)} of them tell)" if len(watts) < len(gpus) else ""
+        parts.append(f"{numbers.count(sum(watts))} W{of}")
+    if picture.snapshot is not None:
+        energy = number_of(picture.snapshot.fleet, "energy_joules_per_token")
+        if energy is not None:
+            parts.append(f"{numbers.rate(energy)} J/token")
+    spans = [Span(f" {' · '.join(parts)}")]
+    if throttled:
+        spans.append(Span(f" · {throttled} throttled", "warn"))
+    if lost:
+        spans.append(Span(f" · {lost} not ok", "crit"))
+    return tuple(spans)
+
+
+def _head(*, wide: bool) -> Line:
+    bar = " " * (_BAR_WIDTH + 1) if wide else ""
+    name = f"{'name':<24}" if wide else ""
+    clock = f"{'MHz':>6}" if wide else ""
+    head = f" {'GPU':<5}{name}{'util %':>7}{bar}{'mem GiB':>14}{'W':>6}{'of':>5}{'°C':>5}{clock}"
+    return (Span(f"{head}{'J/tok':>7}  replicas, state", "head"),)
+
+
+def _line(one: Placed, *, wide: bool) -> Line:
+    gpu = one.gpu
+    mark = f"{gpu.index}{'m' if gpu.mig else ''}"
+    name = fit(cut_middle(f"{gpu.name} MIG {gpu.mig}" if gpu.mig else gpu.name, 23), 24) if wide else ""
+    spans = [Span(f" {pad(mark, 5)}{name}"), Span(f"{numbers.percent(gpu.utilization_ratio):>7}")]
+    if wide:
+        spans.append(Span(" " + charts.bar(gpu.utilization_ratio, _BAR_WIDTH), "bar"))
+    used, total = numbers.byte_count(gpu.memory_used_bytes), numbers.byte_count(gpu.memory_total_bytes)
+    hot = gpu.temperature_celsius is not None and gpu.temperature_celsius > _HOT_CELSIUS
+    spans += (
+        Span(f"{f'{used}/{total}':>14}"),
+        Span(f"{numbers.count(gpu.power_watts):>6}{numbers.count(gpu.power_limit_watts):>5}"),
+        Span(f"{numbers.count(gpu.temperature_celsius):>5}", "warn" if hot else "text"),
+    )
+    if wide:
+        spans.append(Span(f"{numbers.count(gpu.sm_clock_mhz):>6}"))
+    spans.append(Span(f"{_energy(one.replicas):>7}"))
+    names = [replica.target.name for replica in one.replicas]
+    spans.append(Span(f"  {names_text(names, 3 if wide else 1)}", "title"))
+    return (*spans, *_troubles(gpu))
+
+
+def _energy(replicas: tuple[ReplicaSnapshot, ...]) -> str:
+    """Energy per token of the replica on the device; of several it cannot be told apart."""
+    if len(replicas) != 1:
+        return UNKNOWN
+    return numbers.rate(number_of(replicas[0], "energy_joules_per_token"))
+
+
+def _troubles(gpu: GpuDevice) -> Iterator[Span]:
+    if gpu.last_xid is not None:
+        yield Span(f"  Xid {gpu.last_xid}", "crit")
+    if gpu.state != "ok":
+        yield Span(f"  {gpu.state}", "crit")
+    if gpu.throttle_reasons:
+        alarming = not ALARMING_THROTTLE_WORDS.isdisjoint(gpu.throttle_reasons)
+        ink: Ink = "warn" if alarming else "dim"
+        yield Span(f"  {', '.join(gpu.throttle_reasons).replace('_', ' ')}", ink)
+    if gpu.unified_memory:
+        yield Span("  unified memory", "dim")
+    if gpu.note:
+        yield Span(f"  {gpu.note}", "dim")

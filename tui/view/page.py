@@ -1,0 +1,117 @@
+"""Pages that list replicas or what belongs to them: lines, some of which the cursor may stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from enginetop.fleet.snapshot import ModelSummary, ReplicaSnapshot
+from tui.view.cells import UNKNOWN, Line, Span, clip, cut_middle, line_width, merge, spread, wrap_text
+from tui.view.heading import badges
+from tui.view.numbers import time_of_day
+from tui.view.picture import Picture
+
+MODEL_UNKNOWN = "model not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line. `key` is that of the row it belongs to, None for a heading; `url` the replica that it opens.
+
+    `more`: a further line of the row above, which the cursor passes over.
+    """
+
+    line: Line
+    key: str | None = None
+    url: str | None = None
+    more: bool = False
+
+
+class Rows:
+    """Rows for one width, as a list draws them. The marker of the cursor takes each line's first cell."""
+
+    def __init__(self, rows: Iterable[Row], width: int) -> None:
+        self._rows = tuple(rows)
+        self._width = width
+        self._positions = {row.key: place for place, row in enumerate(self._rows) if row.key and not row.more}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def line(self, index: int, *, selected: bool = False) -> Line:
+        """The line at `index`."""
+        line = self._rows[index].line
+        if selected and line and line[0].text.startswith(" "):
+            first = line[0]
+            line = (Span("▸", "title"), Span(first.text[1:], first.ink), *line[1:])
+        return merge(clip(line, self._width))
+
+    def key(self, index: int) -> str | None:
+        """The key of the row that the line belongs to; None for a heading."""
+        return self._rows[index].key
+
+    def position(self, key: str) -> int | None:
+        """The line of the row with this key; None when there is none."""
+        return self._positions.get(key)
+
+    def is_row(self, index: int) -> bool:
+        """Whether the cursor may stand on the line."""
+        row = self._rows[index]
+        return row.key is not None and not row.more
+
+    def url(self, key: str) -> str | None:
+        """The target URL of the replica that a row opens; None where it opens none."""
+        position = self._positions.get(key)
+        return None if position is None else self._rows[position].url
+
+
+@dataclass(frozen=True, slots=True)
+class ModelGroup:
+    """The replicas of one model, and what is merged of them (None: none of them is up)."""
+
+    model: str | None
+    replicas: tuple[ReplicaSnapshot, ...]
+    summary: ModelSummary | None
+
+
+def groups_of(picture: Picture) -> list[ModelGroup]:
+    """Replicas by model, in the order of the fleet."""
+    snapshot = picture.snapshot
+    if snapshot is None:
+        return []
+    found: dict[str | None, list[ReplicaSnapshot]] = {}
+    for replica in snapshot.replicas:
+        found.setdefault(replica.model, []).append(replica)
+    merged = {summary.model: summary for summary in snapshot.fleet.models}
+    return [ModelGroup(model, tuple(members), merged.get(model)) for model, members in found.items()]
+
+
+def page_title(picture: Picture, title: str, width: int) -> Line:
+    """Which page, of which fleet, of when; the badges."""
+    at = f" · {time_of_day(picture.snapshot.at)}" if picture.snapshot is not None else ""
+    fleet = f" · {picture.title}" if picture.title else ""
+    return spread((Span(f" {title}", "title"), Span(fleet + at)), badges(picture), width)
+
+
+def heading(text: str, width: int, note: str = "") -> Row:
+    """The head of a group, with a rule to the right edge."""
+    name = cut_middle(text, max(width - 4, 8))
+    lead = (Span(f" {name} ", "group"), Span(f"{note} " if note else "", "dim"))
+    return Row((*lead, Span("─" * max(width - line_width(lead), 0), "dim")))
+
+
+def paragraph(text: str, width: int) -> Iterator[Row]:
+    """Running text, for what there is to say when there is nothing to list."""
+    for line in wrap_text(text, max(width - 2, 8)):
+        yield Row((Span(f" {line}", "dim"),))
+
+
+def many(number: int, one: str) -> str:
+    """A number with its noun: `1 replica`, `2 replicas`."""
+    return f"{number} {one}{'' if number == 1 else 's'}"
+
+
+def names_text(names: Sequence[str], most: int = 4) -> str:
+    """Some names, the rest counted: `a1 a2 +3 more`; `–` for none."""
+    shown = " ".join(names[:most])
+    return (f"{shown} +{len(names) - most} more" if len(names) > most else shown) or UNKNOWN

@@ -1,0 +1,179 @@
+"""Reasoning of the whole fleet: how long models think, against which budget, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, Scalar
+from enginetop.fleet.thinking import budget_of
+from themes.loader import Ink
+from tui.view import numbers
+from tui.view.advice import ACTIONABLE, advice_of, change_text, reason_text
+from tui.view.cells import UNKNOWN, Line, Span, fit, wrap_text
+from tui.view.engines import absence
+from tui.view.figures import WIDE, Signalled, short_figure, signal_of
+from tui.view.names import shown_names
+from tui.view.page import (
+    MODEL_UNKNOWN,
+    ModelGroup,
+    Row,
+    Rows,
+    groups_of,
+    heading,
+    many,
+    names_text,
+    paragraph,
+)
+from tui.view.picture import Picture
+
+_KNOB = "thinking_token_budget"
+_NAME_WIDTHS = (11, 24)
+_QUANTILES = ("p50", "p95", "p99")
+_SHORTEST_RULER = 24
+
+
+def reasoning_rows(picture: Picture, width: int) -> Rows:
+    """A row for each replica whose reasoning is counted, by model; the others, and why, at the end."""
+    return Rows(_rows(picture, width), width)
+
+
+def reasons(replica: ReplicaSnapshot) -> bool:
+    """Whether anything is known of reasoning, be it only why the count says nothing."""
+    tokens = signal_of(replica, "reasoning_tokens")
+    return isinstance(tokens, Distribution) and tokens.count is not None
+
+
+def ruler(marks: Sequence[tuple[float, str]], budget: float | None, top: float, width: int) -> Line:
+    """Quantiles on a scale from 0 to `top`, each a sign at its place, and a line where the budget is.
+
+    Signs share a cell where they are that close: the last one is seen.
+    """
+    if width <= 0 or top <= 0 or not marks:
+        return ()
+
+    def place(value: float) -> int:
+        return min(max(int(value / top * width), 0), width - 1)
+
+    reach = max(place(value) for value, _ in marks)
+    cells: list[tuple[str, Ink]] = [("─", "spark") if at <= reach else (" ", "text") for at in range(width)]
+    if budget is not None:
+        cells[place(budget)] = ("┊", "warn")
+    for value, sign in marks:
+        cells[place(value)] = (sign, "text")
+    return tuple(Span(sign, ink) for sign, ink in cells)
+
+
+def _rows(picture: Picture, width: int) -> Iterator[Row]:
+    snapshot = picture.snapshot
+    if snapshot is None:
+        yield from paragraph("waiting for the first scrape", width)
+        return
+    if not any(map(reasons, snapshot.replicas)):
+        yield from paragraph(
+            f"no replica tells of reasoning: of {many(len(snapshot.replicas), 'replica')} none counts "
+            "reasoning tokens on its page; a log of single requests or the companion in the engine can tell",
+            width,
+        )
+        yield Row(())
+    name_width = _NAME_WIDTHS[width >= WIDE]
+    for group in groups_of(picture):
+        yield from _group(group, name_width, width)
+    yield from _others(snapshot.replicas, width)
+
+
+def _group(group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
+    members = [replica for replica in group.replicas if reasons(replica)]
+    if not members:
+        return
+    yield heading(f"{group.model or MODEL_UNKNOWN} · {many(len(members), 'replica')}", width)
+    quantiles = "".join(f"{name:>7}" for name in _QUANTILES)
+    titles = f"{quantiles}{'count':>7}{'share %':>9}{'budget':>8}{'hit %':>7}{'KV tok':>8}"
+    room = width - name_width - len(titles) - 4
+    top = max([*_known(member for member in members), *(budget_of(m.config) or 0.0 for m in members)])
+    scale = f"  ● p50  ○ p95  ◆ p99  ┊ budget, 0 to {numbers.count(top)}" if room >= _SHORTEST_RULER else ""
+    yield Row((Span(f" {fit('tokens', name_width)}{titles}{scale}", "head"),))
+    if group.summary is not None and len(members) > 1:
+        line = (Span(f" {fit('all', name_width)}", "dim"), *_figures(group.summary, None))
+        yield Row((*line, *_ruler(group.summary, None, top, room)))
+    names = shown_names([replica.target.name for replica in members], name_width - 1)
+    for replica, name in zip(members, names, strict=True):
+        url, budget = replica.target.url, budget_of(replica.config)
+        line = (Span(f" {fit(name, name_width)}"), *_figures(replica, budget))
+        yield Row((*line, *_ruler(replica, budget, top, room)), url, url)
+        for further in _further(replica, name_width, width):
+            yield Row(further, url, url, more=True)
+
+
+def _known(members: Iterable[ReplicaSnapshot]) -> list[float]:
+    """The largest known quantile of each."""
+    found = [0.0]
+    for member in members:
+        for name in _QUANTILES:
+            number = numbers.quantile_number(numbers.quantile_of(signal_of(member, "reasoning_tokens"), name))
+            found.append(number or 0.0)
+    return found
+
+
+def _figures(of: Signalled, budget: float | None) -> Iterator[Span]:
+    tokens = signal_of(of, "reasoning_tokens")
+    for name in _QUANTILES:
+        quantile = numbers.quantile_of(tokens, name)
+        number = numbers.quantile_number(quantile)
+        text = (numbers.CENSORED if quantile.censored and number is not None else "") + numbers.count(number)
+        if isinstance(tokens, Distribution):
+            text = numbers.marked(text, tokens.quality)
+        over = budget is not None and number is not None and number >= budget
+        yield Span(f"{text:>7}", "dim" if number is None else "warn" if over else "text")
+    count = tokens.count if isinstance(tokens, Distribution) else None
+    yield Span(f"{numbers.count(count):>7}", "dim")
+    yield short_figure(of, "reasoning_share_ratio", numbers.percent, 9)
+    yield Span(f"{numbers.knob(budget):>8}", "text" if budget is not None else "dim")
+    yield short_figure(of, "reasoning_budget_hit_ratio", numbers.fine_percent, 7)
+    yield short_figure(of, "reasoning_kv_tokens", numbers.count, 8)
+
+
+def _ruler(of: Signalled, budget: float | None, top: float, room: int) -> Line:
+    if room < _SHORTEST_RULER:
+        return ()
+    tokens = signal_of(of, "reasoning_tokens")
+    marks = []
+    for name, sign in (("p99", "◆"), ("p95", "○"), ("p50", "●")):
+        number = numbers.quantile_number(numbers.quantile_of(tokens, name))
+        if number is not None:
+            marks.append((number, sign))
+    return (Span("  "), *ruler(marks, budget, top, min(room, 80)))
+
+
+def _further(replica: ReplicaSnapshot, name_width: int, width: int) -> Iterator[Line]:
+    """Where the figures are from, what is not known and why, and what the rule says."""
+    told = []
+    tokens = signal_of(replica, "reasoning_tokens")
+    if isinstance(tokens, Distribution) and tokens.note:
+        told.append(tokens.note)
+    for name, what in (("reasoning_budget_hit_ratio", "at the budget"), ("reasoning_share_ratio", "share")):
+        value = signal_of(replica, name)
+        if isinstance(value, Scalar) and value.note:
+            told.append(f"{what}: {value.note}")
+    room = max(width - name_width - 3, 16)
+    indent = " " * (name_width + 1)
+    if told:
+        for text in wrap_text("; ".join(told), room)[:2]:
+            yield (Span(f"{indent}  {text}", "dim"),)
+    advice = advice_of(replica, _KNOB)
+    if advice is not None and advice.action in ACTIONABLE:
+        change = change_text(advice.current, advice.proposed, disable=advice.action == "disable")
+        for text in wrap_text(f"{advice.action} {change}: {reason_text(advice)}", room)[:3]:
+            yield (Span(f"{indent}  {text}", "info"),)
+
+
+def _others(replicas: Sequence[ReplicaSnapshot], width: int) -> Iterator[Row]:
+    """Whose reasoning is not counted, by the reason."""
+    found: dict[str, list[str]] = {}
+    for replica in replicas:
+        if not reasons(replica):
+            reason = absence(signal_of(replica, "reasoning_tokens"), replica.engine) or UNKNOWN
+            found.setdefault(reason, []).append(replica.target.name)
+    if found:
+        yield heading("not counted", width)
+    for reason, names in found.items():
+        yield from paragraph(f"{names_text(names)}: {reason}", width)
