@@ -15,12 +15,19 @@ class Place(StrEnum):
     ANYWHERE = "anywhere"
     FLEET = "fleet"
     REPLICA = "replica"
+    LATENCY = "latency"
+    SPECULATION = "speculation"
+    REASONING = "reasoning"
+    GPU = "gpu"
     ALERTS = "alerts"
     TUNERS = "tuners"
+    EVENTS = "events"
     SUGGESTION = "suggestion"
     CHANGE = "change"
     PAST = "past changes"
     QUIET = "page"
+    COMPARE = "comparison"
+    PALETTE = "commands"
     CONFIRM = "confirmation"
     HELP = "help"
 
@@ -84,6 +91,12 @@ _WORDS: Mapping[str, str] = {
     "alert_event(-1)": "alert-before",
     "alert_event(1)": "alert-after",
     "export_view": "export",
+    "page('latency')": "latency",
+    "page('speculation')": "speculation",
+    "page('reasoning')": "reasoning",
+    "page('gpu')": "gpu",
+    "page('events')": "events",
+    "next_kind": "kind",
     "leave": "quit",
 }
 """Words of actions whose name says it less well."""
@@ -94,21 +107,33 @@ _FLEET = (Place.FLEET,)
 _REPLICA = (Place.REPLICA,)
 _TUNERS = (Place.TUNERS,)
 _ALERTS = (Place.ALERTS,)
-_LISTS = (Place.FLEET, Place.ALERTS, Place.TUNERS, Place.PAST)
-_READING = (Place.REPLICA, Place.SUGGESTION, Place.CHANGE, Place.QUIET, Place.HELP)
-_BACK = (*_READING, Place.ALERTS, Place.TUNERS, Place.PAST)
+_EVENTS = (Place.EVENTS,)
+_PAGES = (Place.SPECULATION, Place.REASONING, Place.GPU, Place.EVENTS)
+_OPENING = (Place.FLEET, *_PAGES, Place.ALERTS, Place.TUNERS, Place.PAST)
+_LISTS = (*_OPENING, Place.PALETTE)
+_READING = (
+    Place.REPLICA,
+    Place.LATENCY,
+    Place.SUGGESTION,
+    Place.CHANGE,
+    Place.QUIET,
+    Place.COMPARE,
+    Place.HELP,
+)
+_BACK = (*_READING, *_PAGES, Place.ALERTS, Place.TUNERS, Place.PAST)
 _DOWN, _UP = ("down", "j"), ("up", "k")
 _PAGE_DOWN, _PAGE_UP = ("pagedown", "ctrl+d"), ("pageup", "ctrl+u")
 _HOME, _END = ("g", "home"), ("G", "end")
 
 ACTIONS: tuple[Action, ...] = (
-    Action("open", ("enter",), "detail", "all about the selected row", _LISTS, 1),
+    Action("open", ("enter",), "detail", "all about the selected row", _OPENING, 1),
+    Action("open", ("enter",), "do it", "carry out the selected command", (Place.PALETTE,), 1),
     Action("filter", ("slash",), "filter", "show only what matches", _FLEET, 2, at_once=True),
     Action("sort_next", ("s",), "sort", "sort by the next column, in the end trouble first again", _FLEET, 3),
     Action("sort_turn", ("S",), "turn", "turn the order around", _FLEET, 8),
     Action("back", ("escape",), "clear", "clear the filter; with none, the sorting", _FLEET),
     Action("back", ("escape",), "back", "one screen back", _BACK, 2),
-    Action("back", ("escape",), "leave it", "go back without doing it", (Place.CONFIRM,), 2),
+    Action("back", ("escape",), "leave it", "go back without doing it", (Place.CONFIRM, Place.PALETTE), 2),
     Action("cursor(1)", _DOWN, "down", "next row", _LISTS, shown="↓ j"),
     Action("cursor(-1)", _UP, "up", "previous row", _LISTS, shown="↑ k"),
     Action("cursor_page(1)", _PAGE_DOWN, "page down", "one page down", _LISTS, shown="PgDn ctrl+d"),
@@ -131,6 +156,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("silence_words", ("c",), "custom", "silence other rules, targets and times", _ALERTS, 10),
     Action("began", ("J",), "jump", "the fleet as it was when the alert began", _ALERTS, 9),
     Action("undo_quiet", ("u",), "undo", "take back the acknowledgement, else the silences", _ALERTS, 8),
+    Action("next_kind", ("f",), "kind", "only the next kind of events, in the end all again", _EVENTS, 3),
     Action("past", ("h",), "past", "past changes with their verdicts", _TUNERS, 4),
     Action(
         "apply", ("A",), "apply", "try the change on the canary, after you have typed its name",
@@ -142,8 +168,14 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("confirm", ("enter",), "confirm", "do it, once the word is typed", (Place.CONFIRM,), 1),
     Action("fleet", ("1",), "fleet", "back to the fleet", _ANYWHERE),
+    Action("replica", ("2",), "replica", "the replica under the fleet's cursor", _ANYWHERE),
+    Action("page('latency')", ("3",), "latency", "percentiles, attainment, burn, load curve", _ANYWHERE),
+    Action("page('speculation')", ("4",), "spec", "drafts: how many, how many taken, what pays", _ANYWHERE),
+    Action("page('reasoning')", ("5",), "reason", "reasoning tokens against their budgets", _ANYWHERE),
+    Action("page('gpu')", ("6",), "gpu", "every GPU, and who runs on it", _ANYWHERE),
     Action("alerts", ("7",), "alerts", "what fires and what is pending; acknowledge, silence", _ANYWHERE, 8),
     Action("tuners", ("8",), "tune", "suggestions, changes under way, past changes", _ANYWHERE, 5),
+    Action("page('events')", ("9",), "events", "what happened, newest first", _ANYWHERE),
     Action("pause", ("space",), "pause", "freeze the picture, collection goes on; again: live", _ANYWHERE, 9),
     Action("refresh_now", ("r",), "refresh", "scrape every target now", _ANYWHERE, 10),
     Action("travel(-1)", ("left_square_bracket",), "earlier", "one picture back in time", _ANYWHERE, 12),
@@ -165,8 +197,12 @@ ACTIONS: tuple[Action, ...] = (
 )  # fmt: skip
 
 
+TYPING = (Place.CONFIRM, Place.PALETTE)
+"""Screens with an entry: keys belong to it."""
+
+
 def actions_at(place: Place, actions: Sequence[Action] = ACTIONS) -> Iterator[Action]:
-    """The actions of one screen, those that hold anywhere last; at a confirmation nothing else holds."""
+    """The actions of one screen, those that hold anywhere last; where one types nothing else holds."""
     yield from (action for action in actions if place in action.places)
-    if place not in (Place.ANYWHERE, Place.CONFIRM):
+    if place not in (Place.ANYWHERE, *TYPING):
         yield from actions_at(Place.ANYWHERE, actions)

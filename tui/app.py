@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar, TypedDict, Unpack
 
 from tui.terminal import prepare, wants_ascii
 
 prepare(os.environ)
 
-from textual.app import App  # noqa: E402 - after `prepare`: Textual reads its settings at import
-from textual.binding import BindingType  # noqa: E402
+from textual.binding import BindingType  # noqa: E402 - after `prepare`: Textual reads its settings at import
 from textual.message import Message  # noqa: E402
 from textual.timer import Timer  # noqa: E402
 
@@ -21,18 +21,27 @@ from enginetop.alerts.silence import QuietDesk  # noqa: E402
 from enginetop.fleet.change import FINAL_STATES, ChangeView  # noqa: E402
 from enginetop.fleet.errors import EnginetopError  # noqa: E402
 from enginetop.fleet.model import Target  # noqa: E402
-from enginetop.fleet.ports import ChangeControl, FleetSource  # noqa: E402
+from enginetop.fleet.ports import ChangeControl, FleetSource, Playback  # noqa: E402
 from enginetop.fleet.snapshot import FleetSnapshot  # noqa: E402
 from themes.loader import choose_theme, load_theme  # noqa: E402
-from tui.actions import Place  # noqa: E402
+from tui.actions import ACTIONS, Action, Place  # noqa: E402
 from tui.alert_desk import AlertDesk  # noqa: E402
+from tui.commands import CommandError, parse_time  # noqa: E402
 from tui.control_desk import ControlDesk  # noqa: E402
+from tui.keymap import binding_keys  # noqa: E402
+from tui.pace import local_instant, next_pace, parse_pace  # noqa: E402
 from tui.screens.alerts import AlertsScreen  # noqa: E402
 from tui.screens.base import PictureScreen, bindings_for  # noqa: E402
+from tui.screens.compare import CompareScreen  # noqa: E402
 from tui.screens.confirm import ConfirmScreen  # noqa: E402
+from tui.screens.detail import DetailScreen  # noqa: E402
 from tui.screens.fleet import FleetScreen  # noqa: E402
 from tui.screens.help import HelpScreen  # noqa: E402
+from tui.screens.pages import PAGES  # noqa: E402
 from tui.screens.tuners import TunersScreen  # noqa: E402
+from tui.shell import Done, ShellApp  # noqa: E402
+from tui.time_travel import FAR_SECONDS, TimeTravel  # noqa: E402
+from tui.timeline import Timeline  # noqa: E402
 from tui.view.change import leave_question  # noqa: E402
 from tui.view.condition_memory import ConditionMemory  # noqa: E402
 from tui.view.picture import Picture  # noqa: E402
@@ -58,9 +67,11 @@ class Options(TypedDict, total=False):
     mouse: bool
     targets: Sequence[Target]
     clock: Callable[[], float]
+    playback: Playback | None
+    actions: Sequence[Action] | None
 
 
-class FleetApp(App[None]):
+class FleetApp(ShellApp):
     """Shows what `source` publishes.
 
     The source is started after the first paint. It calls back from its own thread; the callback only posts a
@@ -68,12 +79,19 @@ class FleetApp(App[None]):
     long the picture has been frozen or without news: monotonic seconds, not the time of the snapshots.
     `targets` are shown while nothing has been scraped yet. `control` carries changes out, unless `read_only`;
     its changes are shown in either case; `approver` is who approves them, for the audit. Alerts are
-    silenced and acknowledged through `quiet`, in the same name. Unknown `theme`: ConfigError.
+    silenced and acknowledged through `quiet`, in the same name. `playback` is the source itself when it plays
+    a recording; `actions` is the table with the user's keys. Unknown `theme`: ConfigError.
     """
 
     TITLE = "enginetop"
     ENABLE_COMMAND_PALETTE = False
-    CSS_PATH = ["screens/fleet.tcss", "screens/reading.tcss", "screens/tuners.tcss"]  # noqa: RUF012 - Textual's
+    CSS_PATH = [  # noqa: RUF012 - Textual's
+        "screens/fleet.tcss",
+        "screens/reading.tcss",
+        "screens/tuners.tcss",
+        "screens/pages.tcss",
+        "screens/shell.tcss",
+    ]
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.ANYWHERE)]
 
     class Ready(Message):
@@ -97,9 +115,10 @@ class FleetApp(App[None]):
         mouse: bool = True,
         targets: Sequence[Target] = (),
         clock: Callable[[], float] = time.monotonic,
+        playback: Playback | None = None,
+        actions: Sequence[Action] | None = None,
     ) -> None:
         palette = load_theme(choose_theme(theme, os.environ))
-        # Textual chooses its colour filters in its constructor, so it must know of an ansi theme by then.
         super().__init__(ansi_color=True if palette.ansi else None)
         self.animation_level = "none"
         self.register_theme(textual_theme(palette))
@@ -110,12 +129,12 @@ class FleetApp(App[None]):
         self._source = source
         self._control = control
         self._desk = (
-            None if control is None else ControlDesk(control, approver, self._begin, self.note_failure)
+            None if control is None else ControlDesk(control, approver, self.begin, self.note_failure)
         )
         self._alert_desk = (
-            None if quiet is None else AlertDesk(quiet, approver, self._begin, self.note_failure)
+            None if quiet is None else AlertDesk(quiet, approver, self.begin, self.note_failure)
         )
-        self._inks = Inks(palette, ascii_only=ascii_only or wants_ascii(os.environ))
+        self.inks = Inks(palette, ascii_only=ascii_only or wants_ascii(os.environ))
         self._fleet_title, self._targets = title, tuple(targets)
         self._read_only, self._simulated = read_only or control is None, simulated
         self._clock = clock
@@ -129,12 +148,16 @@ class FleetApp(App[None]):
         self._snapshot: FleetSnapshot | None = None
         self._arrived_at = clock()
         self._paused_at: float | None = None
+        self._travel = TimeTravel(Timeline())
+        self._playback = playback
+        self.actions = ACTIONS if actions is None else tuple(actions)
+        self.set_keymap(binding_keys(self.actions))
         self._painted_at: float | None = None
         self._paint_timer: Timer | None = None
 
     def get_default_screen(self) -> FleetScreen:
         """The fleet is the first screen."""
-        screen = FleetScreen(self._inks, self.note_failure)
+        screen = FleetScreen(self.inks, self.note_failure)
         screen.picture = self._picture()
         return screen
 
@@ -164,7 +187,13 @@ class FleetApp(App[None]):
         self._paint()
 
     def _announce(self) -> None:
-        """Called from the source's thread: leave a token unless one is on its way."""
+        """Called from the source's thread: keep the picture, leave a token unless one is on its way."""
+        snapshot = self._source.latest()
+        try:
+            if snapshot is not None:
+                self._travel.timeline.add(snapshot)
+        except Exception as error:  # noqa: BLE001 - the screen goes on without a past
+            self.note_failure("timeline", error)
         if not self._ready_pending:
             self._ready_pending = True
             self.post_message(self.Ready())
@@ -221,9 +250,9 @@ class FleetApp(App[None]):
             self._paint()
 
     def _picture(self) -> Picture:
-        now = self._clock()
+        now, shown, live = self._clock(), self._travel.shown, self._source.latest()
         return Picture(
-            snapshot=self._snapshot,
+            snapshot=shown or self._snapshot,
             targets=self._targets,
             title=self._fleet_title,
             read_only=self._read_only,
@@ -235,16 +264,20 @@ class FleetApp(App[None]):
             changes=self._changes,
             changes_age_seconds=max(now - self._changes_at, 0.0),
             memory=self._conditions,
+            behind_seconds=None if shown is None or live is None else live.at - shown.at,
+            playback=None if self._playback is None else self._playback.playback(),
+            local_at=None if self._playback is None else time.time(),
+            actions=self.actions,
         )
+
+    def present_picture(self) -> Picture:
+        """What is to be shown now."""
+        return self._picture()
 
     def _paint(self) -> None:
         screen = self.screen_stack[-1] if self.screen_stack else None
         if isinstance(screen, PictureScreen):
             screen.show(self._picture())
-
-    def _begin(self, work: Awaitable[None]) -> None:
-        """Run on the event loop; a fault in it must not end the program."""
-        self.run_worker(work, group="control", exit_on_error=False)
 
     def note_failure(self, where: str, error: Exception) -> None:
         """Remember a fault of a view: it is shown in its place, and told in the exit code."""
@@ -253,13 +286,127 @@ class FleetApp(App[None]):
             self.failures.append(line)
 
     def action_pause(self) -> None:
-        """Freeze the picture, or let it run again. The source goes on in either case."""
-        if self._paused_at is None:
+        """Freeze the picture, or let it run again: the source goes on. A recording stands still instead."""
+        if self._playback is not None and self._travel.shown is None:
+            self._playback.set_paused(not self._playback.playback().paused)
+            self._paint()
+        elif self._paused_at is None:
             self._paused_at = self._clock()
             self._paint()
         else:
-            self._paused_at = None
-            self._take_and_paint()
+            self._go_live()
+
+    def _go_live(self) -> None:
+        self._travel.shown = None
+        self._paused_at = None
+        self._take_and_paint()
+
+    def _show_instant(self) -> None:
+        """Show what the journey through time has come to."""
+        if self._travel.shown is None:
+            self._go_live()
+            return
+        if self._paused_at is None:
+            self._paused_at = self._clock()
+        self._paint()
+
+    def action_travel(self, steps: int) -> None:
+        """Some pictures back or on; at the end of what was played of a recording one step of it."""
+        if self._playback is not None and steps > 0 and self._travel.shown is None:
+            self._source.request_refresh()
+            return
+        self._travel.step(self._live(), steps)
+        self._show_instant()
+
+    def action_travel_far(self, steps: int) -> None:
+        """Some minutes back or on."""
+        if self._playback is not None and steps > 0 and self._travel.shown is None:
+            self._playback.seek(self._playback.playback().at + steps * FAR_SECONDS)
+            return
+        self._travel.far(self._live(), steps)
+        self._show_instant()
+
+    def action_alert_event(self, step: int) -> None:
+        """Where the alert before or after began to fire."""
+        alert = self._travel.alert_event(self._live(), step)
+        if alert is None:
+            self.top.say(f"no alert began {'before' if step < 0 else 'after'} this in the last 15 minutes")
+            return
+        self._show_instant()
+        self.top.say(f"{alert.rule} of {self._picture().name_of(alert.target)} begins")
+
+    def on_alerts_screen_began_wanted(self, message: AlertsScreen.BeganWanted) -> None:
+        """Show the fleet as it was when an alert began."""
+        self._travel.to(self._live(), self._travel.timeline.begin_of(message.alert))
+        self.action_fleet()
+        self._show_instant()
+
+    def _live(self) -> FleetSnapshot | None:
+        """The newest snapshot; of a paused picture what is shown."""
+        return self._source.latest() if self._travel.shown is not None else self._snapshot
+
+    def action_bookmark(self) -> None:
+        """Mark the instant that is shown."""
+        letter = self._travel.bookmark(self._snapshot)
+        self.top.say(f"bookmark {letter}" if letter else "nothing to mark yet")
+
+    def action_compare(self) -> None:
+        """Compare the bookmarks: of the replica that is shown, or of the fleet."""
+        top = self.top
+        url = top.url if isinstance(top, DetailScreen) else None
+        pair = self._travel.pair(self._snapshot)
+        top.open_screen(CompareScreen(self.inks, self.note_failure, pair, url))
+
+    def action_faster(self) -> None:
+        """Play the recording at the next higher pace."""
+        self._change_pace(1)
+
+    def action_slower(self) -> None:
+        """Play the recording at the next lower pace."""
+        self._change_pace(-1)
+
+    def _change_pace(self, step: int) -> None:
+        if self._playback is None:
+            self.top.say("only a recording has a pace")
+            return
+        self._playback.set_speed(next_pace(self._playback.playback().speed, step))
+        self._paint()
+
+    def time_command(self, argument: str) -> Done:
+        """`:time -5m`, `:time 14:32`, `:time live`."""
+        shown = self._travel.shown or self._snapshot
+        if shown is None:
+            raise CommandError("nothing is known yet")
+        return partial(self._go_to, parse_time(argument, shown.at, local_instant))
+
+    def _go_to(self, at: float | None) -> str:
+        playback, live = self._playback, self._live()
+        reached = None if live is None else live.at
+        if at is None or reached is None:
+            self._go_live()
+            return ""
+        oldest = next(iter(self._travel.timeline.times), reached)
+        if playback is not None and not oldest <= at <= reached:
+            self._go_live()
+            playback.seek(at)
+            return ""
+        self._travel.to(live, at)
+        self._show_instant()
+        return "" if at >= oldest else "the oldest picture there is"
+
+    def speed_command(self, argument: str) -> Done:
+        """`:speed 10`, `:speed pause`, `:speed play`."""
+        playback = self._playback
+        if playback is None:
+            raise CommandError("only a recording has a pace")
+        if argument in ("pause", "play"):
+            return partial(self._paced, partial(playback.set_paused, argument == "pause"))
+        return partial(self._paced, partial(playback.set_speed, parse_pace(argument)))
+
+    def _paced(self, change: Callable[[], None]) -> str:
+        change()
+        self._paint()
+        return ""
 
     def action_refresh_now(self) -> None:
         """Ask every target now."""
@@ -268,7 +415,7 @@ class FleetApp(App[None]):
     def action_help(self) -> None:
         """Open the help page."""
         if not isinstance(self.screen, HelpScreen):
-            screen = HelpScreen(self._inks, self.note_failure)
+            screen = HelpScreen(self.inks, self.note_failure)
             screen.picture = self._picture()
             self.push_screen(screen)
 
@@ -277,11 +424,28 @@ class FleetApp(App[None]):
         while len(self.screen_stack) > 1:
             self.pop_screen()
 
+    def action_replica(self) -> None:
+        """Open the replica under the fleet's cursor."""
+        if not isinstance(self.screen, DetailScreen):
+            self.action_fleet()
+            fleet = self.screen
+            if isinstance(fleet, FleetScreen):
+                fleet.action_open()
+
+    def action_page(self, name: str) -> None:
+        """Open one of the pages about the whole fleet."""
+        make = PAGES[name]
+        if not isinstance(self.screen, make):
+            self.action_fleet()
+            screen = make(self.inks, self.note_failure)
+            screen.picture = self._picture()
+            self.push_screen(screen)
+
     def action_alerts(self) -> None:
         """Open the alerts."""
         if not isinstance(self.screen, AlertsScreen):
             self.action_fleet()
-            screen = AlertsScreen(self._inks, self.note_failure, self._alert_desk)
+            screen = AlertsScreen(self.inks, self.note_failure, self._alert_desk)
             screen.picture = self._picture()
             self.push_screen(screen)
 
@@ -300,7 +464,7 @@ class FleetApp(App[None]):
         self._open_tuners(message.url)
 
     def _open_tuners(self, only: str | None) -> None:
-        screen = TunersScreen(self._inks, self.note_failure, self._desk, only)
+        screen = TunersScreen(self.inks, self.note_failure, self._desk, only)
         screen.picture = self._picture()
         self.push_screen(screen)
 
@@ -310,7 +474,7 @@ class FleetApp(App[None]):
             self.exit()
             return
         screen = ConfirmScreen(
-            self._inks,
+            self.inks,
             self.note_failure,
             title="quit",
             question=leave_question,

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.message import Message
 from textual.widgets import Input
 
 from enginetop.fleet.snapshot import Alert
@@ -36,6 +37,13 @@ class AlertsScreen(ListScreen):
         self.table: AlertsTable | None = None
         self._desk = desk
         self._said = ""
+
+    class BeganWanted(Message):
+        """The fleet is to be shown as it was when this alert began."""
+
+        def __init__(self, alert: Alert) -> None:
+            super().__init__()
+            self.alert = alert
 
     def compose(self) -> ComposeResult:
         """Title, verdict, list, footer."""
@@ -75,6 +83,8 @@ class AlertsScreen(ListScreen):
         """What is done to an alert needs one, and somebody who keeps it; not the way to where one is."""
         if action.name == "alerts":
             return False
+        if action.name == "began":
+            return self._selected() is not None
         if action.name in _ACTS:
             return self._desk is not None and self._selected() is not None
         return super().offers(action)
@@ -82,6 +92,12 @@ class AlertsScreen(ListScreen):
     def action_acknowledge(self) -> None:
         """Acknowledge the alert under the cursor."""
         self._do(lambda desk, alert: desk.acknowledge(alert, "", self._tell))
+
+    def action_began(self) -> None:
+        """Go back to the instant at which the alert under the cursor began."""
+        alert = self._selected()
+        if alert is not None:
+            self.post_message(self.BeganWanted(alert))
 
     def action_note(self) -> None:
         """Acknowledge it with a note."""

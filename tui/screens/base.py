@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from textual.binding import Binding
 from textual.message import Message
 from textual.screen import Screen
+from textual.widget import Widget
 
+from themes.loader import Ink
 from tui.actions import Action, Place, actions_at
 from tui.keymap import binding_id
-from tui.view.cells import Line, plain
+from tui.view.cells import EMPTY_LINE, Line, clip, line_text, plain, printable
 from tui.view.heading import footer_line
 from tui.view.help import footer_hints
 from tui.view.picture import Picture
+from tui.widgets.command_bar import CommandBar
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 
 Built = TypeVar("Built")
+
+SAID_SECONDS = 6.0
+"""How long a line stays that says what came of a command."""
 
 
 def bindings_for(place: Place) -> list[Binding]:
@@ -51,6 +57,9 @@ class PictureScreen(Screen[None]):
         self.inks = inks
         self.complain = complain
         self.picture = Picture()
+        self._bar: CommandBar | None = None
+        self._focused_before: Widget | None = None
+        self._footer_said: Line = EMPTY_LINE
 
     class Resumed(Message):
         """A screen is on top again and wants the newest picture."""
@@ -61,6 +70,75 @@ class PictureScreen(Screen[None]):
         def __init__(self, url: str) -> None:
             super().__init__()
             self.url = url
+
+    @property
+    def export_name(self) -> str:
+        """What a file with this view is called."""
+        return str(self.PLACE)
+
+    def exported_urls(self) -> Sequence[str] | None:
+        """The replicas that this view is about; None: all."""
+        return None
+
+    def copied_text(self) -> str:
+        """What is copied from this view: plain text, nothing in it that a terminal would obey."""
+        lines = [line for view in self.query(LineView) if view.id != "footer" for line in view.all_lines()]
+        return "\n".join(printable(line_text(line)).rstrip() for line in lines).strip("\n")
+
+    # -- the command line at the foot
+
+    @property
+    def types(self) -> bool:
+        """Whether somebody types in the command line."""
+        return self._bar is not None
+
+    def open_bar(self, bar: CommandBar) -> None:
+        """Show the command line and give it the keys."""
+        if self._bar is None:
+            self._bar = bar
+            self._focused_before = self.focused
+            self.add_class("-commanding")
+            self.mount(bar)
+            self.call_after_refresh(self._focus_bar)
+
+    def close_bar(self) -> None:
+        """Take it away and give the keys back."""
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            self.set_focus(self._focused_before)
+            self.remove_class("-commanding")
+            bar.remove()
+            self.call_after_refresh(self.paint)
+
+    def say_in_bar(self, mistake: str) -> None:
+        """What is wrong with the line."""
+        if self._bar is not None:
+            self._bar.say(mistake)
+
+    def _focus_bar(self) -> None:
+        if self._bar is not None:
+            self.set_focus(self._bar.entry)
+
+    def say(self, text: str, ink: Ink = "info") -> None:
+        """One line in the place of the footer, until the next key or for a few seconds."""
+        self._footer_said = clip(plain(f" {printable(text)}", ink), max(self.size.width, 1))
+        self.set_timer(SAID_SECONDS, self._fall_silent)
+        self._show_said()
+
+    def _fall_silent(self) -> None:
+        if self._footer_said:
+            self._footer_said = EMPTY_LINE
+            self.paint()
+
+    def _show_said(self) -> bool:
+        if self._footer_said and self.query("#footer"):
+            self.part("#footer").show_lines([self._footer_said])
+            return True
+        return False
+
+    def on_key(self) -> None:
+        """A key ends what was said."""
+        self._footer_said = EMPTY_LINE
 
     def open_screen(self, screen: PictureScreen) -> None:
         """Put a screen on top; it shows the present picture at once."""
@@ -99,6 +177,8 @@ class PictureScreen(Screen[None]):
 
     def paint_footer(self, view: LineView) -> None:
         """The keys of this place, and what part of `view` is in sight."""
+        if self._show_said():
+            return
         in_sight, total = view.in_sight(), view.line_count
         where = "" if len(in_sight) >= total else f"{in_sight.start + 1}–{in_sight.stop} of {total}"
         picture = self.picture
@@ -107,10 +187,14 @@ class PictureScreen(Screen[None]):
 
     def offers(self, action: Action) -> bool:
         """Whether the action can be taken now; what changes an engine never while all is read-only."""
+        if action.name in ("faster", "slower") and self.picture.playback is None:
+            return False
         return not (action.dangerous and self.picture.read_only)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What is not offered is no key at all."""
+        """What is not offered is no key at all; while somebody types a command, nothing is."""
+        if self.types and any(row.name.partition("(")[0] == action for row in actions_at(self.PLACE)):
+            return False
         refused = any(row.name == action and not self.offers(row) for row in actions_at(self.PLACE))
         return False if refused else super().check_action(action, parameters)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -28,6 +28,15 @@ class DetailScreen(ReadingScreen):
         super().__init__(inks, complain)
         self.url = url
         self._neighbour = neighbour
+
+    @property
+    def export_name(self) -> str:
+        """The replica's name."""
+        return self.picture.name_of(self.url)
+
+    def exported_urls(self) -> Sequence[str]:
+        """The one."""
+        return [self.url]
 
     def title_line(self, width: int) -> Line:
         """Who this is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tui.screens.base import PictureScreen
+from tui.view.cells import line_text, printable
 from tui.widgets.row_list import RowList
 
 
@@ -17,6 +18,10 @@ class ListScreen(PictureScreen):
     def open_row(self, key: str) -> None:
         """Show all about the row with this key."""
         raise NotImplementedError
+
+    def copied_text(self) -> str:
+        """The row under the cursor with its reason."""
+        return "\n".join(printable(line_text(line)).strip() for line in self.rows.cursor_lines())
 
     def action_cursor(self, steps: int) -> None:
         """Move the cursor by rows."""

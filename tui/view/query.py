@@ -44,6 +44,9 @@ _COMPARISON = re.compile(r"([a-z0-9_]+)(>=|<=|!=|>|<|=)(.*)")
 _NUMBER = re.compile(r"(\d{1,12}(?:\.\d{0,9})?|\.\d{1,9})(%|ms|s|k|)")
 _UNITS = {"": 1.0, "%": 0.01, "ms": 0.001, "s": 1.0, "k": 1000.0}
 
+FILTER_FIELDS = (*(f"{name}:" for name in _TEXT_FIELDS), *(f"{name}>" for name in _NUMBER_FIELDS))
+"""How a term may begin."""
+
 FILTER_HELP = (
     "text              name, model, engine, role or state holds the text",
     "state:down        one field: " + ", ".join(_TEXT_FIELDS),

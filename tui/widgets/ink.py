@@ -40,9 +40,13 @@ class Inks:
     """Draws lines as strips. `ascii_only` replaces every glyph beyond ASCII, cell for cell."""
 
     def __init__(self, palette: Palette, *, ascii_only: bool = False) -> None:
+        self._ascii_only = ascii_only
+        self.use(palette)
+
+    def use(self, palette: Palette) -> None:
+        """Draw with this palette from now on."""
         ground = Style() if palette.ansi else _ground(palette)
         cursor = palette.looks["cursor"]
-        self._ascii_only = ascii_only
         self._resting = {ink: ground + _style(look) for ink, look in palette.looks.items()}
         self._selected = {
             ink: ground + _style(cursor) + _style(_without_colors(look) if cursor.reverse else look)

@@ -7,7 +7,7 @@ no refresh at all: `refresh()` without regions would repaint the whole widget.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from textual.geometry import Region, Size
@@ -91,6 +91,10 @@ class LineView(ScrollView, can_focus=False):
     def line_count(self) -> int:
         """How many lines there are, in sight or not."""
         return len(self._source)
+
+    def all_lines(self) -> Iterator[Line]:
+        """Every line as it is drawn here, in sight or not."""
+        return (self._draw_anew(index)[0] for index in range(len(self._source)))
 
     def in_sight(self) -> range:
         """The lines in sight."""

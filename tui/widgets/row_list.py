@@ -67,6 +67,13 @@ class RowList(LineView):
         """Whether the rows last shown have this key."""
         return self._rows is not None and self._rows.position(key) is not None
 
+    def cursor_lines(self) -> list[Line]:
+        """The lines of the row under the cursor: itself and what belongs to it."""
+        rows, key = self._rows, self.cursor
+        if rows is None or key is None:
+            return []
+        return [rows.line(index) for index in range(len(rows)) if rows.key(index) == key]
+
     def move(self, steps: int) -> None:
         """Move the cursor by so many rows, stopping at the ends."""
         rows = self._rows

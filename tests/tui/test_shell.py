@@ -1,0 +1,214 @@
+"""Command line, command list, clipboard and export as a user drives them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.tui.snapshots import AT, FakeSource, alert, down_replica, fleet, replica
+from tests.tui.test_app import FLEET, play, publish, row_of_cursor, screen_lines, screen_text
+from tui.app import FleetApp
+from tui.screens.alerts import AlertsScreen
+from tui.screens.detail import DetailScreen
+from tui.screens.fleet import FleetScreen
+from tui.screens.palette import PaletteScreen
+
+
+async def command(pilot: Pilot[None], line: str) -> None:
+    """Type a command and enter it."""
+    keys = {
+        " ": "space",
+        ">": "greater_than_sign",
+        "-": "minus",
+        ".": "full_stop",
+        "/": "slash",
+        "_": "underscore",
+    }
+    await pilot.press("colon")
+    await pilot.pause()
+    await pilot.press(*(keys.get(sign, sign) for sign in line), "enter")
+    await pilot.pause()
+    await pilot.pause()
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def test_filter_sort_and_open_by_command() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        await command(pilot, "filter kv>0.3")
+        assert "2 of 4" in screen_text(app)
+        await command(pilot, "sort kv down")
+        screen = app.screen
+        assert isinstance(screen, FleetScreen)
+        assert (screen.sort.column, screen.sort.reverse) == ("kv", False)
+        await command(pilot, "open a1")
+        assert isinstance(app.screen, DetailScreen)
+        assert screen_lines(app)[0].startswith(" a1 ")
+        await command(pilot, "alerts")
+        assert isinstance(app.screen, AlertsScreen)
+
+    assert play(story).failures == []
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("filtre kv", "no command 'filtre'; did you mean 'filter'?"),
+        ("filter kx>1", "no number called kx"),
+        ("sort kw", "no column 'kw'; did you mean 'kv'?"),
+        ("open zz9", "no replica 'zz9'"),
+        ("theme mauve", "no theme 'mauve'"),
+        ("time yesterday", "'yesterday' is no time; write -5m"),
+        ("speed 2", "only a recording has a pace"),
+        ("quit now", "quit takes nothing behind it"),
+        ("export pdf", "no form 'pdf'"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_and_the_line_stays(line: str, said: str) -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        await command(pilot, line)
+        assert said in screen_text(app)
+        assert app.top.types
+        await pilot.press("escape")
+        await pilot.pause()
+        assert not app.top.types
+        await pilot.press("j")
+        assert row_of_cursor(app) == "a1"
+
+    assert play(story).failures == []
+
+
+def test_tab_completes_and_keys_belong_to_the_line() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        await pilot.press("colon")
+        await pilot.pause()
+        await pilot.press("o", "tab", "c", "tab")
+        await pilot.pause()
+        bar = app.top._bar
+        assert bar is not None
+        assert bar.entry.value == "open c0"
+        await pilot.press("q", "7", "space", "colon", "slash", "y")
+        await pilot.pause()
+        assert bar.entry.value == "open c0q7 :/y"
+        assert app.is_running
+        await pilot.press("escape")
+        await command(pilot, "pause")
+        assert "PAUSED" in screen_text(app)
+        await pilot.press("colon")
+        await pilot.pause()
+        await pilot.press("up")
+        await pilot.pause()
+        assert app.top._bar is not None
+        assert app.top._bar.entry.value == "pause"
+
+    assert play(story).failures == []
+
+
+def test_the_command_list_finds_and_does() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        assert isinstance(app.screen, PaletteScreen)
+        assert "/            QUERY: show only what matches" in screen_text(app)
+        await pilot.press(*"refresh")
+        await pilot.pause()
+        assert "1 of " in screen_lines(app)[0]
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.pause()
+        assert source.refreshes == 1
+        assert isinstance(app.screen, FleetScreen)
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        await pilot.press(*"theme", "enter")
+        await pilot.pause()
+        await pilot.pause()
+        assert app.top._bar is not None
+        assert app.top._bar.entry.value == "theme "
+
+    assert play(story).failures == []
+
+
+def test_another_theme_by_command() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        await command(pilot, "theme light")
+        assert app.current_theme.name == "enginetop-light"
+        assert "theme light" in screen_text(app)
+
+    assert play(story).failures == []
+
+
+def test_what_is_copied_is_plain_text() -> None:
+    hostile = down_replica("a\x1b]52;c;ZXZpbA==\x07b", reasons=("refused \x1b[31mred\u202e",))
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, fleet([hostile, replica("a2")]))
+        await pilot.press("y")
+        await pilot.pause()
+        assert "sent to the clipboard: 2 lines" in screen_text(app)
+        row, reason = app.clipboard.split("\n")
+        assert row.lstrip("▸").startswith("a?]")
+        assert "refused ?[31mred?" in reason
+        assert (row + reason).isprintable()
+        await pilot.press("j", "enter", "y")
+        await pilot.pause()
+        assert app.clipboard.startswith(" a2 ·")
+        assert all(line.isprintable() for line in app.clipboard.split("\n"))
+
+    assert play(story, size=(200, 50)).failures == []
+
+
+def test_exports_say_where_and_never_overwrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        await command(pilot, "filter state:down")
+        await command(pilot, "export csv down.csv")
+        assert str(tmp_path / "down.csv") in screen_text(app)
+        rows = table(tmp_path / "down.csv")
+        assert [(row["name"], row["state"], row["kv_usage_ratio"]) for row in rows] == [("c0", "down", "")]
+        await command(pilot, "filter")
+        await pilot.press("escape")
+        await command(pilot, "export json down.csv")
+        assert "is there already; name another file" in screen_text(app)
+        await pilot.press("x")
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.pause()
+        (svg,) = tmp_path.glob("enginetop-fleet-*.svg")
+        assert "<svg" in svg.read_text(encoding="utf-8")
+        assert "needs" in svg.read_text(encoding="utf-8")
+        await command(pilot, "open a1")
+        await command(pilot, "export json one.json")
+        document = json.loads((tmp_path / "one.json").read_text(encoding="utf-8"))
+        assert [one["name"] for one in document["replicas"]] == ["a1"]
+
+    assert play(story, size=(200, 50)).failures == []
+
+
+def test_alerts_are_exported_as_alerts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    fires = [alert("KvPressure", "http://a1.example:8000", summary="=1+1", since=AT - 9)]
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, fleet([replica("a1")], alerts=fires))
+        await pilot.press("7")
+        await command(pilot, "export csv a.csv")
+        (row,) = table(tmp_path / "a.csv")
+        assert (row["rule"], row["name"], row["summary"]) == ("KvPressure", "a1", "'=1+1")
+
+    assert play(story, size=(160, 40)).failures == []

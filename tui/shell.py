@@ -1,0 +1,297 @@
+"""The habits of the app: command line, command list, clipboard, export; a subclass says on what."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from textual.app import App
+
+from enginetop.fleet.errors import ConfigError
+from themes.loader import Palette, choose_theme, load_theme, theme_names
+from tui import export
+from tui.actions import TYPING, Action, Place, actions_at
+from tui.commands import (
+    EXPORT_FORMS,
+    Command,
+    CommandError,
+    Context,
+    commands_of,
+    complete,
+    one_of,
+    parse_command,
+)
+from tui.screens.base import PictureScreen
+from tui.screens.fleet import FleetScreen
+from tui.screens.palette import PaletteScreen
+from tui.view.arrange import Sort
+from tui.view.columns import BY_KEY
+from tui.view.picture import Picture
+from tui.view.query import QueryError, parse_query
+from tui.widgets.command_bar import CommandBar
+from tui.widgets.ink import Inks, textual_theme
+from tui.widgets.line_view import LineView
+
+_MOST_COPIED_BYTES = 70_000
+"""Terminals drop a longer OSC 52."""
+_HISTORY = 50
+
+Done = Callable[[], str | Awaitable[str]]
+"""Does what a line says; what there is to say of it, may be nothing."""
+_ANYWHERE_NAMES = frozenset(
+    action.name.partition("(")[0] for action in actions_at(Place.ANYWHERE) if action.name != "leave"
+)
+
+
+class ShellApp(App[None]):
+    """An app whose screens are `PictureScreen`s."""
+
+    inks: Inks
+    actions: tuple[Action, ...]
+
+    def __init__(self, *, ansi_color: bool | None) -> None:
+        # Textual chooses its colour filters in its constructor, so it must know of an ansi theme by then.
+        super().__init__(ansi_color=ansi_color)
+        self._history: list[str] = []
+
+    def present_picture(self) -> Picture:
+        """What is to be shown now."""
+        raise NotImplementedError
+
+    def note_failure(self, where: str, error: Exception) -> None:
+        """Remember a fault of the program."""
+        raise NotImplementedError
+
+    def time_command(self, argument: str) -> Done:
+        """`:time`. CommandError."""
+        raise NotImplementedError
+
+    def speed_command(self, argument: str) -> Done:
+        """`:speed`. CommandError."""
+        raise NotImplementedError
+
+    @property
+    def top(self) -> PictureScreen:
+        """The screen on top."""
+        screen = self.screen
+        assert isinstance(screen, PictureScreen)
+        return screen
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While somebody types, what holds anywhere holds nowhere."""
+        if action in _ANYWHERE_NAMES and self.screen_stack:
+            screen = self.screen
+            if isinstance(screen, PictureScreen) and (screen.PLACE in TYPING or screen.types):
+                return False
+        return super().check_action(action, parameters)
+
+    def begin(self, work: Awaitable[None]) -> None:
+        """Run on the event loop; a fault in it must not end the program."""
+        self.run_worker(work, group="errands", exit_on_error=False)
+
+    # -- command line and command list
+
+    def action_command_line(self) -> None:
+        """Open the command line."""
+        self.open_command_line("")
+
+    def open_command_line(self, value: str) -> None:
+        """Open the command line with the beginning of a command."""
+        screen, commands, context = self.top, self._commands(), self._completion_context()
+        screen.open_bar(
+            CommandBar(
+                self.inks,
+                self.note_failure,
+                lambda line: complete(line, commands, context),
+                self._history,
+                value,
+            )
+        )
+
+    def action_palette(self) -> None:
+        """Open the list of commands."""
+
+        def chosen(command: Command) -> None:
+            if command.usage:
+                self.open_command_line(f"{command.word} ")
+            else:
+                action = self._action(command.word)
+                if action is not None:
+                    self.begin(self._carry_out(lambda: self._act(action)))
+
+        screen = PaletteScreen(self.inks, self.note_failure, self._commands(), chosen)
+        screen.picture = self.present_picture()
+        self.push_screen(screen)
+
+    def on_command_bar_entered(self, message: CommandBar.Entered) -> None:
+        """Carry a line out, or say in the bar why not."""
+        screen, line = self.top, message.text.strip()
+        try:
+            done = self._prepared(line)
+        except (CommandError, QueryError, ConfigError) as error:
+            screen.say_in_bar(str(error))
+            return
+        self._remember(line)
+        screen.close_bar()
+        self.call_after_refresh(self._carry_out, done)
+
+    def on_command_bar_left(self) -> None:
+        """Close it."""
+        self.top.close_bar()
+
+    def _remember(self, line: str) -> None:
+        if line:
+            self._history = [*(old for old in self._history if old != line), line][-_HISTORY:]
+
+    async def _carry_out(self, done: Done) -> None:
+        said = done()
+        if not isinstance(said, str):
+            said = await said
+        if said:
+            self.top.say(said)
+
+    def _prepared(self, line: str) -> Done:
+        """The line understood; nothing is done yet. CommandError, QueryError, ConfigError."""
+        if not line:
+            return str
+        command, argument = parse_command(line, self._commands())
+        action = self._action(command.word)
+        if action is not None and not argument:
+            return lambda: self._act(action)
+        match command.word:
+            case "filter":
+                query = parse_query(argument)
+                return lambda: self._on_fleet(lambda fleet: fleet.set_filter(query))
+            case "sort":
+                sort = _sort(argument)
+                return lambda: self._on_fleet(lambda fleet: fleet.sort_by(sort))
+            case "open":
+                url = self._url_of(argument)
+                return lambda: self._on_fleet(lambda fleet: fleet.open_row(url))
+            case "time":
+                return self.time_command(argument)
+            case "speed":
+                return self.speed_command(argument)
+            case "theme":
+                palette = load_theme(choose_theme(one_of(argument, theme_names(), "theme"), os.environ))
+                return lambda: self._use(palette)
+            case "export":
+                return self._export_command(argument)
+        raise CommandError(f"{command.word} cannot be done here")
+
+    def _action(self, word: str) -> Action | None:
+        """The action of this word that can be taken on the screen on top."""
+        screen = self.top
+        offered = (action for action in actions_at(screen.PLACE, self.actions) if screen.offers(action))
+        return next((action for action in offered if action.word == word), None)
+
+    async def _act(self, action: Action) -> str:
+        screen = self.top
+        name = action.name.partition("(")[0]
+        await self.run_action(action.name, screen if hasattr(screen, f"action_{name}") else self)
+        return ""
+
+    def _commands(self) -> tuple[Command, ...]:
+        screen = self.top
+        return commands_of(
+            action
+            for action in actions_at(screen.PLACE, self.actions)
+            if screen.offers(action) and action.name not in ("command_line", "palette")
+        )
+
+    def _completion_context(self) -> Context:
+        snapshot = self.present_picture().snapshot
+        names = [] if snapshot is None else [replica.target.name for replica in snapshot.replicas]
+        return Context(names, theme_names())
+
+    def _on_fleet(self, act: Callable[[FleetScreen], None]) -> str:
+        """Do something on the fleet's screen, put on top."""
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+        screen = self.screen
+        assert isinstance(screen, FleetScreen)
+        act(screen)
+        return ""
+
+    def _url_of(self, name: str) -> str:
+        snapshot = self.present_picture().snapshot
+        urls = {} if snapshot is None else {one.target.name: one.target.url for one in snapshot.replicas}
+        if not name:
+            raise CommandError("open wants the name of a replica")
+        return urls[one_of(name, urls, "replica")]
+
+    def _use(self, palette: Palette) -> str:
+        """Other colours."""
+        theme = textual_theme(palette)
+        self.register_theme(theme)
+        self.inks.use(palette)
+        self.theme = theme.name
+        for screen in self.screen_stack:
+            for view in screen.query(LineView):
+                view.refresh()
+        return f"theme {palette.name}"
+
+    # -- clipboard and files
+
+    def action_copy(self) -> None:
+        """Copy the selected row, or the page."""
+        text = self.top.copied_text()
+        if not text:
+            self.top.say("nothing to copy")
+            return
+        data = text.encode("utf-8")[:_MOST_COPIED_BYTES].decode("utf-8", "ignore")
+        self.copy_to_clipboard(data)
+        lines = data.count("\n") + 1
+        self.top.say(f"sent to the clipboard: {lines} line{'' if lines == 1 else 's'}")
+
+    def action_export_view(self) -> None:
+        """Ask in which form."""
+        self.open_command_line("export svg")
+
+    def _export_command(self, argument: str) -> Done:
+        form, _, name = (argument or "svg").partition(" ")
+        form = one_of(form, EXPORT_FORMS, "form")
+        named = Path(name.strip()).expanduser() if name.strip() else None
+        return lambda: self._write(form, named)
+
+    def _write(self, form: str, named: Path | None) -> str:
+        """Write the view on top; what came of it."""
+        screen = self.top
+        try:
+            path = named or export.new_file(Path.cwd(), screen.export_name, form, time.time())
+            export.write_new(path, self._exported(screen, form))
+        except (export.ExportError, CommandError) as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - told instead of ending the program
+            self.note_failure("export", error)
+            return f"export failed: {type(error).__name__}: {error}"
+        return f"written: {path.resolve()}"
+
+    def _exported(self, screen: PictureScreen, form: str) -> str:
+        if form == "svg":
+            return self.export_screenshot(title=f"enginetop {screen.export_name}")
+        snapshot = screen.picture.snapshot
+        if snapshot is None:
+            raise CommandError("there is nothing to export yet")
+        urls = screen.exported_urls()
+        shown = snapshot if urls is None else export.only(snapshot, urls)
+        if form == "json":
+            return export.json_text(shown)
+        return export.alerts_csv(shown) if screen.PLACE is Place.ALERTS else export.replicas_csv(shown)
+
+
+def _sort(argument: str) -> Sort:
+    """The order that `COLUMN [up|down]` asks for; trouble first for nothing."""
+    name, _, direction = argument.partition(" ")
+    if not name:
+        return Sort()
+    names = {column.key: column.key for column in BY_KEY.values() if column.sortable}
+    names |= {column.title: column.key for column in BY_KEY.values() if column.sortable and column.title}
+    key = one_of(name, names, "column")
+    column = BY_KEY[names[key]]
+    if direction.strip() not in ("", "up", "down"):
+        raise CommandError(f"{direction.strip()!r} is no direction; write up or down")
+    turned = direction.strip() != "" and (direction.strip() == "down") != column.descending
+    return Sort(column.key, turned)

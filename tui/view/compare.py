@@ -1,0 +1,120 @@
+"""Two instants side by side: every figure at A, at B, and what lies between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from enginetop.alerts.rule import FIRING
+from enginetop.fleet.model import STATE_ORDER
+from enginetop.fleet.signals import DISTRIBUTIONS, SCALARS
+from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Signals
+from themes.loader import Ink
+from tui.view import numbers
+from tui.view.cells import UNKNOWN, Line, Span, clip, fit, merge, pad, plain, spread
+from tui.view.heading import badges
+from tui.view.picture import Picture
+
+_LABEL_WIDTH, _NUMBER_WIDTH = 26, 12
+_QUANTILES = ("p50", "p95", "p99")
+
+Pair = tuple[FleetSnapshot, FleetSnapshot]
+
+
+def compare_title(picture: Picture, pair: Pair | None, url: str | None, width: int) -> Line:
+    """Who is compared, and the two instants."""
+    who = "fleet" if url is None else picture.name_of(url)
+    when = ""
+    if pair is not None:
+        first, second = pair
+        apart = numbers.seconds_text(abs(second.at - first.at))
+        when = f" · A {numbers.time_of_day(first.at)} · B {numbers.time_of_day(second.at)} · {apart} apart"
+    return spread((Span(f" compare {who}", "title"), Span(when)), badges(picture), width)
+
+
+def compare_lines(pair: Pair | None, url: str | None, width: int) -> list[Line]:
+    """The figures of a replica, or of the fleet (`url` None), at both instants."""
+    if pair is None:
+        said = "no bookmark: b marks the instant that is shown; a second one, or what is shown, is B"
+        return [clip(plain(f" {said}", "dim"), width)]
+    sides: list[Signals] = []
+    lines: list[Line] = []
+    if url is None:
+        sides = [snapshot.fleet.signals for snapshot in pair]
+        lines += _counts(pair)
+    else:
+        found = [_replica(snapshot, url) for snapshot in pair]
+        lines.append(_words("state", *(UNKNOWN if one is None else str(one.state) for one in found)))
+        sides = [{} if one is None else one.signals for one in found]
+    head = _row("", "A", "B", "B - A", "head")
+    return [clip(line, width) for line in (head, *lines, *_figures(*sides))]
+
+
+def _figures(first: Signals, second: Signals) -> Iterator[Line]:
+    for signal in SCALARS:
+        name = signal.name
+        before, after = (numbers.scalar_number(side.get(name)) for side in (first, second))
+        yield from _figure(name, before, after, _format_of(signal.unit))
+    for signal in DISTRIBUTIONS:
+        for quantile in _QUANTILES:
+            before, after = (
+                numbers.quantile_number(numbers.quantile_of(side.get(signal.name), quantile))
+                for side in (first, second)
+            )
+            yield from _figure(f"{signal.name} {quantile}", before, after, _format_of(signal.unit))
+
+
+def _figure(
+    label: str, first: float | None, second: float | None, text: Callable[[float], str]
+) -> Iterator[Line]:
+    """Nothing for what is known at neither instant."""
+    if first is None and second is None:
+        return
+    at_first, at_second = (UNKNOWN if number is None else text(number) for number in (first, second))
+    if first is None or second is None:
+        yield _row(label, at_first, at_second, UNKNOWN, "dim")
+        return
+    change = second - first
+    if not change:
+        yield _row(label, at_first, at_second, "0", "dim")
+        return
+    sign = "+" if change > 0 else "-"
+    share = f" ({change / abs(first):+.0%})" if first else ""
+    yield _row(label, at_first, at_second, f"{sign}{text(abs(change))}{share}", "title")
+
+
+def _counts(pair: Pair) -> Iterator[Line]:
+    for state in STATE_ORDER:
+        before, after = (float(snapshot.fleet.states.get(state, 0)) for snapshot in pair)
+        if before or after:
+            yield from _figure(f"replicas {state}", before, after, numbers.count)
+    before, after = (float(sum(one.state == FIRING for one in snapshot.alerts)) for snapshot in pair)
+    yield from _figure("alerts firing", before, after, numbers.count)
+
+
+def _words(label: str, first: str, second: str) -> Line:
+    return _row(
+        label, first, second, "same" if first == second else "changed", "dim" if first == second else "title"
+    )
+
+
+def _row(label: str, first: str, second: str, change: str, ink: Ink) -> Line:
+    shown = f"{pad(first, _NUMBER_WIDTH, right=True)} {pad(second, _NUMBER_WIDTH, right=True)}  "
+    return merge(
+        (
+            Span(f" {fit(label.replace('_', ' '), _LABEL_WIDTH)} ", "head"),
+            Span(shown, "head" if ink == "head" else "text"),
+            Span(change, ink),
+        )
+    )
+
+
+def _replica(snapshot: FleetSnapshot, url: str) -> ReplicaSnapshot | None:
+    return next((one for one in snapshot.replicas if one.target.url == url), None)
+
+
+def _format_of(unit: str) -> Callable[[float], str]:
+    if unit == "seconds":
+        return numbers.seconds_text
+    if unit == "ratio":
+        return lambda number: f"{number * 100:.1f} %"
+    return lambda number: numbers.count(number) if number == round(number) else numbers.rate(number)
