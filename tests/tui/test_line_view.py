@@ -95,6 +95,7 @@ def test_the_same_figures_again_paint_no_grid_line(size: tuple[int, int]) -> Non
         async with app.run_test(size=size) as pilot:
             source.publish(fleet([replica("a1"), replica("a2")]))
             await pilot.pause()
+            await pilot.pause()  # what stands under the grid has taken its room
             painted: list[object] = []
             for view in app.screen.query(LineView):
                 view.refresh = lambda *regions, **_options: painted.append(regions)  # type: ignore[method-assign, assignment]

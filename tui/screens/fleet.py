@@ -14,6 +14,7 @@ from tui.actions import Place
 from tui.screens.base import bindings_for
 from tui.screens.detail import DetailScreen
 from tui.screens.listing import ListScreen
+from tui.view.below import LoadMemory, WithBelow, below_lines
 from tui.view.cells import Line, Span, clip, plain, spread
 from tui.view.events import events_line
 from tui.view.grid_memory import GridMemory
@@ -45,6 +46,7 @@ class FleetScreen(ListScreen):
     def __init__(self, inks: Inks, complain: Complain) -> None:
         super().__init__(inks, complain)
         self._memory = GridMemory()
+        self._load = LoadMemory()
 
     def compose(self) -> ComposeResult:
         """Title, verdict, totals; column titles; grid; events; filter; footer."""
@@ -103,12 +105,23 @@ class FleetScreen(ListScreen):
         self.table = table
         self.part("#columns").show_lines([header])
         if len(table):
-            self.rows.show_rows(table)
+            # Without the strip of events there is a line more: what is below has the events itself.
+            room = self.rows.size.height + int(self.part("#events").display) - len(table)
+            below = self.build_lines("below", lambda: below_lines(self.picture, self._load, width, room))
+            self._make_room(bool(below))
+            self.rows.show_rows(WithBelow(table, below, len(table) + room) if below else table)
         else:
+            self._make_room(False)
             nothing = (
                 " no replica matches the filter; esc clears it" if self.filter_query.terms else " no replicas"
             )
             self.rows.show_lines([clip(plain(nothing, "dim"), width)])
+
+    def _make_room(self, roomy: bool) -> None:
+        """Take the strip of events away, or bring it back: another height wants another picture."""
+        if roomy != self.has_class("-roomy"):
+            self.set_class(roomy, "-roomy")
+            self.call_after_refresh(self.paint)
 
     def _filter_line(self, width: int) -> Line:
         if self.filter_error:

@@ -23,22 +23,27 @@ def event_text(event: Event) -> str:
     return " ".join(part for part in (words, event.detail) if part)
 
 
-def events_line(picture: Picture, width: int, limit: int = 8) -> Line:
-    """The newest events of the fleet, newest first."""
-    if picture.snapshot is None:
-        return ()
-    recent = nlargest(
+def recent_events(picture: Picture, limit: int) -> list[tuple[float, str, Event]]:
+    """The newest events of the fleet, newest first: when, whose, what."""
+    if picture.snapshot is None or limit <= 0:
+        return []
+    return nlargest(
         limit,
         (
             (event.at, replica.target.name, event)
             for replica in picture.snapshot.replicas
+            if replica.events
             for event in replica.events[-limit:]
             if event.kind != "appeared"
         ),
         key=lambda entry: entry[0],
     )
+
+
+def events_line(picture: Picture, width: int, limit: int = 8) -> Line:
+    """The newest events of the fleet in one line."""
     items = [
         (Span(f"{numbers.time_of_day(at)} ", "dim"), Span(f"{name} {event_text(event)}"))
-        for at, name, event in recent
+        for at, name, event in recent_events(picture, limit)
     ]
     return clip((Span(" "), *join_while_fitting(items, width - 1)), width) if items else ()
