@@ -30,7 +30,7 @@ imports: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/python -m pytest -q -n auto -m "not verify and not gpu and not vllm and not sglang and not dynamo"
+	$(BIN)/python -m pytest -q -n auto
 
 verify: $(READY)         ## long suites: fuzz, statistics, soak
 	$(BIN)/python -m pytest -q -m verify
