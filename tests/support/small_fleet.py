@@ -60,17 +60,21 @@ Page = bytes | int | FailureKind | None
 
 @dataclass(slots=True)
 class FakeFetcher:
-    """Answers from `pages`, by base URL and path; a function is called with the number of the request."""
+    """Answers from `pages`, by base URL and path; a function is called with the number of the request.
+
+    `absent`: servers of which every path fails as their page does.
+    """
 
     pages: Mapping[str, Page | Callable[[int], Page]]
     paths: Mapping[str, bytes] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()
     counts: dict[str, int] = field(default_factory=dict)
     closed: bool = False
 
     async def fetch(self, url: str, path: str, *, timeout_seconds: float) -> Answer:
         """The page of `url` at `/metrics`, 404 elsewhere."""
         asked = path.partition("?")[0]
-        if asked != "/metrics":
+        if asked != "/metrics" and url not in self.absent:
             body = self.paths.get(asked)
             return Answer(asked, time.time(), 0.001, 404 if body is None else 200, body=body or b"")
         number = self.counts.get(url, 0)

@@ -49,8 +49,6 @@ def test_one_sample_has_gauges_and_no_rate() -> None:
 @pytest.mark.parametrize(
     ("page", "state"),
     [
-        (FailureKind.REFUSED, ReplicaState.DOWN),
-        (FailureKind.DNS, ReplicaState.DOWN),
         (None, ReplicaState.STALE),  # the page hangs, another path of the server answers
         (401, ReplicaState.UNAUTHORIZED),
         (404, ReplicaState.NO_ENGINE_METRICS),
@@ -60,6 +58,14 @@ def test_failing_twice_counts_at_once(page: Page, state: ReplicaState) -> None:
     fetcher = FakeFetcher({"http://bad": page, "http://good": vllm_page()})
     snapshot = sample(fetcher, "http://bad", "http://good")
     assert replica(snapshot, "http://bad").state is state
+    assert replica(snapshot, "http://good").state is ReplicaState.OK
+
+
+@pytest.mark.parametrize("error", [FailureKind.REFUSED, FailureKind.DNS, FailureKind.TLS])
+def test_a_server_that_is_not_there_is_down_at_once(error: FailureKind) -> None:
+    fetcher = FakeFetcher({"http://bad": error, "http://good": vllm_page()}, absent=frozenset({"http://bad"}))
+    snapshot = sample(fetcher, "http://bad", "http://good")
+    assert replica(snapshot, "http://bad").state is ReplicaState.DOWN
     assert replica(snapshot, "http://good").state is ReplicaState.OK
 
 
