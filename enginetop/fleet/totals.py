@@ -24,6 +24,7 @@ TOTALS: Mapping[str, tuple[str, Part]] = MappingProxyType(
                 "generation_tokens",
                 "prompt_tokens_processed",
                 "prefix_hits",
+                "spec_drafts",
                 "spec_draft_tokens",
                 "spec_accepted_tokens",
             )
@@ -32,9 +33,27 @@ TOTALS: Mapping[str, tuple[str, Part]] = MappingProxyType(
         "iteration_tokens.sum": ("iteration_tokens", Part.SUM),
     }
 )
-"""Every total that is kept: its name, the measure and the part of it that is added up over all series."""
+"""Totals that are kept: name, measure and the part of it that is added up over all series. Beside them those
+of `BUCKET_TOTALS`.
+"""
+
+BUCKET_TOTALS = frozenset({"reasoning_tokens"})
+"""Histograms whose buckets are kept as well, for shares over longer than a window."""
 
 _places: WeakKeyDictionary[Slots, Mapping[str, tuple[int, ...]]] = WeakKeyDictionary()
+
+
+def bucket_total(measure: str, bound: float) -> str:
+    """The name of the total of observations of at most `bound`."""
+    return f"{measure}.le.{float(bound)!r}"
+
+
+def bucket_totals(totals: Mapping[str, float], measure: str) -> dict[float, float]:
+    """Observations of at most each bucket bound, in order; empty where none are kept."""
+    start = f"{measure}.le."
+    return dict(
+        sorted((float(name[len(start) :]), total) for name, total in totals.items() if name.startswith(start))
+    )
 
 
 class RunningTotals:
@@ -83,6 +102,8 @@ def _places_of(slots: Slots) -> Mapping[str, tuple[int, ...]]:
         found: dict[str, list[int]] = {}
         for slot, one in enumerate(slots.series):
             name = wanted.get((one.measure, one.part))
+            if one.part is Part.BUCKET and one.measure in BUCKET_TOTALS:
+                name = bucket_total(one.measure, one.le)
             if name is not None:
                 found.setdefault(name, []).append(slot)
         places = _places[slots] = {name: tuple(members) for name, members in found.items()}

@@ -158,18 +158,21 @@ def _throughput(watched: Watched) -> Guard:
     first = mark_before(watched.recent, watched.now - 2 * window)
     if last is None or middle is None or first is None:
         return Guard(name, True, "first two windows")
+    # a thinking budget makes answers shorter: then requests are the throughput
+    by_request = watched.knob in _SETS_OUTPUT_LENGTH
+    total, what = (FINISHED, "requests/s") if by_request else (GENERATED, "tokens/s")
     ratios: list[float] = []
     low = True
     for span in ((first, middle), (middle, last)):
-        own = increase(*span, watched.changed, GENERATED) / len(watched.changed)
-        other = increase(*span, watched.reference, GENERATED) / len(watched.reference)
+        own = increase(*span, watched.changed, total) / len(watched.changed)
+        other = increase(*span, watched.reference, total) / len(watched.reference)
         requests = increase(*span, watched.reference, FINISHED) / len(watched.reference)
         if other <= 0 or requests <= 0:
             return Guard(name, True, "no traffic")
         ratios.append(own / other)
         low = low and ratios[-1] < 1 - max(THROUGHPUT_LOSS, _THROUGHPUT_NOISE / math.sqrt(requests))
     words = " then ".join(f"{100 * (ratio - 1):+.0f} %" for ratio in ratios)
-    return Guard(name, not low, f"{words} tokens/s against the baselines")
+    return Guard(name, not low, f"{words} {what} against the baselines")
 
 
 def _mix(watched: Watched) -> Guard:

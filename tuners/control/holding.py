@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tuners.control import guards
 from tuners.control.knob_api import KnobReply, ReplyKind
-from tuners.control.observe import mark, with_mark
+from tuners.control.observe import mark, replica_of, with_mark
 from tuners.control.progress import Answered, Purpose, Turn, Written
+from tuners.control.trace import trace_of
 
 _RENEW_SHARE = 1 / 3
 _LOST_SHARE = 2 / 3
@@ -23,9 +24,20 @@ def hold(turn: Turn, *, renewing: bool = True) -> bool:
     if trouble:
         turn.undo(trouble)
         return False
+    _settle(turn)
     if renewing:
         _ask_again(turn)
     return True
+
+
+def _settle(turn: Turn) -> None:
+    """Keep the first trace of each target that was read after the new value stood."""
+    for target, written in turn.progress.written.items():
+        if written.confirmed_at is None or written.settled is not None:
+            continue
+        trace = trace_of(replica_of(turn.snapshot, target))
+        if trace.at > written.confirmed_at:
+            turn.touch(target, settled=trace)
 
 
 def _take_answers(turn: Turn) -> str:

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from enginetop.fleet.change import value_text
+from enginetop.fleet.knobs import KnobRow
 from enginetop.fleet.plan import Plan, PlannedChange
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Scalar
+from tuners.control.concerns import concerns
 from tuners.control.guards import FRESH_STATES
 from tuners.control.judge import POWER, required_requests
 from tuners.control.knob_api import KnobReply, ReplyKind
@@ -110,6 +112,7 @@ def check_plan(
         )
     elif len(baselines) < PREFERRED_BASELINES:
         notes.append("one baseline only; two are preferred")
+    notes.extend(concerns(plan.canary, canary, found_row(sheets, plan.canary)))
     found = [replica for target in baselines if (replica := replica_of(snapshot, target))]
     sizing = size(canary, found, settings)
     return Preflight(tuple(problems), baselines, tuple(notes), sizing)
@@ -202,6 +205,12 @@ def _knob_problem(change: PlannedChange, reply: KnobReply | None) -> str:
     if not row.min <= change.after <= row.max:
         return f"{where}{change.knob} {change.after} is out of bounds ({row.min} to {row.max} live)"
     return ""
+
+
+def found_row(sheets: Mapping[str, KnobReply], change: PlannedChange) -> KnobRow | None:
+    """The row of a change's knob as it was read; None where it was not."""
+    reply = sheets.get(change.target)
+    return reply.sheet.knob(change.knob) if reply is not None and reply.sheet is not None else None
 
 
 def _baselines(plan: Plan, snapshot: FleetSnapshot) -> Iterable[str]:

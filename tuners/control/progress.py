@@ -11,12 +11,12 @@ from typing import Any
 from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState, Guard, Verdict
 from enginetop.fleet.plan import Plan, PlannedChange
 from enginetop.fleet.snapshot import FleetSnapshot
-from tuners.control.effect import NO_TRACE, StepTrace
 from tuners.control.judge import Judgement
 from tuners.control.knob_api import KnobReply
 from tuners.control.observe import Mark
 from tuners.control.preflight import Sizing
 from tuners.control.settings import ControlSettings
+from tuners.control.trace import NO_TRACE, Trace
 
 
 class Purpose(StrEnum):
@@ -65,9 +65,9 @@ class Written:
 
     `version` is the knob's version as we know it; None: not known. `renewed_at` is the last write that was
     confirmed, `asked_at` the last request of any kind, `undo_asked_at` the last write of the former value.
-    `sent`: the write was or may have been done, so that only reads can tell more. `confirmed`: the new value
-    was read back. `kept`: it stands without a ttl. `before` is how its steps were
-    in the window before the write.
+    `sent`: the write was or may have been done, so that only reads can tell more. `confirmed_at`: when the
+    new value was read back. `kept`: it stands without a ttl. `before` is the trace of the engine before the
+    write, `settled` the first one from after the reading back.
     """
 
     change: PlannedChange
@@ -78,9 +78,15 @@ class Written:
     undo_asked_at: float = float("-inf")
     keep_asked_at: float | None = None
     sent: bool = False
-    confirmed: bool = False
+    confirmed_at: float | None = None
     kept: bool = False
-    before: StepTrace = NO_TRACE
+    before: Trace = NO_TRACE
+    settled: Trace | None = None
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the new value was read back."""
+        return self.confirmed_at is not None
 
 
 @dataclass(frozen=True, slots=True)

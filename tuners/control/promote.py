@@ -69,8 +69,8 @@ def _effects(turn: Turn) -> str | None:
         replica = replica_of(turn.snapshot, change.target)
         if replica is None:
             continue
-        before = turn.progress.written[change.target].before
-        finding = find_effect(replica, change.knob, change.after, before)
+        written = turn.progress.written[change.target]
+        finding = find_effect(replica, change, written.before, written.settled)
         if finding.effect is Effect.CONTRADICTED:
             turn.undo(f"the value does not work on {change.target}: {finding.words}")
             return None

@@ -80,8 +80,8 @@ def warm_up(turn: Turn) -> None:
     words = "observing"
     # a window that began before the write tells of both values
     if replica is not None and waited >= turn.snapshot.window_seconds + 2 * turn.snapshot.interval_seconds:
-        before = turn.progress.written[change.target].before
-        finding = find_effect(replica, change.knob, change.after, before)
+        written = progress.written[change.target]
+        finding = find_effect(replica, change, written.before, written.settled)
         if finding.effect is Effect.CONTRADICTED:
             turn.undo(f"the value does not work on {change.target}: {finding.words}")
             return

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from tuners.control.effect import step_trace
 from tuners.control.holding import not_ours
 from tuners.control.knob_api import REFUSALS, ReplyKind
 from tuners.control.observe import replica_of
 from tuners.control.progress import Purpose, Turn, Written
+from tuners.control.trace import trace_of
 
 _RETRY_SECONDS = 2.0
 _MOST_SECONDS = 60.0
@@ -21,7 +21,7 @@ def write(turn: Turn, targets: tuple[str, ...]) -> None:
     for target in targets:
         change = turn.progress.change_of(target)
         version = _version(turn, target)
-        trace = step_trace(replica_of(turn.snapshot, target))
+        trace = trace_of(replica_of(turn.snapshot, target))
         written[target] = Written(change, version, turn.now, turn.now, turn.now, before=trace)
     turn.update(written=MappingProxyType(written))
     for target in targets:
@@ -58,7 +58,7 @@ def confirm(turn: Turn, targets: tuple[str, ...]) -> tuple[bool, str, bool]:
             if trouble:
                 return False, trouble, False
             if reply.kind is ReplyKind.OK:
-                turn.touch(target, confirmed=True)
+                turn.touch(target, confirmed_at=turn.now)
     return _wait(turn, targets)
 
 
