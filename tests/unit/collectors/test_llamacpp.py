@@ -367,3 +367,18 @@ def test_aborted_requests_leave_it_a_lower_bound(steps: list[tuple[str, int, int
     assert all(shown <= truth for shown, _, truth in seen)
     assert all(one[0] <= other[0] for one, other in pairwise(seen))
     assert seen[-1][1] <= seen[-1][0]
+
+
+def test_a_counter_that_a_proxy_dates_brings_its_birth_also_asleep() -> None:
+    """A page may hold `_created`; without births of the same number no step of the history can be taken."""
+    reader = LlamaReader()
+    page = page_of(
+        b"llamacpp:prompt_tokens_total 7\nllamacpp:prompt_tokens_created 1500\n"
+        b"llamacpp:requests_processing 0\nllamacpp:requests_deferred 0\n"
+    )
+    awake = read(Look(at=100.0, page=page, sides={"/props": PROPS}), reader)
+    assert list(awake.births) == [1500]
+    asleep = read(Look(at=102.0, page=None, sides={"/props": {**PROPS, "is_sleeping": True}}), reader)
+    assert asleep.flags.sleeping
+    for reading in (awake, asleep):
+        assert len(reading.births) == len(reading.columns.birth_groups) == 1
