@@ -26,7 +26,8 @@ def with_keys(wanted: Mapping[str, Sequence[str]], origin: str = "keys") -> tupl
         if word not in words:
             near = get_close_matches(word, words, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(words))}"
-            raise ConfigError(f"{origin}.{word}: no such action; {hint}")
+            shown = word if word.isprintable() else repr(word)
+            raise ConfigError(f"{origin}.{shown}: no such action; {hint}")
         new[word] = _names(word, keys, origin)
     actions = tuple(_rekeyed(action, new.get(action.word)) for action in ACTIONS)
     _refuse_clashes(actions, set(new), origin)

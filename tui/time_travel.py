@@ -30,7 +30,7 @@ class TimeTravel:
         here = self.shown or live
         if here is None or (steps > 0 and self.shown is None):
             return
-        found = self.timeline.at(here.at + steps * FAR_SECONDS)
+        found = self.timeline.nearest(here.at + steps * FAR_SECONDS)
         if found is None or (found.at >= here.at if steps < 0 else found.at <= here.at):
             found = self.timeline.beside(here.at, 1 if steps > 0 else -1)
         beyond = live is not None and steps > 0 and here.at + steps * FAR_SECONDS >= live.at

@@ -93,6 +93,11 @@ class Timeline:
                 return None
             return self._pictures[max(bisect_right(self._pictures, at, key=attrgetter("at")) - 1, 0)]
 
+    def nearest(self, at: float) -> FleetSnapshot | None:
+        """The kept picture that is nearest to `at`; None: there is none."""
+        with self._lock:
+            return min(self._pictures, key=lambda picture: abs(picture.at - at), default=None)
+
     def beside(self, at: float, step: int) -> FleetSnapshot | None:
         """The kept picture `step` places before (-) or after (+) the instant `at`; None beyond the newest.
 

@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.tui.snapshots import AT, FakeSource, alert, down_replica, fleet, replica
-from tests.tui.test_app import FLEET, play, publish, row_of_cursor, screen_lines, screen_text
+from tests.tui.test_app import FLEET, play, publish, row_of_cursor, screen_kind, screen_lines, screen_text
 from tui.app import FleetApp
 from tui.screens.alerts import AlertsScreen
 from tui.screens.detail import DetailScreen
@@ -33,6 +33,11 @@ async def command(pilot: Pilot[None], line: str) -> None:
     await pilot.press(*(keys.get(sign, sign) for sign in line), "enter")
     await pilot.pause()
     await pilot.pause()
+
+
+def types(app: FleetApp) -> bool:
+    """Whether the command line is open."""
+    return app.top.types
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -77,10 +82,10 @@ def test_a_mistake_is_told_in_one_line_and_the_line_stays(line: str, said: str) 
         await publish(app, pilot, source, FLEET)
         await command(pilot, line)
         assert said in screen_text(app)
-        assert app.top.types
+        assert types(app)
         await pilot.press("escape")
         await pilot.pause()
-        assert not app.top.types
+        assert not types(app)
         await pilot.press("j")
         assert row_of_cursor(app) == "a1"
 
@@ -119,7 +124,7 @@ def test_the_command_list_finds_and_does() -> None:
         await publish(app, pilot, source, FLEET)
         await pilot.press("ctrl+p")
         await pilot.pause()
-        assert isinstance(app.screen, PaletteScreen)
+        assert screen_kind(app) is PaletteScreen
         assert "/            QUERY: show only what matches" in screen_text(app)
         await pilot.press(*"refresh")
         await pilot.pause()
@@ -128,7 +133,7 @@ def test_the_command_list_finds_and_does() -> None:
         await pilot.pause()
         await pilot.pause()
         assert source.refreshes == 1
-        assert isinstance(app.screen, FleetScreen)
+        assert screen_kind(app) is FleetScreen
         await pilot.press("ctrl+p")
         await pilot.pause()
         await pilot.press(*"theme", "enter")
