@@ -12,6 +12,7 @@ from collectors.engines import companion
 from collectors.engines.counted import child_of, counted
 from collectors.engines.mapping import Labels, Row, Table, rank_key
 from collectors.page import Layout
+from enginetop.fleet.histogram import canonical_bound
 from enginetop.fleet.model import Quality
 from enginetop.fleet.reading import Absence, Part, Series
 from enginetop.fleet.signals import MEASURES, MeasureKind
@@ -44,6 +45,15 @@ class Found:
     scale: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Spelling:
+    """A family as a page may write it: its name, the one name of all its spellings, its samples' suffixes."""
+
+    family: str
+    plain: str
+    parts: tuple[tuple[str, Part], ...]
+
+
 class Samples:
     """The samples of one layout, as a table sees them."""
 
@@ -71,8 +81,8 @@ class Samples:
         if not self._applies(row):
             return []
         best: dict[str, list[Found]] = {}
-        for family, parts in self._spellings(row):
-            for rank, found in self._children(row, family, parts).items():
+        for spelling in self._spellings(row):
+            for rank, found in self._children(row, spelling).items():
                 best.setdefault(rank, found)
         return [item for found in best.values() for item in found]
 
@@ -104,7 +114,7 @@ class Samples:
                 continue
             hint = enable.get(row.measure, "")
             spellings = self._spellings(row) if self._applies(row) else ()
-            if any(self._declared(family, parts) for family, parts in spellings):
+            if any(self._declared(one.family, one.parts) for one in spellings):
                 note = (row.note if row.lazy else "") or "exported, but nothing counted there yet"
                 reasons[row.measure] = Absence(Quality.UNKNOWN, note)
             elif row.lazy:
@@ -128,23 +138,24 @@ class Samples:
         )
         return any(self._own(index) for name in names for index in self._by_name.get(name, ()))
 
-    def _spellings(self, row: Row) -> Iterator[tuple[str, tuple[tuple[str, Part], ...]]]:
-        """Family names in order of preference, each with the suffixes of its samples."""
+    def _spellings(self, row: Row) -> Iterator[_Spelling]:
+        """Family names in order of preference."""
+        prefixes = row.prefixes or self._table.prefixes
         for name in row.names:
-            for prefix in row.prefixes or self._table.prefixes:
-                family = prefix + name
+            for prefix in prefixes:
+                family, plain = prefix + name, prefixes[0] + name
                 if row.kind is MeasureKind.HISTOGRAM:
-                    yield family, _HISTOGRAM_PARTS
+                    yield _Spelling(family, plain, _HISTOGRAM_PARTS)
                 else:
                     if row.kind is MeasureKind.COUNTER:
-                        yield family, (("_total", Part.VALUE),)
-                    yield family, (("", Part.VALUE),)
+                        yield _Spelling(family, plain, (("_total", Part.VALUE),))
+                    yield _Spelling(family, plain, (("", Part.VALUE),))
 
-    def _children(self, row: Row, family: str, parts: Sequence[tuple[str, Part]]) -> dict[str, list[Found]]:
+    def _children(self, row: Row, spelling: _Spelling) -> dict[str, list[Found]]:
         """By rank, the samples of one family that the row wants."""
-        layout, table = self._layout, self._table
+        layout, table, family = self._layout, self._table, spelling.family
         found: dict[str, dict[tuple[object, ...], Found]] = {}
-        wanted = [(part, i) for suffix, part in parts for i in self._wanted(row, family + suffix)]
+        wanted = [(part, i) for suffix, part in spelling.parts for i in self._wanted(row, family + suffix)]
         children = [layout.labels[index] for _, index in wanted]
         for at in counted(children, row.total_label, table.shard_labels):
             (part, index), labels = wanted[at], children[at]
@@ -160,10 +171,14 @@ class Samples:
             slo = _slo(labels) if row.slo_labels else None
             scaled = part is not Part.COUNT and part is not Part.BUCKET
             child = child_of(labels, table.shard_labels)
-            group = "" if part is Part.VALUE else f"{family}{sorted(child)}"
-            series = Series(row.measure, key, self._key(index), part, le * row.scale, position, group, slo)
+            # Spellings come and go (a proxy that escapes colons, another front end): the series stays.
+            group = f"{spelling.plain}{sorted(child)}"
             # One bound written in two ways ("0.3", "0.30") is one bucket.
-            identity = (part, child, le if part is Part.BUCKET else None)
+            bound = canonical_bound(le) if part is Part.BUCKET else None
+            name = group if bound is None else f"{group} {bound!r}"
+            own_group = "" if part is Part.VALUE else group
+            series = Series(row.measure, key, name, part, le * row.scale, position, own_group, slo)
+            identity = (part, child, bound)
             found.setdefault(key, {})[identity] = Found(series, index, family, row.scale if scaled else 1.0)
         return {key: list(samples.values()) for key, samples in found.items()}
 
@@ -173,13 +188,6 @@ class Samples:
             labels = self._layout.labels[index]
             if self._own(index) and all(labels.get(k) in want for k, want in row.where.items()):
                 yield index
-
-    def _key(self, index: int) -> str:
-        """What names a series from page to page: name and labels, without its shard."""
-        labels, shards = self._layout.labels[index], self._table.shard_labels
-        if not any(label in labels for label in shards):
-            return self._layout.keys[index]
-        return f"{self._layout.names[index]}{sorted((k, v) for k, v in labels.items() if k not in shards)}"
 
     def _own(self, index: int) -> bool:
         return self._table.router_view or ROUTER_LABELS.isdisjoint(self._layout.labels[index])

@@ -139,6 +139,28 @@ def test_the_identity_of_a_series_outlives_a_change_of_the_shard_that_speaks() -
     assert [one.key for one in first.columns.series] == [one.key for one in second.columns.series]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('e:running{m="a"} 3\n', 'e_running{m="a"} 4\n'),  # a proxy that escapes colons, now and then
+        ('e_live_total{mode="decode"} 3\n', 'e:live_total{mode="decode"} 4\n'),
+        ('e:retracted_total{m="a"} 3\n', 'e:retracted{m="a"} 4\n'),  # another front end
+        ('e:retracted_total{m="a",n="b"} 3\n', 'e:retracted_total{n="b",m="a"} 4\n'),
+        ('e:ttft_seconds_bucket{le="1"} 3\n', 'e:ttft_seconds_bucket{le="1.0"} 4\n'),
+        ('e:ttft_seconds_bucket{le="0.3"} 3\n', 'e_ttft_seconds_bucket{le="0.30000000000000004"} 4\n'),
+        ('e:ttft_seconds_sum{m="a"} 3\n', 'e_ttft_seconds_sum{m="a"} 4\n'),
+    ],
+)
+def test_the_identity_of_a_series_outlives_a_change_of_its_spelling(before: str, after: str) -> None:
+    # Else what was counted over the whole life of the engine would be the increase of one step.
+    _, first = compiled(before)
+    _, second = compiled(after)
+    assert [(s.measure, s.part, s.key, s.group) for s in first.columns.series] == [
+        (s.measure, s.part, s.key, s.group) for s in second.columns.series
+    ]
+    assert len(first.columns.series) == 1
+
+
 def test_labels_that_differ_otherwise_have_their_own_identity() -> None:
     _, plan = compiled(
         'e:retracted_total{tp_rank="0",m="a"} 3\ne:retracted_total{tp_rank="0",m="b"} 3\n'
