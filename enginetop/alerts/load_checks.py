@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 
 from enginetop.alerts.rule import Check, Finding
-from enginetop.alerts.seen import distribution, grows, number, recent
+from enginetop.alerts.seen import distribution, engines, grows, number, recent
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.outliers import UNEVEN_KV_RATIO
 from enginetop.fleet.pools import pools
@@ -34,10 +34,10 @@ OneCheck = Callable[[ReplicaSnapshot, FleetSnapshot], Finding]
 
 
 def each(check: OneCheck) -> Check:
-    """A check of every replica by itself."""
+    """A check of every engine by itself."""
 
     def whole(snapshot: FleetSnapshot) -> Iterator[Finding]:
-        for replica in snapshot.replicas:
+        for replica in engines(snapshot):
             finding = check(replica, snapshot)
             if finding.breached is not False:
                 yield finding
@@ -172,9 +172,10 @@ def rank_imbalance(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
 
 def replica_imbalance(snapshot: FleetSnapshot) -> Iterable[Finding]:
     """One replica is far fuller than the mean of its model's replicas of the same role."""
-    known = {replica.target.url: number(replica, "kv_usage_ratio") for replica in snapshot.replicas}
+    judged = engines(snapshot)
+    known = {replica.target.url: number(replica, "kv_usage_ratio") for replica in judged}
     yield from (Finding(url, None) for url, kv in known.items() if kv is None)
-    for members in pools(snapshot.replicas).values():
+    for members in pools(judged).values():
         group = {
             member.target.url: kv
             for member in members

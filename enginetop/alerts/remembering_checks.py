@@ -8,7 +8,7 @@ from statistics import median
 
 from enginetop.alerts.gpu_checks import devices, gpu_labels
 from enginetop.alerts.rule import Finding
-from enginetop.alerts.seen import number
+from enginetop.alerts.seen import engines, number
 from enginetop.fleet.figure_ring import FigureRing
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 
@@ -68,7 +68,10 @@ class PrefixCacheDrop:
 
     def __call__(self, snapshot: FleetSnapshot) -> Iterator[Finding]:
         """See `rule.Check`."""
-        for replica in snapshot.replicas:
+        judged = engines(snapshot)
+        for gone in self._usual.keys() - {replica.target.url for replica in judged}:
+            del self._usual[gone]
+        for replica in judged:
             yield self._look(replica, snapshot.at)
 
     def _look(self, replica: ReplicaSnapshot, at: float) -> Finding:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from enginetop.alerts.evaluate import BELIEVED
-from enginetop.fleet.model import UP_STATES
-from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, Scalar
+from enginetop.fleet.model import UP_STATES, is_router
+from enginetop.fleet.snapshot import Distribution, FleetSnapshot, ReplicaSnapshot, Scalar
 
 Points = Sequence[tuple[float, float]]
 """Times and values, oldest first."""
@@ -19,6 +19,16 @@ _LEAST_FIT = 0.6
 def is_up(replica: ReplicaSnapshot) -> bool:
     """Whether its numbers say something about now."""
     return replica.state in UP_STATES
+
+
+def engines(snapshot: FleetSnapshot) -> Sequence[ReplicaSnapshot]:
+    """The replicas whose load and speed are judged: those that are engines.
+
+    A router or gateway shows the requests of its engines a second time; it is judged while no engine's own
+    page was read, as it counts in the fleet's sums only then.
+    """
+    own = [replica for replica in snapshot.replicas if not is_router(replica.engine, replica.role)]
+    return own if any(replica.scraped_at is not None for replica in own) else snapshot.replicas
 
 
 def number(replica: ReplicaSnapshot, name: str) -> float | None:

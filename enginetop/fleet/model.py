@@ -38,6 +38,11 @@ class Role(StrEnum):
     UNKNOWN = "unknown"
 
 
+def is_router(engine: EngineKind, role: Role) -> bool:
+    """Whether a page is a router's or gateway's view of engines rather than an engine's own."""
+    return engine is EngineKind.ROUTER or role in (Role.ROUTER, Role.GATEWAY)
+
+
 class ReplicaState(StrEnum):
     """State of a replica; the first that applies in the order of `STATE_ORDER` wins."""
 

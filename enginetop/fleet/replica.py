@@ -17,7 +17,7 @@ from enginetop.fleet.goodput import goodput
 from enginetop.fleet.gpus import NO_GPUS, GpuShare
 from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.load_log import LoadLog
-from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target
+from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target, is_router
 from enginetop.fleet.observation import Failure, FailureKind, Observation
 from enginetop.fleet.reading import Identity, Reading
 from enginetop.fleet.request_records import (
@@ -166,8 +166,7 @@ class ReplicaTracker:
     @property
     def is_router(self) -> bool:
         """Whether the newest page is a router's or gateway's view of engines rather than an engine's own."""
-        identity = self._identity
-        return identity.engine is EngineKind.ROUTER or identity.role in (Role.ROUTER, Role.GATEWAY)
+        return is_router(self._identity.engine, self.role)
 
     @property
     def worker(self) -> int | None:

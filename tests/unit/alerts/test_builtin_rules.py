@@ -328,6 +328,54 @@ def test_rank_imbalance_names_the_rank() -> None:
     assert tell(book("RankImbalance"), one) == []
 
 
+TROUBLES: list[tuple[str, dict[str, Any]]] = [
+    ("Preempting", {"changes": {"preemptions_per_second": 0.5}}),
+    (
+        "KvPressure",
+        {"changes": {"kv_usage_ratio": 0.99, "preemptions_per_second": 0.5}},
+    ),
+    ("QueueGrowing", {"changes": {"queue_seconds": distribution(40.0, 60.0), "requests_waiting": 9.0}}),
+    ("TtftSlo", {"changes": {"ttft_seconds": distribution(9.0, 9.0)}}),
+    ("SpeculationUseless", {"changes": {"spec_accepted_length": 1.0}}),
+    (
+        "RankImbalance",
+        {
+            "changes": {"kv_usage_ratio": scalar(0.9, mean=0.5)},
+            "ranks": tuple(RankSnapshot({"server": f"http://e{i}"}, {}) for i in range(2)),
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("rule", "trouble"), TROUBLES, ids=[rule for rule, _ in TROUBLES])
+@pytest.mark.parametrize(
+    "gateway",
+    [
+        {"engine": EngineKind.ROUTER, "role": Role.ROUTER},
+        {"engine": EngineKind.ROUTER, "role": Role.GATEWAY},
+        {"engine": EngineKind.DYNAMO, "role": Role.GATEWAY},
+    ],
+)
+def test_a_gateway_tells_of_its_engines_only_where_nobody_else_does(
+    gateway: dict[str, Any], rule: str, trouble: dict[str, Any]
+) -> None:
+    front = replica("front", **gateway, **trouble)
+    unread = down_replica("e1", scraped_at=None)
+    for beside, told in (
+        ([], True),
+        ([unread], True),
+        ([replica("e1")], False),
+        ([down_replica("e1")], False),
+    ):
+        snapshot = fleet([front, *beside])
+        watched = book(rule)
+        tell(watched, [(t, snapshot) for t in (0, 300, 900)])
+        assert {a.target for a in watched.current()} == ({front.target.url} if told else set()), beside
+        engine = book(rule)
+        tell(engine, [(t, fleet([replica("e1", **trouble), replica("f", **gateway)])) for t in (0, 300, 900)])
+        assert {(a.target, a.state) for a in engine.current()} == {(replica("e1").target.url, "firing")}
+
+
 @pytest.mark.parametrize(
     ("p99", "count", "budget", "fires"),
     [
