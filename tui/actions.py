@@ -22,6 +22,7 @@ class Place(StrEnum):
     ALERTS = "alerts"
     TUNERS = "tuners"
     EVENTS = "events"
+    COLUMNS = "columns"
     SUGGESTION = "suggestion"
     CHANGE = "change"
     PAST = "past changes"
@@ -97,6 +98,8 @@ _WORDS: Mapping[str, str] = {
     "page('gpu')": "gpu",
     "page('events')": "events",
     "next_kind": "kind",
+    "shift_column(-1)": "column-left",
+    "shift_column(1)": "column-right",
     "leave": "quit",
 }
 """Words of actions whose name says it less well."""
@@ -110,7 +113,8 @@ _ALERTS = (Place.ALERTS,)
 _EVENTS = (Place.EVENTS,)
 _PAGES = (Place.SPECULATION, Place.REASONING, Place.GPU, Place.EVENTS)
 _OPENING = (Place.FLEET, *_PAGES, Place.ALERTS, Place.TUNERS, Place.PAST)
-_LISTS = (*_OPENING, Place.PALETTE)
+_COLUMNS = (Place.COLUMNS,)
+_LISTS = (*_OPENING, Place.PALETTE, Place.COLUMNS)
 _READING = (
     Place.REPLICA,
     Place.LATENCY,
@@ -120,7 +124,7 @@ _READING = (
     Place.COMPARE,
     Place.HELP,
 )
-_BACK = (*_READING, *_PAGES, Place.ALERTS, Place.TUNERS, Place.PAST)
+_BACK = (*_READING, *_PAGES, Place.ALERTS, Place.TUNERS, Place.PAST, Place.COLUMNS)
 _DOWN, _UP = ("down", "j"), ("up", "k")
 _PAGE_DOWN, _PAGE_UP = ("pagedown", "ctrl+d"), ("pageup", "ctrl+u")
 _HOME, _END = ("g", "home"), ("G", "end")
@@ -131,6 +135,11 @@ ACTIONS: tuple[Action, ...] = (
     Action("filter", ("slash",), "filter", "show only what matches", _FLEET, 2, at_once=True),
     Action("sort_next", ("s",), "sort", "sort by the next column, in the end trouble first again", _FLEET, 3),
     Action("sort_turn", ("S",), "turn", "turn the order around", _FLEET, 8),
+    Action("columns", ("c",), "columns", "choose columns and their order; they are kept", _FLEET, 11),
+    Action("open", ("enter",), "show/hide", "show the column, or hide it", _COLUMNS, 1),
+    Action("shift_column(-1)", ("left",), "left", "move the column to the left", _COLUMNS, 3, "←"),
+    Action("shift_column(1)", ("right",), "right", "move the column to the right", _COLUMNS, 4, "→"),
+    Action("own_columns", ("d",), "default", "the columns that fit, in the usual order", _COLUMNS, 9),
     Action("back", ("escape",), "clear", "clear the filter; with none, the sorting", _FLEET),
     Action("back", ("escape",), "back", "one screen back", _BACK, 2),
     Action("back", ("escape",), "leave it", "go back without doing it", (Place.CONFIRM, Place.PALETTE), 2),
@@ -169,13 +178,13 @@ ACTIONS: tuple[Action, ...] = (
     Action("confirm", ("enter",), "confirm", "do it, once the word is typed", (Place.CONFIRM,), 1),
     Action("fleet", ("1",), "fleet", "back to the fleet", _ANYWHERE),
     Action("replica", ("2",), "replica", "the replica under the fleet's cursor", _ANYWHERE),
-    Action("page('latency')", ("3",), "latency", "percentiles, attainment, burn, load curve", _ANYWHERE),
-    Action("page('speculation')", ("4",), "spec", "drafts: how many, how many taken, what pays", _ANYWHERE),
-    Action("page('reasoning')", ("5",), "reason", "reasoning tokens against their budgets", _ANYWHERE),
-    Action("page('gpu')", ("6",), "gpu", "every GPU, and who runs on it", _ANYWHERE),
+    Action("page('latency')", ("3",), "latency", "percentiles, attainment, burn, load curve", _ANYWHERE, 17),
+    Action("page('speculation')", ("4",), "spec", "drafts: how many, how many taken", _ANYWHERE, 18),
+    Action("page('reasoning')", ("5",), "reason", "reasoning tokens against their budgets", _ANYWHERE, 19),
+    Action("page('gpu')", ("6",), "gpu", "every GPU, and who runs on it", _ANYWHERE, 20),
     Action("alerts", ("7",), "alerts", "what fires and what is pending; acknowledge, silence", _ANYWHERE, 8),
     Action("tuners", ("8",), "tune", "suggestions, changes under way, past changes", _ANYWHERE, 5),
-    Action("page('events')", ("9",), "events", "what happened, newest first", _ANYWHERE),
+    Action("page('events')", ("9",), "events", "what happened, newest first", _ANYWHERE, 21),
     Action("pause", ("space",), "pause", "freeze the picture, collection goes on; again: live", _ANYWHERE, 9),
     Action("refresh_now", ("r",), "refresh", "scrape every target now", _ANYWHERE, 10),
     Action("travel(-1)", ("left_square_bracket",), "earlier", "one picture back in time", _ANYWHERE, 12),

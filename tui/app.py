@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, TypedDict, Unpack
 
 from tui.terminal import prepare, wants_ascii
@@ -28,6 +29,7 @@ from tui.actions import ACTIONS, Action, Place  # noqa: E402
 from tui.alert_desk import AlertDesk  # noqa: E402
 from tui.commands import CommandError, parse_time  # noqa: E402
 from tui.control_desk import ControlDesk  # noqa: E402
+from tui.errands import Errands  # noqa: E402
 from tui.keymap import binding_keys  # noqa: E402
 from tui.pace import local_instant, next_pace, parse_pace  # noqa: E402
 from tui.screens.alerts import AlertsScreen  # noqa: E402
@@ -43,6 +45,7 @@ from tui.shell import Done, ShellApp  # noqa: E402
 from tui.time_travel import FAR_SECONDS, TimeTravel  # noqa: E402
 from tui.timeline import Timeline  # noqa: E402
 from tui.view.change import leave_question  # noqa: E402
+from tui.view.column_choice import Choice, ColumnStore  # noqa: E402
 from tui.view.condition_memory import ConditionMemory  # noqa: E402
 from tui.view.picture import Picture  # noqa: E402
 from tui.widgets.ink import Inks, textual_theme  # noqa: E402
@@ -63,6 +66,8 @@ class Options(TypedDict, total=False):
     quiet: QuietDesk | None
     simulated: bool
     theme: str | None
+    theme_folder: Path | None
+    columns: ColumnStore | None
     ascii_only: bool
     mouse: bool
     targets: Sequence[Target]
@@ -81,6 +86,7 @@ class FleetApp(ShellApp):
     its changes are shown in either case; `approver` is who approves them, for the audit. Alerts are
     silenced and acknowledged through `quiet`, in the same name. `playback` is the source itself when it plays
     a recording; `actions` is the table with the user's keys. Unknown `theme`: ConfigError.
+    The user's own themes are files of `theme_folder`, his columns of the fleet are kept in `columns`.
     """
 
     TITLE = "enginetop"
@@ -111,6 +117,8 @@ class FleetApp(ShellApp):
         quiet: QuietDesk | None = None,
         simulated: bool = False,
         theme: str | None = None,
+        theme_folder: Path | None = None,
+        columns: ColumnStore | None = None,
         ascii_only: bool = False,
         mouse: bool = True,
         targets: Sequence[Target] = (),
@@ -118,7 +126,7 @@ class FleetApp(ShellApp):
         playback: Playback | None = None,
         actions: Sequence[Action] | None = None,
     ) -> None:
-        palette = load_theme(choose_theme(theme, os.environ))
+        palette = load_theme(choose_theme(theme, os.environ), theme_folder)
         super().__init__(ansi_color=True if palette.ansi else None)
         self.animation_level = "none"
         self.register_theme(textual_theme(palette))
@@ -126,6 +134,8 @@ class FleetApp(ShellApp):
         self.mouse = mouse
         self.failures: list[str] = []
         """What went wrong in the program itself, one line each; not empty: the exit code is not 0."""
+        self._columns = columns
+        self._chosen, self._columns_problem = _saved(columns)
         self._source = source
         self._control = control
         self._desk = (
@@ -158,6 +168,7 @@ class FleetApp(ShellApp):
     def get_default_screen(self) -> FleetScreen:
         """The fleet is the first screen."""
         screen = FleetScreen(self.inks, self.note_failure)
+        screen.choice = self._chosen
         screen.picture = self._picture()
         return screen
 
@@ -170,8 +181,18 @@ class FleetApp(ShellApp):
         while self._subscriptions:
             self._subscriptions.pop()()
 
+    def on_fleet_screen_chosen(self, message: FleetScreen.Chosen) -> None:
+        """Keep the user's columns."""
+        store, screen = self._columns, self.screen
+        if store is not None and isinstance(screen, PictureScreen):
+            Errands("columns", self.begin, self.note_failure).ask(
+                lambda: store.save(message.choice), lambda _done: None, lambda said: screen.say(said, "warn")
+            )
+
     def on_fleet_screen_painted(self) -> None:
         """Something is on the screen: now start the source."""
+        if self._columns_problem and isinstance(self.screen, PictureScreen):
+            self.screen.say(self._columns_problem, "warn")
         try:
             if self._control is not None:
                 self._subscriptions.append(self._control.subscribe(self._announce_changes))
@@ -490,6 +511,14 @@ class FleetApp(ShellApp):
         error = sys.exc_info()[1]
         self.failures.append(f"the screen stopped: {type(error).__name__}: {error}")
         self._close_messages_no_wait()
+
+
+def _saved(store: ColumnStore | None) -> tuple[Choice, str]:
+    """The columns that were saved, or why they cannot be had: no reason not to show the fleet."""
+    try:
+        return ((), "") if store is None else (store.load(), "")
+    except EnginetopError as error:
+        return (), str(error)
 
 
 def _stop_control(control: ChangeControl) -> None:

@@ -12,10 +12,12 @@ from textual.widgets import Input
 
 from tui.actions import Place
 from tui.screens.base import bindings_for
+from tui.screens.columns import ColumnsScreen
 from tui.screens.detail import DetailScreen
 from tui.screens.listing import ListScreen
 from tui.view.below import LoadMemory, WithBelow, below_lines
 from tui.view.cells import Line, Span, clip, plain, spread
+from tui.view.column_choice import Choice
 from tui.view.events import events_line
 from tui.view.grid_memory import GridMemory
 from tui.view.heading import title_line, verdict_line, waiting_lines
@@ -37,7 +39,15 @@ class FleetScreen(ListScreen):
     class Painted(Message):
         """The first picture is on the terminal."""
 
+    class Chosen(Message):
+        """The user has chosen other columns."""
+
+        def __init__(self, choice: Choice) -> None:
+            super().__init__()
+            self.choice = choice
+
     sort = Sort()
+    choice: Choice = ()
     filter_query = Query()
     filter_error = ""
     table: FleetTable | None = None
@@ -94,6 +104,7 @@ class FleetScreen(ListScreen):
                 width=width,
                 sort=self.sort,
                 query=self.filter_query,
+                choice=self.choice,
                 memory=self._memory,
             )
             header = table.header()
@@ -153,6 +164,22 @@ class FleetScreen(ListScreen):
         if table is None:
             return None
         return [key for index in range(len(table)) if table.is_row(index) and (key := table.key(index))]
+
+    def action_columns(self) -> None:
+        """Open the picker of columns."""
+        screen = ColumnsScreen(
+            self.inks,
+            self.complain,
+            self.choice,
+            lambda: self.table.placed_keys() if self.table is not None else (),
+            self._choose,
+        )
+        self.open_screen(screen)
+
+    def _choose(self, choice: Choice) -> None:
+        self.choice = choice
+        self.paint()
+        self.post_message(self.Chosen(choice))
 
     def action_sort_next(self) -> None:
         """Sort by the next column on screen; after the last one, trouble first again."""

@@ -203,7 +203,7 @@ _ASCII = str.maketrans(
     {
         **dict(zip("▁▂▃▄▅▆▇█", "__.-=+*#", strict=True)),
         **dict(zip("▏▎▍▌▋▊▉", "   ++++", strict=True)),
-        **dict(zip("●▲✖◌○◆▸▾↓↑", "oAX~.!>vv^", strict=True)),
+        **dict(zip("●▲✖◌○◆▸▾↓↑←↻≠", "oAX~.!>vv^<R#", strict=True)),
         **dict(zip("–…·≥≤×°µ─→", "-~|><x'u->", strict=True)),
     }
 )

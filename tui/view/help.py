@@ -23,12 +23,16 @@ _MARKS = (
     ("–", "not known or not exported; never 0"),
     ("12?", "an estimate, or a suspect value"),
     ("≥12", "beyond the last bucket of the engine's histogram: at least that"),
+    ("↑12", "stands out from the median of its like: above it; ↓ below it"),
+    ("≠", "a knob or a version is not that of most of its pool; the group's line says which"),
+    ("↻", "restarted in the last quarter of an hour"),
     ("dim", "an old value; its age stands in the last column"),
 )
 
 
 _EXPLAINED = (
     Place.FLEET,
+    Place.COLUMNS,
     Place.REPLICA,
     Place.ALERTS,
     Place.TUNERS,

@@ -95,6 +95,10 @@ class FleetTable:
         """Keys of the columns on screen that rows can be sorted by."""
         return tuple(placed.column.key for placed in self._placed if placed.column.sortable)
 
+    def placed_keys(self) -> tuple[str, ...]:
+        """Keys of the columns on screen."""
+        return tuple(placed.column.key for placed in self._placed)
+
     def header(self) -> Line:
         """The line of column titles, with an arrow at the sorted column."""
         spans: list[Span] = [Span(" " * MARKER_WIDTH, "head")]

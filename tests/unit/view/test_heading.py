@@ -227,7 +227,7 @@ def test_footer_keeps_whole_hints() -> None:
     assert line_text(footer_line(hints, "1 of 9", 20)) == " a first     1 of 9 "
 
 
-@pytest.mark.parametrize("place", [place for place in Place if place is not Place.CONFIRM])
+@pytest.mark.parametrize("place", [place for place in Place if place not in (Place.CONFIRM, Place.PALETTE)])
 def test_help_and_quit_are_in_every_footer_of_80_columns(place: Place) -> None:
     line = footer_line(footer_hints(place), "1–17 of 64", 80)
     assert "? help" in line_text(line)

@@ -1,0 +1,75 @@
+"""The picker of columns: which of them the fleet has, and in which order. Kept at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from tui.actions import Place
+from tui.screens.base import bindings_for
+from tui.screens.listing import ListScreen
+from tui.view.column_choice import Choice, ChoiceTable, choice_title, moved, toggled
+from tui.widgets.ink import Inks
+from tui.widgets.line_view import Complain, LineView
+from tui.widgets.row_list import RowList
+
+
+class ColumnsScreen(ListScreen):
+    """`choose` is told of every change; `on_screen` are the columns that the grid has now."""
+
+    PLACE = Place.COLUMNS
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.COLUMNS)]
+    CSS_PATH = "columns.tcss"
+
+    def __init__(
+        self,
+        inks: Inks,
+        complain: Complain,
+        choice: Choice,
+        on_screen: Callable[[], Sequence[str]],
+        choose: Callable[[Choice], None],
+    ) -> None:
+        super().__init__(inks, complain)
+        self.choice = choice
+        self._on_screen = on_screen
+        self._choose = choose
+
+    def compose(self) -> ComposeResult:
+        """Title, the list, footer."""
+        yield LineView(self.inks, self.complain, id="title")
+        yield RowList(self.inks, self.complain, id="list")
+        yield LineView(self.inks, self.complain, id="footer")
+
+    def paint(self) -> None:
+        """Bring the list up to date."""
+        if not self.can_paint:
+            return
+        width = self.size.width
+        with self.app.batch_update():
+            self.part("#title").show_lines(
+                self.build_lines("title", lambda: [choice_title(self.picture, self.choice, width)])
+            )
+            self.rows.show_rows(ChoiceTable(self.choice, self._on_screen(), width))
+            self.paint_footer(self.rows)
+
+    def open_row(self, key: str) -> None:
+        """Show the column, or hide it."""
+        self._take(toggled(self.choice, key))
+
+    def action_shift_column(self, step: int) -> None:
+        """Move the column under the cursor to the right or to the left."""
+        if self.rows.cursor is not None:
+            self._take(moved(self.choice, self.rows.cursor, step))
+
+    def action_own_columns(self) -> None:
+        """Back to the table's own columns."""
+        self._take(())
+
+    def _take(self, choice: Choice) -> None:
+        if choice != self.choice:
+            self.choice = choice
+            self._choose(choice)
+            self.paint()

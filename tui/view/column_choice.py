@@ -1,0 +1,98 @@
+"""The user's own columns: which, in which order. Always a list of keys, empty for the table's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tui.view.cells import Line, Span, clip, fit, merge, spread
+from tui.view.columns import BY_KEY
+from tui.view.heading import badges
+from tui.view.picture import Picture
+from tui.view.placing import FIXED
+
+Choice = tuple[str, ...]
+"""Keys of columns in order, the fixed ones first; empty: all of the table, as far as there is room."""
+
+
+class ColumnStore(Protocol):
+    """Where the choice is kept."""
+
+    def load(self) -> Choice:
+        """What was saved; empty where nothing was. ConfigError: it cannot be read, or names no column."""
+
+    def save(self, choice: Choice) -> None:
+        """Keep the choice; an empty one is forgotten. EnginetopError: it cannot be written."""
+
+
+def listed(choice: Choice) -> Choice:
+    """All columns as the picker lists them: the chosen ones in their order, then the others."""
+    shown = choice or tuple(BY_KEY)
+    return (*shown, *(key for key in BY_KEY if key not in shown))
+
+
+def toggled(choice: Choice, key: str) -> Choice:
+    """The choice with a column taken out, or put at its end. A fixed column stays."""
+    shown = choice or tuple(BY_KEY)
+    if key in FIXED or key not in BY_KEY:
+        return choice
+    return tuple(one for one in shown if one != key) if key in shown else (*shown, key)
+
+
+def moved(choice: Choice, key: str, step: int) -> Choice:
+    """The choice with a column one place to the right (1) or to the left (-1), never before the fixed."""
+    shown = list(choice or tuple(BY_KEY))
+    if key not in shown or key in FIXED:
+        return choice
+    place = shown.index(key)
+    other = place + step
+    if not len(FIXED) <= other < len(shown):
+        return choice
+    shown[place], shown[other] = shown[other], shown[place]
+    return tuple(shown)
+
+
+class ChoiceTable:
+    """The columns as rows of a list for one width. `on_screen`: those that the grid has now."""
+
+    def __init__(self, choice: Choice, on_screen: Sequence[str], width: int) -> None:
+        self._keys = listed(choice)
+        self._shown = frozenset(choice or BY_KEY)
+        self._on_screen = frozenset(on_screen)
+        self._width = width
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def line(self, index: int, *, selected: bool = False) -> Line:
+        """Whether it is chosen, its title, whether it is on the screen, what it means."""
+        key = self._keys[index]
+        column = BY_KEY[key]
+        box = "[=]" if key in FIXED else "[x]" if key in self._shown else "[ ]"
+        now = "on screen" if key in self._on_screen else ""
+        line = (
+            Span("▸" if selected else " ", "title" if selected else "text"),
+            Span(f"{box} ", "key" if key in self._shown else "dim"),
+            Span(fit(column.title, 12), "title" if key in self._shown else "dim"),
+            Span(f"{now:<10}", "dim"),
+            Span(column.meaning, "text" if key in self._shown else "dim"),
+        )
+        return clip(merge(line), self._width)
+
+    def key(self, index: int) -> str | None:
+        """The column's key."""
+        return self._keys[index]
+
+    def position(self, key: str) -> int | None:
+        """The line of a column."""
+        return self._keys.index(key) if key in self._keys else None
+
+    def is_row(self, index: int) -> bool:  # noqa: ARG002 - every line is one
+        """Whether the cursor may stand on the line."""
+        return True
+
+
+def choice_title(picture: Picture, choice: Choice, width: int) -> Line:
+    """What this list is, and whether it is the user's own."""
+    said = f"{len(choice)} of {len(BY_KEY)}, in your order" if choice else "all, as far as there is room"
+    return spread((Span(" columns", "title"), Span(f" · {said}")), badges(picture), width)
