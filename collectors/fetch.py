@@ -42,6 +42,9 @@ class Fetcher(Protocol):
         A fault of the network or of the target comes back as `Answer.error`; it is never raised.
         """
 
+    async def forget(self, url: str) -> None:
+        """Close the connection to a target that is asked no more."""
+
     async def aclose(self) -> None:
         """Close every connection."""
 

@@ -88,6 +88,12 @@ class HttpFetcher:
         seconds = time.monotonic() - began
         return Answer(path=asked, at=self._clock(), seconds=seconds, error=fault.kind, detail=fault.detail)
 
+    async def forget(self, url: str) -> None:
+        """See `Fetcher.forget`."""
+        client = self._clients.pop(url, None)
+        if client is not None:
+            await client.aclose()
+
     async def aclose(self) -> None:
         """Close every connection."""
         clients, self._clients = list(self._clients.values()), {}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 
 from collectors.clock import SteadyClock
+from collectors.discovery.membership import ChangingTracker, Membership, apply
+from collectors.discovery.roster import Changes
+from collectors.discovery.watcher import Look
 from collectors.event_loop import EngineEventLoop
 from collectors.fetch import Fetcher
 from collectors.gpu_thread import GpuThread
@@ -59,9 +62,13 @@ class LiveEngine:
         gpu_source: GpuSource | None = None,
         recorder: ScrapeSink | None = None,
         records: tuple[RecordReader, Sink] | None = None,
+        members: tuple[Membership, ChangingTracker] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`records` reads logs of requests; what it finds goes to the sink, in the engine's thread."""
+        """`records` reads logs of requests; what it finds goes to the sink, in the engine's thread.
+
+        `members` tell which targets come and go from now on; `targets` are those of the start.
+        """
         self._targets = tuple(targets)
         self._tracker = tracker
         self._new_feed = new_feed
@@ -75,6 +82,7 @@ class LiveEngine:
         self._latest: FleetSnapshot | None = None
         self._listeners = Listeners()
         self._records = records
+        self._members = members
         self._gpus: GpuThread | None = None
         if gpu_source is not None:
             self._gpus = GpuThread(
@@ -85,7 +93,8 @@ class LiveEngine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._publish_early: asyncio.Event | None = None
-        self._watches: list[_Watch] = []
+        self._watches: dict[str, _Watch] = {}
+        self._fetcher: Fetcher | None = None
         self._awaited: set[str] = set()
 
     def start(self) -> None:
@@ -99,6 +108,8 @@ class LiveEngine:
         if self._records is not None:
             reader, sink = self._records
             reader.start(self._clock.now, lambda found: self._call(lambda: self._take_records(sink, found)))
+        if self._members is not None:
+            self._members[0].watch(lambda look: self._call(lambda: self._take_look(look)))
 
     def stop(self) -> None:
         """End all scrapes and close all connections; returns when the engine's thread has ended."""
@@ -108,6 +119,8 @@ class LiveEngine:
             self._gpus.stop()
         if self._records is not None:
             self._records[0].stop()
+        if self._members is not None:
+            self._members[0].stop()
         if self._stopping is not None:
             self._call(self._stopping.set)
         self._thread.join()
@@ -162,28 +175,63 @@ class LiveEngine:
         self._publish_early = asyncio.Event()
         self._running.set()
         self._listeners.notify(self._intake.note_fault)
-        fetcher = self._new_fetcher()
+        self._fetcher = self._new_fetcher()
         started_at = self._clock.monotonic()
         self._awaited = {target.url for target in self._targets}
-        self._watches = [
-            _Watch(
-                Scraper(target, self._new_feed(target), fetcher, self._clock),
-                TargetSchedule(target.url, self._interval, started_at),
-            )
-            for target in self._targets
-        ]
-        tasks = [asyncio.create_task(self._watch(watch)) for watch in self._watches]
-        tasks.append(asyncio.create_task(self._tick(started_at, self._publish_early)))
-        for task in tasks:
-            task.add_done_callback(self._on_task_end)
+        for target in self._targets:
+            self._begin_watch(target, started_at)
+        ticking = self._begin_task(self._tick(started_at, self._publish_early))
         try:
             await self._stopping.wait()
         finally:
+            tasks = [ticking, *(watch.task for watch in self._watches.values())]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await fetcher.aclose()
+            await self._fetcher.aclose()
             await asyncio.sleep(0)  # lets closed transports release their sockets
+
+    def _begin_task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._on_task_end)
+        return task
+
+    def _begin_watch(self, target: Target, started_at: float) -> None:
+        assert self._fetcher is not None
+        watch = _Watch(
+            Scraper(target, self._new_feed(target), self._fetcher, self._clock),
+            TargetSchedule(target.url, self._interval, started_at),
+        )
+        self._watches[target.url] = watch
+        watch.task = self._begin_task(self._watch(watch))
+
+    def _end_watch(self, url: str) -> None:
+        watch = self._watches.pop(url, None)
+        self._awaited.discard(url)
+        if watch is not None:
+            watch.task.cancel()
+            if self._fetcher is not None:
+                self._begin_task(self._fetcher.forget(url))
+
+    def _take_look(self, look: Look) -> None:
+        if self._members is not None and self._fetcher is not None:
+            try:
+                self._change(self._members[0].take(look, self._clock.now()))
+            except Exception as error:  # noqa: BLE001 - becomes visible, the loop goes on
+                self._intake.note_fault(error)
+
+    def _change(self, changes: Changes) -> None:
+        """Follow the changes of who belongs to the fleet: watches end and begin, the tracker is told."""
+        if not changes or self._members is None:
+            return
+        apply(changes, self._members[1], self._clock.now())
+        for url in (*changes.dropped, *changes.left, *(url for url, _ in changes.moved)):
+            self._end_watch(url)
+        now = self._clock.monotonic()
+        for target in (*(target for _, target in changes.moved), *changes.joined):
+            self._begin_watch(target, now)
+        if self._publish_early is not None:
+            self._publish_early.set()
 
     async def _watch(self, watch: _Watch) -> None:
         turn = watch.schedule.first
@@ -231,7 +279,7 @@ class LiveEngine:
     def _refresh(self) -> None:
         now = self._clock.monotonic()
         gap = min(_REFRESH_GAP_SECONDS, self._interval / 2)
-        for watch in self._watches:
+        for watch in self._watches.values():
             if not watch.in_flight and now - watch.ended >= gap:
                 watch.wake.set()
                 self._awaited.add(watch.scraper.target.url)
@@ -241,6 +289,9 @@ class LiveEngine:
         health = self._pace.health(self._clock.monotonic(), self._intake.problem)
         if self._records is not None:
             health = self._records[0].reported(health)
+        if self._members is not None:
+            self._change(self._members[0].expire(now))
+            health = replace(health, discovery_problem=self._members[0].problem)
         try:
             self._latest = self._finish(self._tracker.snapshot(now, health))
         except Exception as error:  # noqa: BLE001 - the last good picture, with the reason why it is old
@@ -268,6 +319,7 @@ class _Watch:
     def __init__(self, scraper: Scraper, schedule: TargetSchedule) -> None:
         self.scraper = scraper
         self.schedule = schedule
+        self.task: asyncio.Task[None]
         self.wake = asyncio.Event()
         self.in_flight = False
         self.ended = float("-inf")

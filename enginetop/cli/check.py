@@ -104,7 +104,7 @@ def judge(snapshot: FleetSnapshot) -> Verdict:
             f"{replica.target.name} unknown: {'; '.join(replica.reasons) or 'no answer yet'}",
         )
         for replica in snapshot.replicas
-        if replica.state is ReplicaState.UNKNOWN
+        if replica.state is ReplicaState.UNKNOWN and replica.gone_at is None
     ]
     problems = [problem for problem in problems if problem.code != exit_codes.OK]
     problems.sort(key=lambda problem: -_GRAVITY.index(problem.code))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AwareDatetime,
@@ -30,18 +31,13 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class TargetTable(_Table):
-    """One `[[targets]]` entry. Secrets are named (a variable or a file), never written here."""
+class _ReachedTable(_Table):
+    """How something is reached. Secrets are named (a variable or a file), never written here."""
 
-    url: str
-    name: str | None = None
     api_key_env: str | None = None
     api_key_file: str | None = None
     ca_file: str | None = None
     insecure_skip_verify: bool = False
-    control_url: str | None = None
-    """Where the knob API of its companion is: `unix:/path`, `http(s)://host:port`; none: at `url`."""
-    control_token_file: str | None = None
 
     @field_validator("api_key_env")
     @classmethod
@@ -53,10 +49,60 @@ class TargetTable(_Table):
         return name
 
     @model_validator(mode="after")
-    def _one_key(self) -> TargetTable:
+    def _one_key(self) -> Self:
         if self.api_key_env is not None and self.api_key_file is not None:
             raise ValueError("api_key_env and api_key_file exclude each other; keep one")
         return self
+
+
+class TargetTable(_ReachedTable):
+    """One `[[targets]]` entry."""
+
+    url: str
+    name: str | None = None
+    control_url: str | None = None
+    """Where the knob API of its companion is: `unix:/path`, `http(s)://host:port`; none: at `url`."""
+    control_token_file: str | None = None
+
+
+DiscoveryKind = Literal["file_sd", "dns", "dynamo", "local", "prometheus"]
+
+PLACE_KEYS: Mapping[DiscoveryKind, str | None] = MappingProxyType(
+    {"file_sd": "path", "dns": "name", "dynamo": "path", "local": None, "prometheus": "url"}
+)
+"""The key that says where a source of each kind is; None: it needs none."""
+
+
+class DiscoveryTable(_ReachedTable):
+    """One `[[discovery]]` entry: where targets are listed. The keys hold for the targets that it lists."""
+
+    kind: DiscoveryKind
+    path: str | None = None
+    name: str | None = None
+    url: str | None = None
+    scheme: Literal["http", "https"] = "http"
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        wanted = PLACE_KEYS[self.kind]
+        given = [key for key in ("path", "name", "url") if getattr(self, key) is not None]
+        if given != ([wanted] if wanted else []):
+            needs = f"needs {wanted}, and no other place" if wanted else "needs no path, name or url"
+            raise ValueError(f"discovery of kind {self.kind} {needs}")
+        return self
+
+    @property
+    def place(self) -> str:
+        """Where it is, by the key of its kind."""
+        return self.path or self.name or self.url or ""
+
+
+class PrometheusTable(_ReachedTable):
+    """The `[prometheus]` table: the fleet is read from there instead of from its engines."""
+
+    url: str
+    tenant: str | None = None
+    """Sent as `X-Scope-OrgID`, where several tenants share a server (Mimir)."""
 
 
 class SloTable(_Table):
@@ -170,6 +216,8 @@ class Config(_Table):
     timeout_seconds: _Seconds | None = None
     window_seconds: _Seconds = 60.0
     targets: tuple[TargetTable, ...] = ()
+    discovery: tuple[DiscoveryTable, ...] = ()
+    prometheus: PrometheusTable | None = None
     slo: tuple[SloTable, ...] = ()
     alerts: tuple[AlertTable, ...] = ()
     silences: tuple[SilenceTable, ...] = ()
@@ -178,6 +226,8 @@ class Config(_Table):
     cost: CostTable | None = None
     records: tuple[RecordsTable, ...] = ()
     watch: WatchTable = WatchTable()
+    keys: Mapping[str, str | tuple[str, ...]] = {}
+    """The user's own keys on the screen: word of an action = key, or keys."""
 
 
 def parse_config(data: Mapping[str, Any], origin: str) -> Config:

@@ -150,6 +150,7 @@ def _collector(health: CollectorHealth) -> Json:
         "bad_records": health.bad_records,
         "foreign_records": health.foreign_records,
         "record_problem": health.record_problem,
+        "discovery_problem": health.discovery_problem,
     }
 
 

@@ -25,9 +25,13 @@ class EventLog:
         """The events, newest last."""
         return tuple(self._events)
 
-    def appeared(self, at: float) -> None:
-        """The target answered for the first time."""
-        self._events.append(Event(at, "appeared"))
+    def appeared(self, at: float, why: str = "") -> None:
+        """The target answered for the first time, or is listed again."""
+        self._events.append(Event(at, "appeared", why))
+
+    def gone(self, at: float, why: str) -> None:
+        """Nothing lists the target any more."""
+        self._events.append(Event(at, "gone", why))
 
     def restarted(self, at: float, why: str, old_version: str | None, new_version: str | None) -> None:
         """The process began anew: how that was seen, and a change of version if there is one."""

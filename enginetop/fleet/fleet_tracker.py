@@ -101,6 +101,32 @@ class FleetTracker:
         if tracker.ended is not None and not repeats and not (tracker.is_router and self._engines_told):
             self._burn.add(*tracker.ended)
 
+    def follow(self, target: Target, at: float) -> None:
+        """A target is listed: it joins the fleet at its end, or comes back if it had gone."""
+        tracker = self._trackers.get(target.url)
+        if tracker is None:
+            self._track(target)
+        else:
+            tracker.come_back(target, at)
+
+    def move(self, moves: Mapping[str, Target], at: float) -> None:
+        """Replicas have other addresses: their histories go on there. By their former URLs, all at once."""
+        former, self._trackers = self._trackers, {}
+        for url, tracker in former.items():
+            target = moves.get(url)
+            if target is not None:
+                tracker.come_back(target, at)
+            self._trackers[tracker.target.url] = tracker
+
+    def lose(self, url: str, at: float) -> None:
+        """A target is listed no more: it stays in the picture as gone until it is dropped."""
+        if (tracker := self._trackers.get(url)) is not None:
+            tracker.leave(at)
+
+    def drop(self, url: str) -> None:
+        """Forget a target and all that is known of it."""
+        self._trackers.pop(url, None)
+
     def observe_request(self, url: str, record: RequestFigures) -> None:
         """Take the record of one request; a URL that no target has joins the fleet at its end."""
         tracker = self._trackers.get(url) or self._track(Target(url, self._free_name(url)))

@@ -92,12 +92,15 @@ class Target:
     """One thing to scrape.
 
     `url` is the base URL without a trailing slash and is the target's identity everywhere. `metrics_path` is
-    the page the user named, or None when it is to be found. `name` is what the screen calls it.
+    the page the user named, or None when it is to be found. `name` is what the screen calls it. `model` and
+    `role` are what discovery tells of it; what its own page says of itself goes first.
     """
 
     url: str
     name: str
     metrics_path: str | None = None
+    model: str | None = None
+    role: Role | None = None
 
     @property
     def host(self) -> str:

@@ -142,6 +142,7 @@ class ReplicaTracker:
         self._answer_failure: FailureRun | None = None
         self._answered = False
         self._next_try_at: float | None = None
+        self._gone_at: float | None = None
         self._judgement = Judgement(ReplicaState.UNKNOWN)
         self._judged_until = -math.inf
         self._since: float | None = None
@@ -155,13 +156,14 @@ class ReplicaTracker:
 
     @property
     def model(self) -> str | None:
-        """The model that the newest page names, None where none does."""
-        return _model_name(self._identity.model)
+        """The model that the newest page names, else discovery; None where none does."""
+        return _model_name(self._identity.model) or _model_name(self.target.model)
 
     @property
     def looked_at(self) -> bool:
-        """Whether anything was ever observed of it."""
-        return self._answered or self._unreachable is not None or self._answer_failure is not None
+        """Whether anything was ever observed of it, or nothing ever will be."""
+        looked = self._answered or self._unreachable is not None or self._answer_failure is not None
+        return looked or self._gone_at is not None
 
     @property
     def is_router(self) -> bool:
@@ -180,9 +182,9 @@ class ReplicaTracker:
 
     @property
     def role(self) -> Role:
-        """The role that the page tells, else the one that a gateway tells of it."""
-        own = self._identity.role
-        return self._told_role if self._told_role is not None and own is Role.AGGREGATED else own
+        """The role that the page tells, else the one that discovery or a gateway tells of it."""
+        own, told = self._identity.role, self.target.role or self._told_role
+        return told if told is not None and own in (Role.AGGREGATED, Role.UNKNOWN) else own
 
     @property
     def stack(self) -> str:
@@ -196,7 +198,11 @@ class ReplicaTracker:
 
     def _sources(self) -> Mapping[str, str]:
         told = self._identity.sources
-        return told if self.role is self._identity.role else {**told, "role": "told by its gateway"}
+        if self.model is not None and _model_name(self._identity.model) is None:
+            told = {**told, "model": "told by discovery"}
+        if self.role is self._identity.role:
+            return told
+        return {**told, "role": f"told by {'discovery' if self.target.role else 'its gateway'}"}
 
     @property
     def _identity(self) -> Identity:
@@ -218,7 +224,25 @@ class ReplicaTracker:
         appeared = first_answer and self._answered
         if appeared:
             self._log.appeared(observation.at)
-        self._settle(observation.at, appeared=appeared)
+        self._settle(observation.at, quiet=appeared and self._judgement.state is ReplicaState.UNKNOWN)
+
+    def leave(self, at: float) -> None:
+        """Discovery ceased to list the target: it is asked no more, and counts for nothing."""
+        self._gone_at, self._next_try_at = at, None
+        self._log.gone(at, "not listed any more")
+        self._judged_until, self._picture = -math.inf, None
+        self._settle(at, quiet=True)
+
+    def come_back(self, target: Target, at: float) -> None:
+        """The replica is listed (again), as `target`: it may have moved. Its history goes on."""
+        if self._gone_at is not None:
+            self._log.appeared(at, "listed again")
+        if target.url != self.target.url:
+            self._log.appeared(at, f"moved from {self.target.url}")
+        self.target, self._gone_at = target, None
+        self._unreachable = self._answer_failure = None  # of another address, or of long ago
+        self._judged_until, self._picture, self._slo = -math.inf, None, None
+        self._settle(at, quiet=True)
 
     def set_thinking_budget(self, tokens: float | None) -> None:
         """Take the thinking budget that the knob API tells; what its page says goes first."""
@@ -271,7 +295,7 @@ class ReplicaTracker:
 
     def _objective(self) -> Slo:
         """The objective of the model that the newest page names."""
-        model = _model_name(self._identity.model)
+        model = self.model
         if self._slo is None or self._slo[0] != model:
             self._slo = (model, self._slo_for(model))
         return self._slo[1]
@@ -284,15 +308,18 @@ class ReplicaTracker:
         self.ended = (reading.at, self._counter.take(*self._history.counted, self._history.totals))
         self._burn.add(*self.ended)
 
-    def _settle(self, now: float, *, appeared: bool = False) -> None:
-        """Judge the state anew if `now` or an observation may have changed it."""
+    def _settle(self, now: float, *, quiet: bool = False) -> None:
+        """Judge the state anew if `now` or an observation may have changed it.
+
+        `quiet`: another event tells why it changed.
+        """
         if now <= self._judged_until:
             return
         evidence = self._evidence(now)
         old, judgement = self._judgement, judge(evidence)
         if self._since is None or judgement.state is not old.state:
             self._since = now if judgement.began is None else judgement.began
-        if judgement.state is not old.state and not (appeared and old.state is ReplicaState.UNKNOWN):
+        if judgement.state is not old.state and not quiet:
             self._log.state_changed(now, old.state, judgement.state, judgement.reasons)
         self._judgement = judgement
         # What rests on a page holds until the page is too old; the reasons of other states name durations.
@@ -301,6 +328,8 @@ class ReplicaTracker:
     def _evidence(self, now: float) -> Evidence:
         page_at, reading = self._page_at, self._reading
         evidence = Evidence(now, page_at, unreachable=self._unreachable, answer_failure=self._answer_failure)
+        if self._gone_at is not None:
+            return replace(evidence, gone_at=self._gone_at)
         if page_at is None or reading is None:
             return evidence
         return replace(
@@ -366,7 +395,7 @@ class ReplicaTracker:
 
     def _draw(self, now: float, share: GpuShare) -> ReplicaSnapshot:
         reading, identity, judgement = self._reading, self._identity, self._judgement
-        model = _model_name(identity.model)
+        model = self.model
         slo = self._objective()
         signals, ranks = self._shown(now, share)
         good = goodput(signals, self._fresh_facts, slo)
@@ -410,6 +439,7 @@ class ReplicaTracker:
             simulated=identity.simulated,
             last_failure=failure.newest if failure is not None else None,
             next_try_at=self._next_try_at,
+            gone_at=self._gone_at,
             spacing_seconds=self._spacing.seconds,
             live_progress=reading.live_progress if reading is not None else True,
             trends=self._history.trends.values,

@@ -222,7 +222,8 @@ class ReplicaSnapshot:
     `since` is when the present state began, or its cause if that is older (the first failure, the last
     movement). `scraped_at` is the time of the last good page. `trends` holds recent values of a few signals,
     oldest first, None where nothing was known, at the times of `trend_times`.
-    `next_try_at` is when a failing target is asked again, if known. `live_progress`: as in `Reading`.
+    `next_try_at` is when a failing target is asked again, if known. `gone_at` is when discovery ceased to
+    list it; None while it is listed. `live_progress`: as in `Reading`.
     `totals` holds running totals of counters since the replica was first seen, resets included, as of
     `scraped_at`: they never fall, and the difference of two snapshots is what happened in between. What the
     page does not count has no entry; names in `totals.TOTALS`. `bound_by`: what limited the replica, as
@@ -253,6 +254,7 @@ class ReplicaSnapshot:
     simulated: bool = False
     last_failure: Failure | None = None
     next_try_at: float | None = None
+    gone_at: float | None = None
     spacing_seconds: float | None = None
     live_progress: bool = True
     trends: Mapping[str, Sequence[float | None]] = field(default_factory=lambda: MappingProxyType({}))
@@ -311,7 +313,8 @@ class CollectorHealth:
 
     Rates are scrapes per second over the last window; `asked` and `achieved` count scrapes, `late_ticks`
     ticks dropped, since start. Of logs of single requests, `bad_records` are lines that could not be read,
-    `foreign_records` those of servers that are no target, and `record_problem` says what is wrong with a log.
+    `foreign_records` those of servers that are no target, and `record_problem` says what is wrong with a log,
+    `discovery_problem` what is wrong with a source of targets.
     """
 
     asked_per_second: float | None = None
@@ -323,11 +326,12 @@ class CollectorHealth:
     bad_records: int = 0
     foreign_records: int = 0
     record_problem: str = ""
+    discovery_problem: str = ""
 
     @property
     def told(self) -> str:
-        """What is wrong with the collector and with the logs, in one line; empty when nothing is."""
-        return "; ".join(filter(None, [self.problem, self.record_problem]))
+        """What is wrong with the collector, logs and discovery, in one line; empty when nothing is."""
+        return "; ".join(filter(None, [self.problem, self.record_problem, self.discovery_problem]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

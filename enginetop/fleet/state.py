@@ -131,7 +131,7 @@ class Evidence:
     `answer_failure` the run of answers without a good page since the last one. `work` is what the
     newest page shows at hand.
     `hold_seconds` is how long a standstill must last before it counts, 0 where the engine has a series that
-    moves during a request.
+    moves during a request. `gone_at` is when discovery ceased to list the target: it is asked no more.
     """
 
     now: float
@@ -144,6 +144,7 @@ class Evidence:
     standstill_pages: int = 0
     standstill_since: float | None = None
     hold_seconds: float = 0.0
+    gone_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,9 @@ def judge(evidence: Evidence) -> Judgement:
 
     One connection failure is no evidence: everything else is judged as if it had not happened.
     """
+    if evidence.gone_at is not None:
+        gone_for = duration_text(evidence.now - evidence.gone_at)
+        return Judgement(ReplicaState.UNKNOWN, (f"gone: not listed for {gone_for}",), evidence.gone_at)
     unreachable = evidence.unreachable
     if unreachable is not None and _is_down(unreachable):
         return Judgement(ReplicaState.DOWN, (_failure_reason(unreachable, evidence.now),), unreachable.since)
@@ -176,7 +180,12 @@ def judge(evidence: Evidence) -> Judgement:
 def rests_on_page(evidence: Evidence) -> bool:
     """Whether the judgement follows from a good page, so that it holds until `fresh_until`."""
     reachable = evidence.unreachable is None or not _is_down(evidence.unreachable)
-    return reachable and evidence.answer_failure is None and evidence.page_at is not None
+    return (
+        evidence.gone_at is None
+        and reachable
+        and evidence.answer_failure is None
+        and evidence.page_at is not None
+    )
 
 
 def _is_down(run: FailureRun) -> bool:

@@ -91,6 +91,10 @@ class FakeFetcher:
             return Answer(asked, time.time(), 0.001, page)
         return Answer(asked, time.time(), 0.001, 200, {"content-type": "text/plain"}, page)
 
+    async def forget(self, url: str) -> None:
+        """Forget how often it was asked."""
+        self.counts.pop(url, None)
+
     async def aclose(self) -> None:
         """Note it."""
         self.closed = True

@@ -200,9 +200,9 @@ def _handled(snapshot: FleetSnapshot, picture: Picture) -> list[Span]:
 
 
 def _of_records(snapshot: FleetSnapshot) -> Line:
-    """What is wrong with a log of requests: worth a word, but no replica's trouble."""
-    problem = snapshot.collector.record_problem
-    return (Span(f" · records: {problem}", "warn"),) if problem else ()
+    """What is wrong with a log of requests or a source of targets: worth a word, but no replica's trouble."""
+    told = (("records", snapshot.collector.record_problem), ("targets", snapshot.collector.discovery_problem))
+    return tuple(Span(f" · {what}: {problem}", "warn") for what, problem in told if problem)
 
 
 @dataclass(frozen=True, slots=True)

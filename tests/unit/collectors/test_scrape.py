@@ -42,6 +42,9 @@ class Silent:
         await asyncio.sleep(timeout_seconds)
         return Answer(path, next(self._times), timeout_seconds, error=FailureKind.TIMEOUT)
 
+    async def forget(self, url: str) -> None:
+        return
+
     async def aclose(self) -> None:
         return
 

@@ -1,0 +1,87 @@
+"""Sources of targets: from flags and config tables to a membership that follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from collectors.discovery.dns import DnsNames
+from collectors.discovery.dynamo_folder import DynamoFolder
+from collectors.discovery.file_sd import FileSd
+from collectors.discovery.listing import Source
+from collectors.discovery.local import LocalProcesses
+from collectors.discovery.membership import Membership
+from collectors.discovery.watcher import SourceWatcher
+from collectors.fetch import NO_CREDENTIALS, Credentials
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import Target
+
+if TYPE_CHECKING:
+    from enginetop.fleet.config import DiscoveryTable
+
+KINDS = ("file_sd", "dns", "dynamo", "local", "prometheus")
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoverySetting:
+    """One source: its kind, where it is, and how the targets that it lists are reached."""
+
+    kind: str
+    place: str
+    scheme: str = "http"
+    credentials: Credentials = NO_CREDENTIALS
+
+
+LOCAL = (DiscoverySetting("local", ""),)
+"""Where nothing is named: the engines of this machine."""
+
+
+def discovery_flag(text: str) -> DiscoverySetting:
+    """`KIND:WHAT` of `--discover`. ConfigError when it is none."""
+    kind, _, place = text.partition(":")
+    if kind not in KINDS or bool(place) == (kind == "local"):
+        raise ConfigError(
+            f"--discover {text!r}: write file_sd:FILE, dns:HOST:PORT, dns:_SERVICE._tcp.NAME, dynamo:FOLDER, "
+            f"prometheus:URL or local"
+        )
+    setting = DiscoverySetting(kind, place)
+    _source(setting, "--discover")
+    return setting
+
+
+def discovery_table(table: DiscoveryTable, origin: str, credentials: Credentials) -> DiscoverySetting:
+    """A `[[discovery]]` table as a setting. ConfigError names the file and the key."""
+    setting = DiscoverySetting(table.kind, table.place, table.scheme, credentials)
+    _source(setting, origin)
+    return setting
+
+
+def membership(
+    settings: Sequence[DiscoverySetting], fixed: Sequence[Target], credentials: Mapping[str, Credentials]
+) -> Membership | None:
+    """The members of a fleet whose targets are listed somewhere; None where all are named."""
+    if not settings:
+        return None
+    sources = [_source(setting, "discovery") for setting in settings]
+    of_source = {source.title: setting.credentials for source, setting in zip(sources, settings, strict=True)}
+    return Membership(SourceWatcher(sources), fixed, credentials, of_source)
+
+
+def _source(setting: DiscoverySetting, origin: str) -> Source:
+    try:
+        match setting.kind:
+            case "file_sd":
+                return FileSd(setting.place)
+            case "dns":
+                return DnsNames(setting.place, scheme=setting.scheme)
+            case "dynamo":
+                return DynamoFolder(setting.place)
+            case "prometheus":
+                from collectors.prometheus.targets import PrometheusTargets
+
+                return PrometheusTargets(setting.place, setting.credentials)
+            case _:
+                return LocalProcesses()
+    except ValueError as error:
+        raise ConfigError(f"{origin}: {setting.kind} {setting.place!r}: {error}") from None
