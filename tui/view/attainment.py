@@ -45,7 +45,7 @@ def _halves(goodput: Goodput) -> Iterator[Span]:
         yield Span(f"{' · ' if number else ''}{title} ", "dim")
         yield Span(f"{text} %")
     if _known(goodput.joint):
-        yield Span(" · both for certain ", "dim")
+        yield Span(" · both ", "dim")
         yield Span(f"{bounds_text(goodput.joint.low, goodput.joint.high)} %")
         if goodput.joint.independent is not None:
             yield Span(f", {numbers.fine_percent(goodput.joint.independent)}? if independent", "dim")
@@ -96,13 +96,18 @@ def burn_lines(burn: Sequence[BurnRow], slo: Slo) -> Lines:
     )
     yield row("burn", Span(f"{head}{'fires':>10}  ", "head"), Span(budget, "dim"))
     for one in burn:
-        yield _burn_line(one)
+        if one.long is not None or one.short is not None:
+            yield _burn_line(one)
+    unknown = [numbers.age(one.long_seconds) for one in burn if one.long is None]
+    if unknown:
+        yield row(
+            "", Span(f" not known of {', '.join(unknown)}: the history does not reach so far back", "dim")
+        )
 
 
 def _burn_line(one: BurnRow) -> Line:
     ink: Ink = "crit" if one.firing else "text"
     state = "fires" if one.firing else "" if one.reachable else "cannot be reached at this target"
-    unknown = "the history does not reach so far back" if one.long is None and not state else ""
     return row(
         "",
         Span(f"{numbers.age(one.long_seconds):>{_WINDOW_WIDTH}}", "dim"),
@@ -110,7 +115,7 @@ def _burn_line(one: BurnRow) -> Line:
         Span(f"{numbers.age(one.short_seconds):>{_WINDOW_WIDTH}}", "dim"),
         Span(f"{_times(one.short):>{_BURN_WIDTH}}", ink),
         Span(f"{'> ' + _times(one.threshold):>10}", "dim"),
-        Span(f"  {state or unknown}", "crit" if one.firing else "dim"),
+        Span(f"  {state}", "crit" if one.firing else "dim"),
     )
 
 

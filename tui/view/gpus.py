@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from enginetop.alerts.gpu_checks import HOT_CELSIUS
 from enginetop.fleet.snapshot import GpuDevice, ReplicaSnapshot
 from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 from themes.loader import Ink
@@ -14,10 +15,12 @@ from tui.view.figures import WIDE, number_of
 from tui.view.page import Row, Rows, heading, many, names_text, paragraph
 from tui.view.picture import Picture
 
-_HOT_CELSIUS = 85.0
-"""From here on a temperature stands out, as the rule `GpuHot` has it."""
-
 _BAR_WIDTH = 10
+
+
+def is_hot(gpu: GpuDevice) -> bool:
+    """Whether its temperature stands out."""
+    return gpu.temperature_celsius is not None and gpu.temperature_celsius > HOT_CELSIUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,16 @@ class Placed:
         """The row's key: a MIG instance has one of its own."""
         return f"{self.host} {self.gpu.uuid} {self.gpu.mig or ''} {self.gpu.index}"
 
+    @property
+    def is_troubled(self) -> bool:
+        """Whether somebody should look at it."""
+        gpu = self.gpu
+        throttled = not ALARMING_THROTTLE_WORDS.isdisjoint(gpu.throttle_reasons)
+        return throttled or is_hot(gpu) or gpu.last_xid is not None or gpu.state != "ok"
+
 
 def devices_of(replicas: Iterable[ReplicaSnapshot]) -> list[Placed]:
-    """Each device once, by host, in the order of its index; two replicas may share one."""
+    """Each device once, by host, by index, trouble first; two replicas may share one."""
     found: dict[tuple[str, str, str | None, int], list[ReplicaSnapshot]] = {}
     newest: dict[tuple[str, str, str | None, int], GpuDevice] = {}
     for replica in replicas:
@@ -45,8 +55,12 @@ def devices_of(replicas: Iterable[ReplicaSnapshot]) -> list[Placed]:
             found.setdefault(key, []).append(replica)
             newest[key] = gpu
     placed = [Placed(newest[key], key[0], tuple(users)) for key, users in found.items()]
-    hosts = {one.host: place for place, one in reversed(list(enumerate(placed)))}
-    return sorted(placed, key=lambda one: (hosts[one.host], one.gpu.index, one.gpu.mig or ""))
+    hosts = list(dict.fromkeys(one.host for one in placed))
+    troubled = {one.host for one in placed if one.is_troubled}
+    places = {host: (host not in troubled, hosts.index(host)) for host in hosts}
+    return sorted(
+        placed, key=lambda one: (places[one.host], not one.is_troubled, one.gpu.index, one.gpu.mig or "")
+    )
 
 
 def gpu_rows(picture: Picture, width: int) -> Rows:
@@ -119,11 +133,10 @@ def _line(one: Placed, *, wide: bool) -> Line:
     if wide:
         spans.append(Span(" " + charts.bar(gpu.utilization_ratio, _BAR_WIDTH), "bar"))
     used, total = numbers.byte_count(gpu.memory_used_bytes), numbers.byte_count(gpu.memory_total_bytes)
-    hot = gpu.temperature_celsius is not None and gpu.temperature_celsius > _HOT_CELSIUS
     spans += (
         Span(f"{f'{used}/{total}':>14}"),
         Span(f"{numbers.count(gpu.power_watts):>6}{numbers.count(gpu.power_limit_watts):>5}"),
-        Span(f"{numbers.count(gpu.temperature_celsius):>5}", "warn" if hot else "text"),
+        Span(f"{numbers.count(gpu.temperature_celsius):>5}", "warn" if is_hot(gpu) else "text"),
     )
     if wide:
         spans.append(Span(f"{numbers.count(gpu.sm_clock_mhz):>6}"))

@@ -6,7 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from enginetop.fleet.snapshot import ModelSummary, ReplicaSnapshot
-from tui.view.cells import UNKNOWN, Line, Span, clip, cut_middle, line_width, merge, spread, wrap_text
+from tui.view.cells import (
+    UNKNOWN,
+    Line,
+    Span,
+    clip,
+    cut_end,
+    cut_middle,
+    line_width,
+    merge,
+    spread,
+    wrap_text,
+)
 from tui.view.heading import badges
 from tui.view.numbers import time_of_day
 from tui.view.picture import Picture
@@ -104,6 +115,14 @@ def paragraph(text: str, width: int) -> Iterator[Row]:
     """Running text, for what there is to say when there is nothing to list."""
     for line in wrap_text(text, max(width - 2, 8)):
         yield Row((Span(f" {line}", "dim"),))
+
+
+def wrapped(text: str, width: int, most: int) -> list[str]:
+    """`text` in at most so many lines; an ellipsis says that there would be more."""
+    lines = wrap_text(text, width)
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], cut_end(" ".join(lines[most - 1 :]), width)]
 
 
 def many(number: int, one: str) -> str:

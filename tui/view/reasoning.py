@@ -9,7 +9,7 @@ from enginetop.fleet.thinking import budget_of
 from themes.loader import Ink
 from tui.view import numbers
 from tui.view.advice import ACTIONABLE, advice_of, change_text, reason_text
-from tui.view.cells import UNKNOWN, Line, Span, fit, wrap_text
+from tui.view.cells import UNKNOWN, Line, Span, fit
 from tui.view.engines import absence
 from tui.view.figures import WIDE, Signalled, short_figure, signal_of
 from tui.view.names import shown_names
@@ -23,6 +23,7 @@ from tui.view.page import (
     many,
     names_text,
     paragraph,
+    wrapped,
 )
 from tui.view.picture import Picture
 
@@ -95,12 +96,19 @@ def _group(group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
     if group.summary is not None and len(members) > 1:
         line = (Span(f" {fit('all', name_width)}", "dim"), *_figures(group.summary, None))
         yield Row((*line, *_ruler(group.summary, None, top, room)))
+    told = {replica.target.url: _notes(replica) for replica in members}
+    common = [note for note in told[members[0].target.url] if all(note in one for one in told.values())]
+    if common and len(members) > 1:
+        yield from paragraph("all of them: " + "; ".join(common), width)
+    else:
+        common = []
     names = shown_names([replica.target.name for replica in members], name_width - 1)
     for replica, name in zip(members, names, strict=True):
         url, budget = replica.target.url, budget_of(replica.config)
         line = (Span(f" {fit(name, name_width)}"), *_figures(replica, budget))
         yield Row((*line, *_ruler(replica, budget, top, room)), url, url)
-        for further in _further(replica, name_width, width):
+        own = [note for note in told[url] if note not in common]
+        for further in _further(replica, own, name_width, width):
             yield Row(further, url, url, more=True)
 
 
@@ -144,25 +152,29 @@ def _ruler(of: Signalled, budget: float | None, top: float, room: int) -> Line:
     return (Span("  "), *ruler(marks, budget, top, min(room, 80)))
 
 
-def _further(replica: ReplicaSnapshot, name_width: int, width: int) -> Iterator[Line]:
-    """Where the figures are from, what is not known and why, and what the rule says."""
+def _notes(replica: ReplicaSnapshot) -> list[str]:
+    """Where the figures are from, what is not known and why; each once."""
     told = []
     tokens = signal_of(replica, "reasoning_tokens")
     if isinstance(tokens, Distribution) and tokens.note:
         told.append(tokens.note)
     for name, what in (("reasoning_budget_hit_ratio", "at the budget"), ("reasoning_share_ratio", "share")):
         value = signal_of(replica, name)
-        if isinstance(value, Scalar) and value.note:
+        if isinstance(value, Scalar) and value.note and value.note not in told:
             told.append(f"{what}: {value.note}")
+    return told
+
+
+def _further(replica: ReplicaSnapshot, notes: Sequence[str], name_width: int, width: int) -> Iterator[Line]:
+    """What is to be said of its figures, and what the rule says."""
     room = max(width - name_width - 3, 16)
     indent = " " * (name_width + 1)
-    if told:
-        for text in wrap_text("; ".join(told), room)[:2]:
-            yield (Span(f"{indent}  {text}", "dim"),)
+    for text in wrapped("; ".join(notes), room, 2) if notes else ():
+        yield (Span(f"{indent}  {text}", "dim"),)
     advice = advice_of(replica, _KNOB)
     if advice is not None and advice.action in ACTIONABLE:
         change = change_text(advice.current, advice.proposed, disable=advice.action == "disable")
-        for text in wrap_text(f"{advice.action} {change}: {reason_text(advice)}", room)[:3]:
+        for text in wrapped(f"{advice.action} {change}: {reason_text(advice)}", room, 3):
             yield (Span(f"{indent}  {text}", "info"),)
 
 

@@ -8,7 +8,7 @@ from enginetop.fleet.snapshot import Advice, ReplicaSnapshot, Scalar
 from themes.loader import Ink
 from tui.view import charts, numbers
 from tui.view.advice import ACTIONABLE, advice_of, change_text, reason_text
-from tui.view.cells import UNKNOWN, Line, Span, fit, wrap_text
+from tui.view.cells import UNKNOWN, Line, Span, fit
 from tui.view.engines import absence
 from tui.view.figures import WIDE, Signalled, number_of, setting, short_figure
 from tui.view.names import shown_names
@@ -22,6 +22,7 @@ from tui.view.page import (
     many,
     names_text,
     paragraph,
+    wrapped,
 )
 from tui.view.picture import Picture
 
@@ -137,7 +138,7 @@ def _verdict(replica: ReplicaSnapshot, name_width: int, width: int) -> Iterator[
         return
     ink: Ink = "info" if advice.action in ACTIONABLE else "dim"
     room = max(width - name_width - 3, 16)
-    for text in wrap_text(_verdict_text(advice), room)[: 4 if width >= WIDE else 3]:
+    for text in wrapped(_verdict_text(advice), room, 3):
         yield (Span(f" {' ' * name_width}  {text}", ink),)
 
 

@@ -1,0 +1,175 @@
+"""Every view of the screen as text and picture, from one fixed recording.
+
+    python -m bench.gallery docs/screens
+
+The recording is made anew each time, from the simulator in virtual time: twelve replicas, of which one is
+dead, one slow (its GPUs throttle) and one short of KV cache. Equal sources make equal files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from textual.pilot import Pilot
+
+from bench.recording import record
+from enginetop.cli import wiring
+from enginetop.cli.settings import Settings
+from enginetop.fleet.snapshot import FleetSnapshot, Slo
+from enginetop.simulator.builtin import SCENARIOS
+from tui.actions import Place
+from tui.app import FleetApp
+
+SIZES: tuple[tuple[int, int], ...] = ((80, 24), (200, 50))
+PICTURED = (200, 50)
+"""The size of which there is a picture too."""
+
+KEYS: Mapping[Place, Sequence[str]] = {
+    Place.FLEET: (),
+    Place.REPLICA: ("j", "2"),
+    Place.LATENCY: ("3",),
+    Place.SPECULATION: ("4",),
+    Place.REASONING: ("5",),
+    Place.GPU: ("6",),
+    Place.ALERTS: ("7",),
+    Place.TUNERS: ("8",),
+    Place.SUGGESTION: ("8", "enter"),
+    Place.EVENTS: ("9",),
+    Place.HELP: ("question_mark",),
+}
+"""What is pressed to come from the fleet to each view."""
+
+WITHOUT_A_RECORDING: Mapping[Place, str] = {
+    Place.ANYWHERE: "no view",
+    Place.CHANGE: "needs a change under way",
+    Place.PAST: "needs an audit",
+    Place.QUIET: "needs what a rule leaves alone",
+    Place.CONFIRM: "asks before something is changed",
+    Place.COMPARE: "needs two bookmarks",
+    Place.PALETTE: "lists the actions of the view below it",
+}
+"""Places that have no file, and why."""
+
+_SECONDS = 698.0
+_FRAME_SECONDS = 0.15
+"""Longer than Textual takes for a frame."""
+
+_SLO = Slo(1.0, 0.08, 0.95, "config")
+_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+
+
+class _Still:
+    """A source that tells one picture."""
+
+    def __init__(self, snapshot: FleetSnapshot) -> None:
+        self._snapshot = snapshot
+        self._listeners: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        """Tell it."""
+        for listener in self._listeners:
+            listener()
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+    def latest(self) -> FleetSnapshot:
+        """The picture."""
+        return self._snapshot
+
+    def subscribe(self, on_snapshot: Callable[[], None]) -> Callable[[], None]:
+        """Remember a listener."""
+        self._listeners.append(on_snapshot)
+        return lambda: self._listeners.remove(on_snapshot)
+
+    def finished(self) -> bool:
+        """As of a live fleet there would be more."""
+        return False
+
+    def request_refresh(self) -> None:
+        """There is nothing to ask."""
+
+
+def recorded_fleet() -> FleetSnapshot:
+    """The fleet at the end of the fixed recording."""
+    settings = Settings((), {}, 2.0, 1.8, 60.0, (("*", _SLO),))
+    with TemporaryDirectory(prefix="enginetop-screens-") as folder:
+        path = Path(folder) / "fleet.jsonl"
+        record(path, SCENARIOS["demo"], seconds=_SECONDS)
+        return wiring.replay_to_end(settings, path)
+
+
+def name_of(place: Place, size: tuple[int, int], ending: str) -> str:
+    """The file of a view: `fleet-80x24.txt`."""
+    return f"{place.value.replace(' ', '-')}-{size[0]}x{size[1]}.{ending}"
+
+
+def expected_files() -> set[str]:
+    """The names of all files of a complete set."""
+    texts = {name_of(place, size, "txt") for place in KEYS for size in SIZES}
+    return texts | {name_of(place, PICTURED, "svg") for place in KEYS}
+
+
+def write_screens(folder: Path, snapshot: FleetSnapshot) -> None:
+    """Write the whole set into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for place, keys in KEYS.items():
+        for size in SIZES:
+            text, picture = asyncio.run(_shot(snapshot, keys, size))
+            (folder / name_of(place, size, "txt")).write_text(text, encoding="utf-8")
+            if size == PICTURED:
+                (folder / name_of(place, size, "svg")).write_text(picture, encoding="utf-8")
+
+
+async def _shot(snapshot: FleetSnapshot, keys: Sequence[str], size: tuple[int, int]) -> tuple[str, str]:
+    """The screen after these keys, as text and as SVG."""
+    app = FleetApp(_Still(snapshot), title="prod-eu", theme="dark", clock=lambda: 100.0)
+    async with app.run_test(size=size) as pilot:
+        text = await _settled(app, pilot)
+        for key in keys:
+            await pilot.press(key)
+            text = await _settled(app, pilot)
+        svg = app.export_screenshot(title="enginetop", simplify=True)
+    if app.failures:
+        raise SystemExit("\n".join(app.failures))
+    return text, _lean(svg)
+
+
+async def _settled(app: FleetApp, pilot: Pilot[None]) -> str:
+    """The text on the screen once it stands still."""
+    before, text = "", ""
+    while not text.strip() or text != before:
+        await pilot.pause(_FRAME_SECONDS)
+        before = text
+        strips = app.screen._compositor.render_strips()[: app.size.height]
+        text = "".join(f"{strip.text.rstrip()}\n" for strip in strips)
+    return text
+
+
+def _lean(svg: str) -> str:
+    """Without fonts from elsewhere, and with the same names in every run."""
+    svg = _FONT.sub("", svg)
+    svg = re.sub(r"terminal-\d+", "t", svg).replace("Fira Code", "monospace")
+    return "".join(f"{line.rstrip()}\n" for line in svg.splitlines() if line.strip())
+
+
+def main() -> None:
+    """Run the command."""
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/screens")
+    write_screens(folder, recorded_fleet())
+    unexpected = {path.name for path in folder.iterdir()} - expected_files() - {"README.md"}
+    for name in sorted(unexpected):
+        (folder / name).unlink()
+
+
+if __name__ == "__main__":
+    main()
