@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, count, repeat
 from operator import gt, not_
@@ -13,7 +13,7 @@ from typing import Final, cast
 from collectors.layout import NO_SAMPLE, SCRATCH, Template, put
 from collectors.page import Layout
 from collectors.sample_line import OverLimitError, Sample, SampleGrammar, Samples, family_types
-from collectors.secrets import SHORTEST, without_secrets
+from collectors.secrets import may_hold_secret, without_secrets
 
 _CHUNK_LINES: Final = 4096
 _TYPE_WITHIN: Final = 16
@@ -53,6 +53,7 @@ class _LineParser:
         self._grammar = SampleGrammar(limits.labels, limits.label_characters)
         self._bad_lines = 0
         self._problem = ""
+        self._all_plain = True
         self._type_lines: list[bytes] = []
         self._places: list[int] = []
         self._names: list[str] = []
@@ -126,6 +127,7 @@ class _LineParser:
         self._prefixes += plain.prefixes
 
     def _read_each(self, places: Sequence[int], texts: Sequence[str], plain: Samples) -> None:
+        self._all_plain = False
         for row, (place, text) in enumerate(zip(places, texts, strict=True)):
             sample = plain.row(row) or self._read_fully(text)
             if sample is None:
@@ -172,13 +174,11 @@ class _LineParser:
 
     def _public_labels(self) -> tuple[Mapping[str, str], ...]:
         """The labels without what looks like a key: some exporters put a command line into one."""
-        label_sets = {id(labels): labels for labels in self._labels}  # lines share them
-        pairs = {
-            pair for labels in label_sets.values() for pair in labels.items() if len(pair[1]) >= SHORTEST
-        }
-        public = {pair: shown for pair in pairs if (shown := _public_value(*pair)) != pair[1]}
-        if not public:
+        if self._all_plain and not _may_hold_secret(self._grammar.label_texts):
             return tuple(self._labels)
+        label_sets = {id(labels): labels for labels in self._labels}  # lines share them
+        pairs = {pair for labels in label_sets.values() for pair in labels.items()}
+        public = {pair: shown for pair in pairs if (shown := _public_value(*pair)) != pair[1]}
         cleaned = {
             key: {name: public.get((name, value), value) for name, value in labels.items()}
             for key, labels in label_sets.items()
@@ -193,6 +193,12 @@ class _LineParser:
     def _note(self, problem: str) -> None:
         """The first limit that is broken is the one that is told."""
         self._problem = self._problem or problem
+
+
+def _may_hold_secret(texts: Iterable[str]) -> bool:
+    """Whether it is worth looking for a key; always where blanks and letters may be other than ASCII's."""
+    joined = "\n".join(texts)
+    return not joined.isascii() or may_hold_secret(joined.encode("ascii"))
 
 
 def _public_value(label: str, value: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Final, NamedTuple
@@ -121,6 +121,11 @@ class SampleGrammar:
         self._label_sets: dict[str, Mapping[str, str]] = {"": _NO_LABELS}
         self._key_ends: dict[str, str] = {}
         self._shapes: dict[tuple[str, ...], tuple[tuple[str, ...], bool]] = {}
+
+    @property
+    def label_texts(self) -> Collection[str]:
+        """The labels of all plain lines so far, each label set once, as they are written."""
+        return self._label_sets.keys()
 
     def plain(self, lines: Sequence[str]) -> Samples:
         """The plain ones of `lines` (at least one line); the others, good or bad, are left open."""

@@ -34,9 +34,6 @@ _TEXT = re.compile(_PATTERN)
 _BYTES = re.compile(_PATTERN.encode("ascii"))
 _KEPT = ("named", "flag", "scheme", "user")
 
-SHORTEST: Final = 6
-"""Nothing shorter than this holds a key."""
-
 # A page of numbers is looked through for every recording: first for a word, then for what has to follow it,
 # in lower case; only a page with both is worth the pattern above, which takes fifty times as long.
 _BEHIND = rb"(?:\s(?:provided|given|used|is))?\\?[\"']?\s?[=:]"

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from collectors.answer import Answer
 from collectors.engines.detect import SIDE_FIELDS
+from collectors.exposition import PageParser
+from collectors.layout import LayoutCache
 from collectors.secrets import MARK, bytes_without_secrets, may_hold_secret, without_secrets
 from enginetop.fleet.observation import FailureKind
 from tests.support.engine_pages import FIXTURES
@@ -170,6 +172,25 @@ def test_bytes_and_text_agree_and_nothing_is_found_twice(text: str) -> None:
     once = without_secrets(text)
     assert bytes_without_secrets(text.encode()).decode() == (once if may_hold_secret(text.encode()) else text)
     assert without_secrets(once) == once
+
+
+@pytest.mark.parametrize(
+    "keyed",
+    [
+        b'api_key="SECRETWORD"',
+        b'argv="--hf-token=SECRETWORD"',
+        b'argv="serve \\"--api-key\\" \\"SECRETWORD\\""',  # escapes: read by the full grammar
+        b'caf\xc3\xa9="x",api_key="SECRETWORD"',
+        b'url="http://u:SECRETWORD@h"',
+    ],
+)
+@pytest.mark.parametrize("other", [b'model="m"', b'model="\\"m"', b'model="\xc3\xa9"'])
+def test_labels_are_cleaned_whichever_way_their_line_is_read(keyed: bytes, other: bytes) -> None:
+    page = PageParser(LayoutCache()).parse(b'a{%s} 1\na{%s} 2\na{z="z"} 3\n' % (keyed, other))
+    labels = page.layout.labels
+    assert len(labels) + page.bad_lines == 3
+    assert "SECRETWORD" not in str(labels)
+    assert "m" in str(labels) or "é" in str(labels)
 
 
 def test_only_declared_fields_are_kept_of_json_pages() -> None:
