@@ -100,6 +100,7 @@ _WORDS: Mapping[str, str] = {
     "next_kind": "kind",
     "shift_column(-1)": "column-left",
     "shift_column(1)": "column-right",
+    "suspend_process": "suspend",
     "leave": "quit",
 }
 """Words of actions whose name says it less well."""
@@ -136,7 +137,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("sort_next", ("s",), "sort", "sort by the next column, in the end trouble first again", _FLEET, 3),
     Action("sort_turn", ("S",), "turn", "turn the order around", _FLEET, 8),
     Action("columns", ("c",), "columns", "choose columns and their order; they are kept", _FLEET, 11),
-    Action("open", ("enter",), "show/hide", "show the column, or hide it", _COLUMNS, 1),
+    Action("open", ("enter",), "toggle", "show the column, or hide it", _COLUMNS, 1),
     Action("shift_column(-1)", ("left",), "left", "move the column to the left", _COLUMNS, 3, "←"),
     Action("shift_column(1)", ("right",), "right", "move the column to the right", _COLUMNS, 4, "→"),
     Action("own_columns", ("d",), "default", "the columns that fit, in the usual order", _COLUMNS, 9),
@@ -201,6 +202,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("palette", ("ctrl+p",), "commands", "choose among all commands", _ANYWHERE, 14),
     Action("copy", ("y",), "copy", "copy the row or the page (OSC 52)", _ANYWHERE, 16),
     Action("export_view", ("x",), "export", "write this view to a file: svg, csv or json", _ANYWHERE, 15),
+    Action("suspend_process", ("ctrl+z",), "suspend", "stop everything until `fg`", _ANYWHERE),
     Action("help", ("question_mark",), "help", "this page", _ANYWHERE, 6),
     Action("leave", ("q", "ctrl+c"), "quit", "end enginetop", _ANYWHERE, 7),
 )  # fmt: skip
