@@ -19,7 +19,7 @@ from enginetop.cli.settings import Settings, resolve
 from enginetop.fleet.document import alert_document
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import ReplicaState, Target
-from enginetop.fleet.snapshot import Alert, FleetSnapshot
+from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
 from enginetop.fleet.state import duration_text
 
 SCHEMA = "enginetop.check/1"
@@ -101,15 +101,22 @@ def judge(snapshot: FleetSnapshot) -> Verdict:
         Problem(
             exit_codes.UNKNOWN,
             replica.target.url,
-            f"{replica.target.name} unknown: {'; '.join(replica.reasons) or 'no answer yet'}",
+            f"{replica.target.name} {replica.state.value}: {'; '.join(replica.reasons) or 'no answer yet'}",
         )
         for replica in snapshot.replicas
-        if replica.state is ReplicaState.UNKNOWN and replica.gone_at is None
+        if _nothing_known(replica) and replica.gone_at is None
     ]
     problems = [problem for problem in problems if problem.code != exit_codes.OK]
     problems.sort(key=lambda problem: -_GRAVITY.index(problem.code))
     code = problems[0].code if problems else exit_codes.OK
     return Verdict(code, _summary(code, problems, snapshot), tuple(problems))
+
+
+def _nothing_known(replica: ReplicaSnapshot) -> bool:
+    """Also of one that answers, but never with a page: a metrics page that fails since the first look."""
+    return replica.state is ReplicaState.UNKNOWN or (
+        replica.state is ReplicaState.STALE and replica.scraped_at is None
+    )
 
 
 def _counts(alert: Alert) -> bool:

@@ -91,6 +91,17 @@ def test_what_is_not_known_is_unknown_and_hides_nothing() -> None:
     )
 
 
+@pytest.mark.parametrize(("scraped_at", "code"), [(None, 3), (AT - 2, 0)])
+def test_a_page_that_fails_since_the_first_look_is_not_ok(scraped_at: float | None, code: int) -> None:
+    """ScrapeLate has a hold; until it is over, one that was read before is no news, one never read no OK."""
+    stale = replace(
+        replica("b", ReplicaState.STALE), scraped_at=scraped_at, reasons=("HTTP 500 at /metrics",)
+    )
+    found = verdict(fleet([replica("a"), stale]))
+    assert found[0] == code
+    assert (found[1] == "UNKNOWN 1 of 2: b stale: HTTP 500 at /metrics") is (code == 3)
+
+
 def test_hostile_words_stay_on_one_line() -> None:
     assert "\x1b" not in verdict(with_alerts(replace(SLOW, summary="a\x1b[2J\nb")))[1]
     assert verdict(with_alerts(replace(SLOW, summary="a\nb")))[1] == "WARNING 1 of 2: b TtftSlo: a b"
