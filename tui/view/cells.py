@@ -205,6 +205,7 @@ _ASCII = str.maketrans(
         **dict(zip("▏▎▍▌▋▊▉", "   ++++", strict=True)),
         **dict(zip("●▲✖◌○◆▸▾↓↑←↻≠", "oAX~.!>vv^<R#", strict=True)),
         **dict(zip("–…·≥≤×°µ─→", "-~|><x'u->", strict=True)),
+        **dict(zip("┊▴◄", "|^<", strict=True)),
     }
 )
 

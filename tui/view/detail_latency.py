@@ -1,4 +1,4 @@
-"""Detail view: latencies, tokens, speculation and data-parallel ranks."""
+"""Detail view: latencies, and data-parallel ranks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from enginetop.fleet.snapshot import (
     Quantile,
     RankSnapshot,
     ReplicaSnapshot,
-    Scalar,
 )
 from themes.loader import Ink
-from tui.view import charts, numbers
+from tui.view import numbers
 from tui.view.attainment import goodput_lines
 from tui.view.cells import EMPTY_LINE, UNKNOWN, Line, Span, cut_middle, pad
 from tui.view.engines import absence
@@ -24,11 +23,9 @@ from tui.view.figures import (
     LABEL_WIDTH,
     WIDE,
     Lines,
-    figure,
     labels_text,
     quantile_text,
     row,
-    short_figure,
     signal_of,
 )
 
@@ -94,90 +91,6 @@ def _bounds_text(quantile: Quantile) -> str:
         return ""
     high = "∞" if quantile.high is None else numbers.milliseconds(quantile.high)
     return f"{numbers.milliseconds(quantile.low)} and {high}"
-
-
-def token_lines(replica: ReplicaSnapshot) -> Lines:
-    yield row(
-        "tokens/s",
-        Span("generated ", "dim"), short_figure(replica, "generation_tokens_per_second"),
-        Span(" · prompt ", "dim"), short_figure(replica, "prompt_tokens_per_second"),
-    )  # fmt: skip
-    yield row(
-        "prefix hits", *figure(replica, "prefix_hit_ratio", numbers.percent, " %"), _why_no_hits(replica)
-    )
-    external = signal_of(replica, "external_prefix_hit_ratio")
-    if numbers.scalar_number(external) is not None:
-        yield row("external", *figure(replica, "external_prefix_hit_ratio", numbers.percent, " %"))
-    for name, label in (
-        ("prompt_tokens", "prompt len"),
-        ("output_tokens", "output len"),
-        ("reasoning_tokens", "reasoning"),
-    ):
-        value = signal_of(replica, name)
-        if isinstance(value, Distribution) and value.count:
-            parts = [
-                f"{key} {_token_quantile(numbers.quantile_of(value, key))}"
-                for key in ("p50", "p95", "p99", "mean")
-            ]
-            note = f"  {value.note}" if name == "reasoning_tokens" and value.note else ""
-            yield row(label, Span(" · ".join(parts)), Span(f" tokens{note}", "dim"))
-        elif (
-            name == "reasoning_tokens" and isinstance(value, Distribution) and value.count == 0 and value.note
-        ):
-            yield row(label, Span(UNKNOWN, "dim"), Span(f" {value.note}", "dim"))
-    yield from _thinking(replica)
-
-
-def _why_no_hits(replica: ReplicaSnapshot) -> Span:
-    """What else than a cache that does not work can be behind no hits at all."""
-    block = replica.config.get("block_size")
-    if numbers.scalar_number(signal_of(replica, "prefix_hit_ratio")) != 0 or block is None:
-        return Span("")
-    return Span(f"  a shared prefix shorter than a block of {block.value} tokens is never found", "dim")
-
-
-def _thinking(replica: ReplicaSnapshot) -> Lines:
-    """What reasoning takes: its share of output, requests at the budget, KV; nothing where none is known."""
-    parts = []
-    for name, label, text, unit in (
-        ("reasoning_share_ratio", "of output", numbers.percent, " %"),
-        ("reasoning_budget_hit_ratio", "at the budget", numbers.percent, " %"),
-        ("reasoning_kv_tokens", "KV at least", numbers.count, " tokens"),
-    ):
-        value = signal_of(replica, name)
-        number = numbers.scalar_number(value)
-        if number is not None and isinstance(value, Scalar):
-            parts.append(f"{label} {numbers.marked(text(number), value.quality)}{unit}")
-    if parts:
-        yield row("thinking", Span(" · ".join(parts)))
-
-
-def _token_quantile(quantile: Quantile) -> str:
-    number = numbers.quantile_number(quantile)
-    return (numbers.CENSORED if quantile.censored and number is not None else "") + numbers.count(number)
-
-
-def speculation_lines(replica: ReplicaSnapshot) -> Lines:
-    length = signal_of(replica, "spec_accepted_length")
-    number = numbers.scalar_number(length)
-    if number is None:
-        yield row("speculation", Span(UNKNOWN, "dim"), Span(f" {absence(length, replica.engine)}", "dim"))
-        yield EMPTY_LINE
-        return
-    spans = [Span("length ", "dim"), Span(f"{number:.2f}")]
-    ratio = numbers.scalar_number(signal_of(replica, "spec_acceptance_ratio"))
-    if ratio is not None:
-        spans += (Span(" · accepted ", "dim"), Span(f"{numbers.percent(ratio)} %"))
-    positions = signal_of(replica, "spec_acceptance_per_position")
-    if isinstance(positions, Scalar) and isinstance(positions.value, tuple) and positions.value:
-        by_position = positions.value
-        spans += (
-            Span(" · by position ", "dim"),
-            Span(charts.spark(by_position, len(by_position), 1.0), "spark"),
-            Span(" " + " ".join(f"{value:.2f}" for value in by_position)),
-        )
-    yield row("speculation", *spans)
-    yield EMPTY_LINE
 
 
 def rank_lines(replica: ReplicaSnapshot) -> Lines:

@@ -1,21 +1,42 @@
-"""Detail view: load of a replica now and over the last minutes."""
+"""Detail view: what limits a replica, and its load now."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-
-from enginetop.fleet.snapshot import ReplicaSnapshot, Scalar, Slo
+from enginetop.fleet.bound_by import WORDS
+from enginetop.fleet.snapshot import ReplicaSnapshot, Scalar
 from tui.view import charts, numbers
-from tui.view.cells import EMPTY_LINE, Line, Span, merge, pad
-from tui.view.figures import WIDE, Lines, figure, labels_text, row, setting, short_figure, signal_of
+from tui.view.cells import EMPTY_LINE, Line, Span
+from tui.view.detail_plots import first_plots
+from tui.view.figures import Lines, figure, labels_text, row, setting, short_figure, signal_of
+from tuners.trend import Trend, seconds_to_full, trend_of
 
-PLOT_ROWS = 4
-_LIMIT = "─"
+_TREND_SECONDS = 60.0
+_SOON_SECONDS = 900.0
+"""A cache that is full later than that is not worth a word."""
+
+_LIMITS = {"kv": "KV", "token_budget": "token budget", "none": "nothing", "unknown": "not known"}
+_LEAST_SHARE = 0.005
+
+
+def bound_line(replica: ReplicaSnapshot) -> Line:
+    """What limited the replica, as shares of the window, the largest first."""
+    shares = [(word, replica.bound_by.get(word, 0.0)) for word in WORDS]
+    told = sorted((entry for entry in shares if entry[1] >= _LEAST_SHARE), key=lambda entry: -entry[1])
+    spans: list[Span] = []
+    for number, (word, share) in enumerate(told):
+        quiet = word in ("none", "unknown")
+        of_window = "" if number else " of the window"
+        spans.append(Span(" · " if number else "", "dim"))
+        spans.append(Span(f"{_LIMITS.get(word, word)} ", "dim" if quiet else "text"))
+        spans.append(Span(f"{numbers.percent(share)} %", "dim" if quiet else "title"))
+        spans.append(Span(of_window, "dim"))
+    return row("bound by", *(spans or [Span("not known", "dim")]))
 
 
 def load_lines(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
+    """The limits, the KV cache, the requests, and the first row of plots."""
+    if replica.bound_by != {"unknown": 1.0}:
+        yield bound_line(replica)
     kv = signal_of(replica, "kv_usage_ratio")
     ratio = numbers.scalar_number(kv)
     if isinstance(kv, Scalar) and ratio is not None:
@@ -28,6 +49,9 @@ def load_lines(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
         capacity = numbers.scalar_number(signal_of(replica, "kv_capacity_tokens"))
         if capacity is not None:
             spans.append(Span(f" of {numbers.count(capacity)} tokens", "dim"))
+        left = seconds_to_full(_trend(replica, "kv_usage_ratio", at))
+        if left is not None and left < _SOON_SECONDS:
+            spans.append(Span(f"  full in {numbers.seconds_text(left)} at this pace", "warn"))
         yield row("KV", *spans)
     else:
         yield row("KV", *figure(replica, "kv_usage_ratio", numbers.percent))
@@ -37,89 +61,28 @@ def load_lines(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
         "requests",
         Span("running ", "dim"), short_figure(replica, "requests_running"), of_seats,
         Span(" · waiting ", "dim"), short_figure(replica, "requests_waiting"),
+        _growth(replica, at),
         Span(" · finished/s ", "dim"), short_figure(replica, "requests_finished_per_second", numbers.rate),
         Span(" · aborted/s ", "dim"), short_figure(replica, "requests_aborted_per_second", numbers.rate),
     )  # fmt: skip
     yield row("preempted/s", *figure(replica, "preemptions_per_second", numbers.rate))
     yield EMPTY_LINE
-    yield from _plots(replica, at, width)
+    yield from first_plots(replica, at, width)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plot:
-    """A trend to draw, up to `top` where that is fixed, with a line at the objective where there is one."""
-
-    signal: str
-    title: str
-    text: Callable[[float | None], str]
-    top: float | None = None
-    limit: Callable[[Slo], float] | None = None
+def _growth(replica: ReplicaSnapshot, at: float) -> Span:
+    """How fast the queue grows or shrinks, where its last minute makes a line."""
+    trend = _trend(replica, "requests_waiting", at)
+    if trend is None or abs(trend.per_second) < 0.005:
+        return Span("")
+    return Span(f", {trend.per_second:+.2f}/s", "warn" if trend.per_second > 0 else "dim")
 
 
-_PLOTS = (
-    _Plot("kv_usage_ratio", "KV %", numbers.percent, top=1.0),
-    _Plot("generation_tokens_per_second", "tok/s", numbers.count),
-    _Plot("requests_running", "running", numbers.count),
-    _Plot("requests_waiting", "waiting", numbers.count),
-    _Plot("ttft_seconds.p95", "TTFT p95 ms", numbers.milliseconds, limit=lambda slo: slo.ttft_seconds),
-    _Plot("tpot_seconds.p95", "TPOT p95 ms", numbers.milliseconds, limit=lambda slo: slo.tpot_seconds),
-)
-
-
-def _plots(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
-    columns = 3 if width >= 180 else 2 if width >= WIDE else 1
-    cell = (width - 2) // columns
-    plots = [
-        _drawn(plot, replica, at, cell - 2)
-        for plot in _PLOTS
-        if plot.signal in replica.trends and replica.trend_times
+def _trend(replica: ReplicaSnapshot, name: str, at: float) -> Trend | None:
+    values = replica.trends.get(name, ())
+    recent = [
+        (time, value)
+        for time, value in zip(replica.trend_times, values, strict=False)
+        if value is not None and at - time <= _TREND_SECONDS
     ]
-    shown = plots if columns > 1 else plots[:2]
-    for first in range(0, len(shown), columns):
-        for parts in zip(*shown[first : first + columns], strict=True):
-            yield merge(span for part in parts for span in (Span("  "), *part))
-        yield EMPTY_LINE
-
-
-def _drawn(plot: _Plot, replica: ReplicaSnapshot, at: float, width: int) -> list[Line]:
-    """A plot of exactly `width` cells: scale at the left, newest value at the right edge."""
-    scale_width = 8
-    room = max(width - scale_width - 1, 1)
-    times, values = replica.trend_times, replica.trends[plot.signal]
-    step = _plot_step(times, at, room)
-    series = charts.resample(values, times, at, step, room)
-    limit = plot.limit(replica.slo) if plot.limit is not None else None
-    top = plot.top if plot.top is not None else charts.scale_of(series, limit or 0.0) or 1.0
-    rows: list[Line] = [(Span(row, "spark"),) for row in charts.area(series, room, PLOT_ROWS, top)]
-    scale = [plot.text(top), *[""] * (PLOT_ROWS - 2), "0"]
-    title = plot.title
-    if limit is not None:
-        place = charts.row_of(limit, PLOT_ROWS, top)
-        rows[place] = _with_line(rows[place][0].text)
-        scale[place] = plot.text(limit) if 0 < place < PLOT_ROWS - 1 else scale[place]
-        title = f"{title} (SLO {plot.text(limit)})"
-    caption = pad(f"{title}, last {numbers.seconds_text(step * room)}", width)[: max(width, 0)]
-    lines = [
-        merge((Span(f"{mark:>{scale_width - 2}} ┊"[:scale_width], "dim"), *row, Span(" ")))
-        for mark, row in zip(scale, rows, strict=True)
-    ]
-    return [(Span(caption, "head"),), *lines]
-
-
-def _with_line(row: str) -> Line:
-    """The row with a line wherever nothing is drawn: what is above it stays above it."""
-    parts = groupby(row, lambda cell: cell == " ")
-    return tuple(
-        Span(_LIMIT * len(text), "warn") if empty else Span(text, "spark")
-        for empty, text in ((empty, "".join(cells)) for empty, cells in parts)
-    )
-
-
-def _plot_step(times: Sequence[float], at: float, room: int) -> float:
-    """Seconds a column, one of few round values: all known times fit, and no column falls between two."""
-    span = max(at - times[0], 1.0)
-    least = 2 * span / len(times)
-    for step in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0):
-        if step >= least and span / step <= room - 1:
-            return step
-    return 1800.0
+    return trend_of(recent)

@@ -10,7 +10,7 @@ from enginetop.fleet.snapshot import FleetSummary, ModelSummary, ReplicaSnapshot
 from tui.view import charts, numbers
 from tui.view.attainment import burn_lines, goodput_lines
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, cut_middle, fit
-from tui.view.condition import outlier_text
+from tui.view.detail import beside_its_like
 from tui.view.detail_latency import latency_table
 from tui.view.figures import WIDE, Lines, row
 from tui.view.load_curve import curve_lines
@@ -75,7 +75,7 @@ def _outliers(group: ModelGroup, width: int) -> Iterator[Line]:
     for number, (replica, outlier) in enumerate(found):
         name = fit(cut_middle(replica.target.name, name_width), name_width)
         yield row(
-            "" if number else "stand out", Span(f"{name} ", "title"), Span(outlier_text(outlier), "info")
+            "" if number else "stand out", Span(f"{name} ", "title"), Span(beside_its_like(outlier), "info")
         )
     if found:
         yield EMPTY_LINE

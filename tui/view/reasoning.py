@@ -30,6 +30,7 @@ from tui.view.picture import Picture
 _KNOB = "thinking_token_budget"
 _NAME_WIDTHS = (11, 24)
 _QUANTILES = ("p50", "p95", "p99")
+_SIGNS = (("p99", "◆"), ("p95", "○"), ("p50", "●"))
 _SHORTEST_RULER = 24
 
 
@@ -140,16 +141,17 @@ def _figures(of: Signalled, budget: float | None) -> Iterator[Span]:
     yield short_figure(of, "reasoning_kv_tokens", numbers.count, 8)
 
 
+def quantile_marks(of: Signalled) -> list[tuple[float, str]]:
+    """The known quantiles of reasoning with their signs, as `ruler` draws them."""
+    tokens = signal_of(of, "reasoning_tokens")
+    known = ((numbers.quantile_number(numbers.quantile_of(tokens, name)), sign) for name, sign in _SIGNS)
+    return [(number, sign) for number, sign in known if number is not None]
+
+
 def _ruler(of: Signalled, budget: float | None, top: float, room: int) -> Line:
     if room < _SHORTEST_RULER:
         return ()
-    tokens = signal_of(of, "reasoning_tokens")
-    marks = []
-    for name, sign in (("p99", "◆"), ("p95", "○"), ("p50", "●")):
-        number = numbers.quantile_number(numbers.quantile_of(tokens, name))
-        if number is not None:
-            marks.append((number, sign))
-    return (Span("  "), *ruler(marks, budget, top, min(room, 80)))
+    return (Span("  "), *ruler(quantile_marks(of), budget, top, min(room, 80)))
 
 
 def _notes(replica: ReplicaSnapshot) -> list[str]:

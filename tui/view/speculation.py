@@ -53,9 +53,9 @@ def conditionals(acceptance: Sequence[float]) -> tuple[float | None, ...]:
 
     None where the one before was never taken.
     """
-    before = (1.0, *acceptance[:-1])
+    before = (1.0, *acceptance)
     return tuple(
-        min(now / then, 1.0) if then > 0 else None for now, then in zip(acceptance, before, strict=True)
+        min(now / then, 1.0) if then > 0 else None for now, then in zip(acceptance, before, strict=False)
     )
 
 

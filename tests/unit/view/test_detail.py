@@ -8,7 +8,7 @@ import pytest
 
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState
 from enginetop.fleet.reading import ConfigValue
-from enginetop.fleet.snapshot import Goodput, RankSnapshot, ReplicaSnapshot, Scalar, Signals
+from enginetop.fleet.snapshot import Goodput, Outlier, RankSnapshot, ReplicaSnapshot, Scalar, Signals
 from tests.tui.snapshots import (
     AT,
     censored,
@@ -148,10 +148,17 @@ def test_speculation_by_position() -> None:
             "spec_acceptance_per_position": scalar((0.84, 0.6, 0.39, 0.27)),
         },
     )
-    # eighths: 0.84 -> 6.72 = 7, 0.6 -> 4.8 = 5, 0.39 -> 3.12 = 3, 0.27 -> 2.16 = 2
-    assert row(one, "speculation") == (
-        " speculation length 3.10 · accepted 52 % · by position ▇▅▃▂ 0.84 0.60 0.39 0.27"
+    # of 3.1 tokens a step one costs it: 2.1 / 3.1 = 67.7 %
+    assert row(one, "speculation") == " speculation length 3.10 · accepted 52 % · steps saved 68 %"
+    text = rows(one)
+    first = text.index(row(one, "speculation")) + 1
+    # 30 cells: 0.84 x 30 = 25.2 = 25 cells and 1.6 = 2 eighths; 0.6 / 0.84 = 0.71
+    assert text[first] == "             position 1   0.84 " + "█" * 25 + "▎"
+    assert text[first + 1] == (
+        "             position 2   0.60 " + "█" * 18 + " " * 12 + "  0.71 once the one before is taken"
     )
+    assert "0.65 once" in text[first + 2]
+    assert "0.69 once" in text[first + 3]
     off = replica(
         "a1", changes={"spec_accepted_length": scalar(None, Quality.UNKNOWN, note="not configured")}
     )
@@ -199,7 +206,7 @@ def test_events_newest_first_and_the_last_error_with_its_age() -> None:
 def test_a_plot_of_the_last_minutes() -> None:
     times = tuple(AT - 2 * step for step in range(149, -1, -1))
     one = replica("a1", trends={"kv_usage_ratio": (1.0,) * 150}, trend_times=times)
-    text = rows(one, 80)
+    text = rows(one, 75)
     caption = next(number for number, line in enumerate(text) if "KV %, last" in line)
     assert text[caption + 1].split()[0] == "100"
     assert text[caption + 4].split()[0] == "0"
@@ -237,19 +244,78 @@ def test_what_an_engine_says_beyond_the_core_has_a_line_a_group() -> None:
 def test_a_plot_of_latency_has_a_line_at_the_objective() -> None:
     times = tuple(AT - 2 * step for step in range(449, -1, -1))
     slow = replica("a1", trends={"ttft_seconds.p95": (1.0,) * 225 + (4.0,) * 225}, trend_times=times)
-    text = rows(slow, 80)
+    text = rows(slow, 75)
     caption = next(number for number, line in enumerate(text) if "TTFT p95 ms" in line)
-    # 80 cells leave 67: 898 s in steps of 15 s. The objective of 1 s is the lowest of four rows up to 4 s
-    assert "TTFT p95 ms (SLO 1000), last 16 min" in text[caption]
+    # 75 cells leave 62: 898 s in steps of 15 s. The objective of 1 s is the lowest of four rows up to 4 s
+    assert "TTFT p95 ms (SLO 1000), last 15 min" in text[caption]
     plot = [line[-60:] for line in text[caption + 1 : caption + 5]]
     assert [(line[:29], line[-29:]) for line in plot[:3]] == [(" " * 29, "█" * 29)] * 3
     assert text[caption + 1].split()[0] == "4000"
     assert plot[3] == "█" * 60
     assert "┊──────█" in text[caption + 4]  # where nothing is known there is the line alone
     quick = replica("a1", trends={"ttft_seconds.p95": (0.25,) * 450}, trend_times=times)
-    text = rows(quick, 80)
+    text = rows(quick, 75)
     # never slower than the objective: its line is the top of the plot, a quarter of it is filled
-    assert text[caption + 1].endswith("─" * 67)
+    assert text[caption + 1].endswith("─" * 62)
     assert text[caption + 1].split()[0] == "1000"
     assert text[caption + 4].endswith("█" * 60)
     assert not any("─" in line for line in text[caption + 2 : caption + 5])
+
+
+def test_what_limits_a_replica_is_told_in_shares_of_the_window() -> None:
+    one = replica("a1", bound_by={"kv": 0.62, "token_budget": 0.21, "none": 0.17})
+    assert row(one, "bound by") == " bound by    KV 62 % of the window · token budget 21 % · nothing 17 %"
+    assert not [line for line in rows(replica("a1")) if line.startswith(" bound by")]
+    tiny = replica("a1", bound_by={"none": 0.998, "queue": 0.002})
+    assert row(tiny, "bound by") == " bound by    nothing 99 % of the window"
+
+
+def test_a_cache_that_fills_tells_when_it_is_full_and_a_queue_how_fast_it_grows() -> None:
+    """KV from 0.5 to 0.79 in 58 s, 0.005 a second: (1 - 0.79) / 0.005 = 42 s. The queue gains 1 in 2 s."""
+    times = tuple(AT - 2 * step for step in range(29, -1, -1))
+    trends = {
+        "kv_usage_ratio": tuple(0.5 + 0.01 * step for step in range(30)),
+        "requests_waiting": tuple(float(step) for step in range(30)),
+    }
+    one = replica("a1", trends=trends, trend_times=times)
+    assert row(one, "KV").endswith("full in 42 s at this pace")
+    assert "waiting 0, +0.50/s" in row(one, "requests")
+    falls = replica("a1", trends={"kv_usage_ratio": trends["kv_usage_ratio"][::-1]}, trend_times=times)
+    assert "full" not in row(falls, "KV")
+    # up and down makes no line: nothing is said of it
+    shaken = replica("a1", trends={"requests_waiting": (1.0, 9.0) * 15}, trend_times=times)
+    assert "/s ·" not in row(shaken, "requests").partition("finished")[0]
+
+
+def test_preemptions_are_ticks_under_the_plot_of_the_cache() -> None:
+    times = tuple(AT - 2 * step for step in range(149, -1, -1))
+    preempted = (0.0,) * 140 + (0.5,) * 10
+    trends = {"kv_usage_ratio": (1.0,) * 150, "preemptions_per_second": preempted}
+    text = rows(replica("a1", trends=trends, trend_times=times), 75)
+    caption = next(number for number, line in enumerate(text) if "KV %" in line and "preempted" in line)
+    # the last 20 s in steps of 5 s: four columns, and a fifth that they begin in
+    assert text[caption + 5].strip() in ("▴▴▴▴", "▴▴▴▴▴")
+    quiet = rows(replica("a1", trends={**trends, "preemptions_per_second": (0.0,) * 150}, trend_times=times))
+    assert not any("▴" in line for line in quiet)
+
+
+def test_a_narrow_view_shows_one_row_of_plots_first_and_the_others_further_down() -> None:
+    times = tuple(AT - 2 * step for step in range(149, -1, -1))
+    names = ("kv_usage_ratio", "ttft_seconds.p95", "requests_running", "generation_tokens_per_second")
+    one = replica("a1", trends=dict.fromkeys(names, (1.0,) * 150), trend_times=times)
+    text = rows(one, 80)
+    place = {
+        word: next(n for n, line in enumerate(text) if f"{word}, last" in line or f"{word} (" in line)
+        for word in ("KV %", "TTFT p95 ms", "running", "tok/s")
+    }
+    latencies = next(n for n, line in enumerate(text) if line.startswith(" latency ms"))
+    assert place["KV %"] == place["TTFT p95 ms"] < latencies < place["running"] == place["tok/s"]
+    wide = rows(one, 200)
+    assert max(n for n, line in enumerate(wide) if ", last" in line) < wide.index(
+        next(line for line in wide if line.startswith(" latency ms"))
+    )
+
+
+def test_an_outlier_says_how_many_times_the_median_it_is() -> None:
+    one = replica("a1", outliers=(Outlier("ttft_seconds.p95", 0.84, 0.4, 6),))
+    assert row(one, "outlier") == " outlier     TTFT p95 840 ms, median of 6: 400 ms (2.10×)"
