@@ -252,7 +252,7 @@ def test_a_plot_of_latency_has_a_line_at_the_objective() -> None:
     assert [(line[:29], line[-29:]) for line in plot[:3]] == [(" " * 29, "█" * 29)] * 3
     assert text[caption + 1].split()[0] == "4000"
     assert plot[3] == "█" * 60
-    assert "┊──────█" in text[caption + 4]  # where nothing is known there is the line alone
+    assert "┊─█" in text[caption + 4]  # where nothing is known there is the line alone
     quick = replica("a1", trends={"ttft_seconds.p95": (0.25,) * 450}, trend_times=times)
     text = rows(quick, 75)
     # never slower than the objective: its line is the top of the plot, a quarter of it is filled
