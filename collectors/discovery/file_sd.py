@@ -50,9 +50,7 @@ class FileSd:
     def look(self) -> Sequence[Listed]:
         """The targets of all files. ListingError when the only file cannot be read and never could."""
         paths = self._paths()
-        self._files = {path: read for path, read in self._files.items() if path in paths}
-        for path in paths:
-            self._files[path] = self._read(path, self._files.get(path))
+        self._files = {path: self._read(path, self._files.get(path)) for path in paths}
         problems = [f"{path}: {read.problem}" for path, read in self._files.items() if read.problem]
         if problems and len(problems) == len(self._files) and not any(r.listed for r in self._files.values()):
             raise ListingError(problems[0])

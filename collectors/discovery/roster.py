@@ -7,9 +7,9 @@ it, so that one that moves keeps its history, and one URL is one replica, whoeve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import chain, count
 
 from collectors.discovery.listing import Listed
 from enginetop.fleet.model import Target
@@ -97,10 +97,9 @@ class Roster:
         place = dict(owners.values())
         known = {row.key for row in self._rows.values()}
         rows: dict[str, _Row] = {}
-        moved: list[tuple[str, Target]] = []
+        former: dict[str, str] = {}  # by the URL of now, of those that moved, are back, or described anew
         left: list[str] = []
         dropped: list[str] = []
-        names = {target.name for target in self._fixed} | {row.shown.name for row in self._rows.values()}
         for url, row in self._rows.items():
             target = place.get(row.key)
             if target is None and url in owners:
@@ -115,19 +114,18 @@ class Roster:
                 rows[url] = row
                 continue
             if target != row.listed or row.gone_at is not None:
-                row = _Row(row.key, target, _named(target, names - {row.shown.name}))
-                names.add(row.shown.name)
-                moved.append((url, row.shown))
+                row = _Row(row.key, target, target)
+                former[target.url] = url
             rows[target.url] = row
-        joined: list[Target] = []
-        for url, (key, target) in owners.items():
-            if url not in rows:
-                shown = _named(target, names)
-                names.add(shown.name)
-                rows[url] = _Row(key, target, shown)
-                joined.append(shown)
-        self._rows = rows
-        return Changes(tuple(dropped), tuple(moved), tuple(left), tuple(joined))
+        new = [url for url in owners if url not in rows]
+        rows |= {url: _Row(*owners[url], owners[url][1]) for url in new}
+        self._rows = _with_names(rows, {*former, *new}, {target.name for target in self._fixed})
+        return Changes(
+            tuple(dropped),
+            tuple((url, self._rows[now_at].shown) for now_at, url in former.items()),
+            tuple(left),
+            tuple(self._rows[url].shown for url in new),
+        )
 
     def _owners(self) -> dict[str, tuple[_Key, Target]]:
         """Who speaks for each listed URL: the one that did before, else the first source that lists it."""
@@ -140,9 +138,18 @@ class Roster:
         return owners
 
 
-def _named(target: Target, taken: Collection[str]) -> Target:
-    """The target under a name that no other one has."""
-    if target.name not in taken:
-        return target
-    numbered = (f"{target.name} ({number})" for number in count(2))
-    return replace(target, name=next(name for name in numbered if name not in taken))
+def _with_names(
+    rows: Mapping[str, _Row], unnamed: Collection[str], taken: Collection[str]
+) -> dict[str, _Row]:
+    """The rows, those at `unnamed` under names that no other one has."""
+    names = {*taken, *(row.shown.name for url, row in rows.items() if url not in unnamed)}
+    named: dict[str, _Row] = {}
+    for url, row in rows.items():
+        if url in unnamed:
+            wanted = row.listed.name
+            candidates = chain((wanted,), (f"{wanted} ({number})" for number in count(2)))
+            name = next(name for name in candidates if name not in names)
+            names.add(name)
+            row = replace(row, shown=replace(row.listed, name=name))
+        named[url] = row
+    return named

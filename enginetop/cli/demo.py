@@ -46,4 +46,5 @@ def run(args: argparse.Namespace) -> int:
 
 def _for_demo(settings: Settings, slo: Slo) -> Settings:
     """The scenario's objective, and a controller with little patience, unless they are configured."""
-    return replace(settings, slos=settings.slos or (("*", slo),), control=settings.control or _CONTROL)
+    slos = settings.slos or (("*", slo),)
+    return replace(settings, slos=slos, control=settings.control or _CONTROL, discovery=())

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 
 from collectors.answer import Answer
 from collectors.clock import SteadyClock
-from collectors.engines.detect import Found
+from collectors.engines.base import EngineTable
 from collectors.feed import TargetFeed
 from collectors.fetch import KEPT_HEADERS, NO_CREDENTIALS, Credentials, Fetcher
 from collectors.http import HttpFetcher
@@ -78,6 +78,10 @@ class _Watched:
             self._skews.append(skew)
         return answer
 
+    async def forget(self, url: str) -> None:
+        """Close the connection to a target."""
+        await self._fetcher.forget(url)
+
     async def aclose(self) -> None:
         await self._fetcher.aclose()
 
@@ -137,9 +141,9 @@ class _Look:
         return statistics.median_low(self._seconds) if self._seconds else None
 
     @property
-    def found(self) -> Found | None:
-        """Whose page it is."""
-        return self._feed.found
+    def table(self) -> EngineTable | None:
+        """The engine whose page it is."""
+        return self._feed.table
 
     def replica(self) -> ReplicaSnapshot:
         """What the scrapes amount to."""
@@ -181,11 +185,10 @@ def _facts(
 ) -> TargetFacts:
     failure, engine = None, None
     if look is not None and look.failure is not None:
-        table = look.found.table if look.found else None
-        hint = table.enable_hint if table else ""
+        hint = look.table.enable_hint if look.table else ""
         failure = FailureFacts(look.failure.kind, _without(look.failure.detail, hint), hint)
     elif look is not None and look.reading is not None:
-        engine = _engine(look.reading, look.found, look.replica())
+        engine = _engine(look.reading, look.table, look.replica())
     return TargetFacts(
         name=target.name,
         url=target.url,
@@ -209,7 +212,7 @@ def _without(detail: str, hint: str) -> str:
     return detail.removesuffix(f"; {hint}") if hint else detail
 
 
-def _engine(reading: Reading, found: Found | None, replica: ReplicaSnapshot) -> EngineFacts:
+def _engine(reading: Reading, table: EngineTable | None, replica: ReplicaSnapshot) -> EngineFacts:
     read: list[str] = []
     pending: list[str] = []
     missing: list[Missing] = []
@@ -229,7 +232,7 @@ def _engine(reading: Reading, found: Found | None, replica: ReplicaSnapshot) -> 
     exact = "requests_within_slo" in {series.measure for series in reading.columns.series}
     return EngineFacts(
         kind=replica.engine,
-        title=found.title if found else str(replica.engine),
+        title=table.title if table else str(replica.engine),
         state=ReplicaState.OK if replica.state in _TOO_SOON else replica.state,
         version=replica.engine_version,
         model=replica.model,

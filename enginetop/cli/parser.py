@@ -59,6 +59,7 @@ def _at_most(most: int) -> Callable[[str], int]:
 
 def _reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=_TARGET_HELP)
+    _discover(parser)
     parser.add_argument("--replay", metavar="FILE", help="read this recording instead of live targets")
     parser.add_argument(
         "--records",
@@ -71,6 +72,17 @@ def _reading(parser: argparse.ArgumentParser) -> None:
         "--thinking-budget", type=_count, metavar="N", help="limit of the reasoning in --records, in tokens"
     )
     _common(parser)
+
+
+def _discover(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--discover",
+        action="append",
+        default=[],
+        metavar="KIND:WHAT",
+        help="targets that come and go: file_sd:FILE dns:HOST:PORT dns:_SERVICE._tcp.NAME dynamo:FOLDER "
+        "prometheus:URL local",
+    )
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -191,6 +203,7 @@ def _curve_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _record_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=_TARGET_HELP)
+    _discover(parser)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="recording to write (.jsonl or .jsonl.gz)"
     )

@@ -14,6 +14,7 @@ from collectors.fetch import NO_CREDENTIALS, Credentials
 from collectors.scrape import DEADLINE_SHARE
 from enginetop.alerts.objective_checks import burn_warnings
 from enginetop.cli.alert_settings import AlertSettings, alert_settings
+from enginetop.cli.discovering import LOCAL, DiscoverySetting, discovery_flag, discovery_table
 from enginetop.cli.listen import Listen, parse_listen
 from enginetop.cli.record_logs import LogSetting, flag_setting, table_settings
 from enginetop.cli.targets import distinct, parse_target
@@ -25,7 +26,7 @@ from enginetop.fleet.toml_text import parse_toml
 from tuners.control.settings import ControlSettings
 
 if TYPE_CHECKING:
-    from enginetop.fleet.config import Config, TargetTable
+    from enginetop.fleet.config import Config, DiscoveryTable, PrometheusTable, TargetTable
 
 DEFAULT_INTERVAL_SECONDS = 2.0
 DEFAULT_WINDOW_SECONDS = 60.0
@@ -44,7 +45,8 @@ class KnobPath:
 class Settings:
     """The resolved settings of a run.
 
-    `credentials` holds the targets (by URL) that need more than a plain GET.
+    `credentials` holds the targets (by URL) that need more than a plain GET; those that discovery finds at
+    the start are added.
     """
 
     targets: tuple[Target, ...]
@@ -65,6 +67,12 @@ class Settings:
     """Where `watch` serves its own pages; None: nowhere."""
     records: tuple[LogSetting, ...] = ()
     """Logs of single requests that are followed."""
+    discovery: tuple[DiscoverySetting, ...] = ()
+    """Where targets are listed that come and go."""
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The user's own keys on the screen, by word of the action."""
+    origin: str = ""
+    """The config file."""
 
     def slo_for(self, model: str | None) -> Slo:
         """The first objective whose pattern matches the model's name, else the default one."""
@@ -101,7 +109,7 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
     interval = args.interval or (config.interval_seconds if config else DEFAULT_INTERVAL_SECONDS)
     timeout = args.timeout or (config.timeout_seconds if config else None)
     window = args.window or (config.window_seconds if config else DEFAULT_WINDOW_SECONDS)
-    targets, credentials = _targets(args.targets, config)
+    targets, credentials = _targets(args.targets, config, only_named=bool(getattr(args, "discover", ())))
     slos = _slos(args.slo, config)
     for _, slo in slos:
         for warning in burn_warnings(slo):
@@ -119,7 +127,28 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         price=_price(config),
         listen=_listen(args, config),
         records=_records(args, config, targets),
+        discovery=_discovery(args, config, targets),
+        keys=_keys(config),
+        origin=str(Path(args.config) if args.config else config_path()),
     )
+
+
+def _keys(config: Config | None) -> dict[str, tuple[str, ...]]:
+    table = config.keys if config else {}
+    return {word: (keys,) if isinstance(keys, str) else keys for word, keys in table.items()}
+
+
+def _discovery(
+    args: argparse.Namespace, config: Config | None, targets: Sequence[Target]
+) -> tuple[DiscoverySetting, ...]:
+    """What the command line names takes the place of the config file; nothing at all: this machine."""
+    flags: Sequence[str] = getattr(args, "discover", ())
+    if flags:
+        return tuple(dict.fromkeys(map(discovery_flag, flags)))
+    if config is not None and config.discovery and not args.targets:
+        origin = str(Path(args.config) if args.config else config_path())
+        return tuple(discovery_table(table, origin, _credentials(table)) for table in config.discovery)
+    return () if targets else LOCAL
 
 
 def _records(
@@ -187,12 +216,12 @@ def _read_config(named: str | None) -> Config | None:
 
 
 def _targets(
-    arguments: Sequence[str], config: Config | None
+    arguments: Sequence[str], config: Config | None, *, only_named: bool
 ) -> tuple[tuple[Target, ...], dict[str, Credentials]]:
     tables = config.targets if config else ()
     configured = [(parse_target(table.url, table.name), _credentials(table)) for table in tables]
     named = [parse_target(text) for text in arguments]
-    targets = distinct(named or [target for target, _ in configured])
+    targets = distinct(named or ([] if only_named else [target for target, _ in configured]))
     _refuse_twin_names(targets)
     wanted = {target.url for target in targets}
     credentials = {
@@ -201,7 +230,7 @@ def _targets(
     return targets, credentials
 
 
-def _credentials(table: TargetTable) -> Credentials:
+def _credentials(table: TargetTable | DiscoveryTable | PrometheusTable) -> Credentials:
     return Credentials(table.api_key_env, table.api_key_file, table.ca_file, table.insecure_skip_verify)
 
 

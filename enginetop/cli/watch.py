@@ -133,7 +133,7 @@ class _Watch:
 
     def run(self) -> int:
         """Watch; returns the exit code."""
-        targets = wiring.live_targets(self._settings)
+        targets = wiring.live_targets(self._settings, may_come=True)
         with _wishes(self._looks.put):
             self._listen(self._settings.listen)
             told = self._open_desk(self._settings.alerts)
@@ -153,7 +153,7 @@ class _Watch:
 
     def _begin(self, settings: Settings, alerts: Sequence[Alert]) -> LiveEngine:
         """An engine that works, with a book that goes on with these alerts."""
-        targets = wiring.live_targets(settings)
+        targets = wiring.live_targets(settings, may_come=True)
         book = self._book = alert_book(settings, targets, self._quiet)
         book.restore(alerts)
 
@@ -231,7 +231,7 @@ class _Watch:
         """Read the config file again. One that cannot be used changes nothing."""
         try:
             settings = resolve(self._args, tell)
-            targets = wiring.live_targets(settings)
+            targets = wiring.live_targets(settings, may_come=True)
             if self._book is None:
                 return engine
             if settings.listen != self._settings.listen:

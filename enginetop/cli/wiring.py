@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,12 +12,12 @@ from collectors.feed import TargetFeed
 from collectors.gpu.source import NvmlSource
 from collectors.http import HttpFetcher
 from collectors.layout import LayoutCache
-from collectors.local_engines import local_targets
 from collectors.loop import LiveEngine
 from collectors.record import Recorder
 from collectors.replay import Finish, ReplaySource, run_replay
 from collectors.sample import sample_fleet
 from enginetop.cli.alerting import alert_book
+from enginetop.cli.discovering import LOCAL, membership
 from enginetop.cli.live_advice import Clients, LiveAdvice
 from enginetop.cli.record_logs import record_logs, record_reader
 from enginetop.cli.settings import Settings, config_path
@@ -28,13 +29,22 @@ from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.advice import Advisor
 
 
-def live_targets(settings: Settings) -> tuple[Target, ...]:
-    """The targets to scrape: named ones, else engines on this machine.
+def live_targets(settings: Settings, *, may_come: bool = False) -> tuple[Target, ...]:
+    """The targets to scrape now: named ones, and what discovery finds; else engines on this machine.
 
-    ConfigError when there are none, or when a log of requests belongs to none of them.
+    How those that were found are reached is added to `settings.credentials`. ConfigError when there are none
+    (`may_come`: and none can come), or when a log of requests belongs to none of them.
     """
-    targets = settings.targets or local_targets()
-    if not targets:
+    targets = settings.targets
+    members = membership(settings.discovery, targets, settings.credentials)
+    if members is not None:
+        targets = members.begin(time.time())
+        settings.credentials.update(members.credentials)
+    follows = settings.discovery not in ((), LOCAL)
+    if not targets and follows and (members is None or members.problem or not may_come):
+        problem = members.problem if members is not None else ""
+        raise ConfigError(problem or "discovery lists no target; see what it is asked with --discover")
+    if not targets and not follows:
         raise ConfigError(
             f"nothing to watch: name a target (enginetop host:port), list targets in {config_path()}, "
             f"or try `enginetop demo`"
@@ -97,13 +107,17 @@ def live_engine(
         return control.knob_clients(settings, targets)
 
     reader = record_reader(settings.records, targets, from_start=False)
+    members = membership(settings.discovery, settings.targets, settings.credentials)
+    if members is not None:
+        targets = members.begin(time.time())
     tracker = _tracker(settings, targets, settings.interval_seconds)
     return LiveEngine(
         targets,
         tracker=tracker,
         records=None if reader is None else (reader, tracker.observe_claimed),
+        members=None if members is None else (members, tracker),
         new_feed=_feeds(),
-        new_fetcher=lambda: HttpFetcher(settings.credentials),
+        new_fetcher=lambda: HttpFetcher(settings.credentials if members is None else members.credentials),
         interval_seconds=settings.interval_seconds,
         timeout_seconds=settings.timeout_seconds,
         window_seconds=settings.window_seconds,
@@ -145,7 +159,7 @@ def replay_source(settings: Settings, path: Path, speed: float) -> ReplaySource:
         path,
         new_tracker=lambda targets: _tracker(settings, targets, None),
         new_feed=_feeds(),
-        finish=finishing(Advisor(), alert_book(settings)),
+        new_finish=lambda: finishing(Advisor(), alert_book(settings)),
         speed=speed,
     )
 
