@@ -47,8 +47,9 @@ test-sglang: $(READY)    ## a real SGLang on the CPU, installed by itself: about
 test-dynamo: $(READY)    ## NVIDIA Dynamo's own mocker, installed by itself: about 0.6 GB of disk, 3 minutes
 	$(BIN)/python -m pytest -q -m dynamo -rs -s tests/dynamo
 
-docs: $(READY)           ## write docs/engines.md anew from the mapping tables
+docs: $(READY)           ## write docs/engines.md and docs/keys.md anew from the tables
 	$(BIN)/python -m enginetop.docs_tables docs/engines.md
+	$(BIN)/python -m tui.docs_keys docs/keys.md
 
 format: $(READY)
 	$(BIN)/ruff format .

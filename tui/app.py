@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, TypedDict, Unpack
@@ -14,8 +17,10 @@ from tui.terminal import prepare, wants_ascii
 
 prepare(os.environ)
 
-from textual.binding import BindingType  # noqa: E402 - after `prepare`: Textual reads its settings at import
+from rich.console import RenderableType  # noqa: E402 - after `prepare`, as all below
+from textual.binding import BindingType  # noqa: E402 - Textual reads its settings at import
 from textual.message import Message  # noqa: E402
+from textual.screen import Screen  # noqa: E402
 from textual.timer import Timer  # noqa: E402
 
 from enginetop.alerts.silence import QuietDesk  # noqa: E402
@@ -30,8 +35,10 @@ from tui.alert_desk import AlertDesk  # noqa: E402
 from tui.commands import CommandError, parse_time  # noqa: E402
 from tui.control_desk import ControlDesk  # noqa: E402
 from tui.errands import Errands  # noqa: E402
+from tui.faults import failure_line, write_fault  # noqa: E402
 from tui.keymap import binding_keys  # noqa: E402
 from tui.pace import local_instant, next_pace, parse_pace  # noqa: E402
+from tui.patient_driver import PatientDriver  # noqa: E402
 from tui.screens.alerts import AlertsScreen  # noqa: E402
 from tui.screens.base import PictureScreen, bindings_for  # noqa: E402
 from tui.screens.compare import CompareScreen  # noqa: E402
@@ -49,9 +56,16 @@ from tui.view.column_choice import Choice, ColumnStore  # noqa: E402
 from tui.view.condition_memory import ConditionMemory  # noqa: E402
 from tui.view.picture import Picture  # noqa: E402
 from tui.widgets.ink import Inks, textual_theme  # noqa: E402
+from tui.widgets.line_view import LineView  # noqa: E402
 
 PAINT_SPACING_SECONDS = 0.5
 """Pictures are painted at most this often, however fast snapshots come."""
+
+_DRAIN_SHARE = 2.0
+"""A slow terminal gets so many times as long to take a picture as the last one took it."""
+_LONGEST_SPACING_SECONDS = 10.0
+_LOOK_AGAIN_SECONDS = 0.1
+_SIGNALS = (signal.SIGHUP, signal.SIGTERM)
 
 _TICK_SECONDS = 1.0
 
@@ -74,6 +88,7 @@ class Options(TypedDict, total=False):
     clock: Callable[[], float]
     playback: Playback | None
     actions: Sequence[Action] | None
+    fault_log: Path | None
 
 
 class FleetApp(ShellApp):
@@ -85,7 +100,8 @@ class FleetApp(ShellApp):
     `targets` are shown while nothing has been scraped yet. `control` carries changes out, unless `read_only`;
     its changes are shown in either case; `approver` is who approves them, for the audit. Alerts are
     silenced and acknowledged through `quiet`, in the same name. `playback` is the source itself when it plays
-    a recording; `actions` is the table with the user's keys. Unknown `theme`: ConfigError.
+    a recording; `actions` is the table with the user's keys; `fault_log` is where faults of views are
+    written down. Unknown `theme`: ConfigError.
     The user's own themes are files of `theme_folder`, his columns of the fleet are kept in `columns`.
     """
 
@@ -125,9 +141,10 @@ class FleetApp(ShellApp):
         clock: Callable[[], float] = time.monotonic,
         playback: Playback | None = None,
         actions: Sequence[Action] | None = None,
+        fault_log: Path | None = None,
     ) -> None:
         palette = load_theme(choose_theme(theme, os.environ), theme_folder)
-        super().__init__(ansi_color=True if palette.ansi else None)
+        super().__init__(PatientDriver, ansi_color=True if palette.ansi else None)
         self.animation_level = "none"
         self.register_theme(textual_theme(palette))
         self.theme = f"enginetop-{palette.name}"
@@ -164,6 +181,8 @@ class FleetApp(ShellApp):
         self.set_keymap(binding_keys(self.actions))
         self._painted_at: float | None = None
         self._paint_timer: Timer | None = None
+        self._undrawn = False
+        self._fault_log = fault_log
 
     def get_default_screen(self) -> FleetScreen:
         """The fleet is the first screen."""
@@ -173,11 +192,17 @@ class FleetApp(ShellApp):
         return screen
 
     def on_mount(self) -> None:
-        """Keep the ages of pause and silence going."""
+        """Keep the ages of pause and silence going; end in order when we are told to."""
         self.set_interval(_TICK_SECONDS, self._tick)
+        if isinstance(self._driver, PatientDriver):
+            for number in _SIGNALS:
+                asyncio.get_running_loop().add_signal_handler(number, self._end, 128 + number)
 
     def on_unmount(self) -> None:
         """No more callbacks; whoever made the source stops it."""
+        if isinstance(self._driver, PatientDriver):
+            for number in _SIGNALS:
+                asyncio.get_running_loop().remove_signal_handler(number)
         while self._subscriptions:
             self._subscriptions.pop()()
 
@@ -242,14 +267,49 @@ class FleetApp(ShellApp):
             return
         wait = 0.0
         if self._painted_at is not None:
-            wait = self._painted_at + PAINT_SPACING_SECONDS - self._clock()
+            wait = self._painted_at + self._spacing() - self._clock()
+        if self._driver_behind():
+            wait = max(wait, _LOOK_AGAIN_SECONDS)
         if wait <= 0:
             self._take_and_paint()
         else:
             self._paint_timer = self.set_timer(wait, self._take_and_paint)
 
+    def _spacing(self) -> float:
+        """Seconds between two pictures: more where the terminal is slow to take them."""
+        driver = self._driver
+        drain = driver.outlet.drain_seconds if isinstance(driver, PatientDriver) else 0.0
+        return min(max(PAINT_SPACING_SECONDS, _DRAIN_SHARE * drain), _LONGEST_SPACING_SECONDS)
+
+    def _driver_behind(self) -> bool:
+        return isinstance(self._driver, PatientDriver) and self._driver.behind
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        """Draw, unless so much waits that the event loop would be held up: then all later, at once."""
+        if isinstance(self._driver, PatientDriver) and self._driver.congested:
+            self._undrawn = True
+        else:
+            super()._display(screen, renderable)
+
+    def _draw_what_was_left_out(self) -> None:
+        if self._undrawn and not self._driver_behind():
+            self._undrawn = False
+            self.refresh(layout=True)
+            for view in self.screen.query(LineView):
+                view.refresh()
+
+    def on_terminal_lost(self) -> None:
+        """Nobody sees us any more."""
+        self._end(128 + signal.SIGHUP)
+
+    def _end(self, code: int) -> None:
+        self.exit(return_code=code)
+
     def _take_and_paint(self) -> None:
         self._paint_timer = None
+        if self._driver_behind():
+            self._paint_timer = self.set_timer(_LOOK_AGAIN_SECONDS, self._take_and_paint)
+            return
         self._painted_at = self._clock()
         if self._paused_at is None:
             self._snapshot = self._source.latest()
@@ -266,8 +326,12 @@ class FleetApp(ShellApp):
         silent = self._snapshot is not None and (
             self._clock() - self._arrived_at > self._snapshot.interval_seconds
         )
+        if isinstance(self._driver, PatientDriver) and self._driver.gone:
+            self.on_terminal_lost()
+            return
+        self._draw_what_was_left_out()
         flying = any(change.state not in FINAL_STATES for change in self._changes)
-        if self._paused_at is not None or silent or flying:
+        if (self._paused_at is not None or silent or flying) and not self._driver_behind():
             self._paint()
 
     def _picture(self) -> Picture:
@@ -289,6 +353,7 @@ class FleetApp(ShellApp):
             playback=None if self._playback is None else self._playback.playback(),
             local_at=None if self._playback is None else time.time(),
             actions=self.actions,
+            fault_log="" if self._fault_log is None else str(self._fault_log),
         )
 
     def present_picture(self) -> Picture:
@@ -301,10 +366,12 @@ class FleetApp(ShellApp):
             screen.show(self._picture())
 
     def note_failure(self, where: str, error: Exception) -> None:
-        """Remember a fault of a view: it is shown in its place, and told in the exit code."""
-        line = f"{where}: {type(error).__name__}: {error}"
+        """Remember a fault of a view: it is shown in its place, written down, and told in the exit code."""
+        line = failure_line(where, error)
         if line not in self.failures:
             self.failures.append(line)
+            if self._fault_log is not None:
+                write_fault(self._fault_log, where, error, time.time())
 
     def action_pause(self) -> None:
         """Freeze the picture, or let it run again: the source goes on. A recording stands still instead."""
@@ -509,7 +576,10 @@ class FleetApp(ShellApp):
     def _fatal_error(self) -> None:
         """Textual would print a traceback; a user gets one line."""
         error = sys.exc_info()[1]
-        self.failures.append(f"the screen stopped: {type(error).__name__}: {error}")
+        if isinstance(error, Exception):
+            self.note_failure("the screen stopped", error)
+        else:
+            self.failures.append(f"the screen stopped: {type(error).__name__}")
         self._close_messages_no_wait()
 
 
@@ -524,7 +594,8 @@ def _saved(store: ColumnStore | None) -> tuple[Choice, str]:
 def _stop_control(control: ChangeControl) -> None:
     for change in control.latest():
         if change.state not in FINAL_STATES:
-            print(f"enginetop: undoing change {change.id} first", file=sys.stderr)  # noqa: T201
+            with suppress(OSError):  # the terminal may be gone; the change must be undone all the same
+                print(f"enginetop: undoing change {change.id} first", file=sys.stderr)  # noqa: T201
     control.stop()
 
 
@@ -545,6 +616,9 @@ def run_app(source: FleetSource, **options: Unpack[Options]) -> int:
                 _stop_control(control)
         finally:
             source.stop()
-    for failure in app.failures:
-        print(f"enginetop: {failure}", file=sys.stderr)  # noqa: T201 - the terminal is ours again
+    with suppress(OSError):  # the terminal may be gone
+        for failure in app.failures:
+            print(f"enginetop: {failure}", file=sys.stderr)  # noqa: T201 - the terminal is ours again
+        if app.failures and options.get("fault_log") is not None:
+            print(f"enginetop: where it happened: {options['fault_log']}", file=sys.stderr)  # noqa: T201
     return 1 if app.failures else app.return_code or 0

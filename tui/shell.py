@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from textual.app import App
+from textual.dom import DOMNode
+from textual.driver import Driver
 
 from enginetop.fleet.errors import ConfigError
 from themes.loader import Palette, choose_theme, load_theme, theme_names
@@ -23,6 +25,7 @@ from tui.commands import (
     one_of,
     parse_command,
 )
+from tui.faults import failure_line
 from tui.screens.base import PictureScreen
 from tui.screens.fleet import FleetScreen
 from tui.screens.palette import PaletteScreen
@@ -51,9 +54,9 @@ class ShellApp(App[None]):
     inks: Inks
     actions: tuple[Action, ...]
 
-    def __init__(self, *, ansi_color: bool | None) -> None:
+    def __init__(self, driver_class: type[Driver], *, ansi_color: bool | None) -> None:
         # Textual chooses its colour filters in its constructor, so it must know of an ansi theme by then.
-        super().__init__(ansi_color=ansi_color)
+        super().__init__(driver_class=driver_class, ansi_color=ansi_color)
         self._history: list[str] = []
 
     def present_picture(self) -> Picture:
@@ -90,6 +93,23 @@ class ShellApp(App[None]):
     def begin(self, work: Awaitable[None]) -> None:
         """Run on the event loop; a fault in it must not end the program."""
         self.run_worker(work, group="errands", exit_on_error=False)
+
+    async def run_action(
+        self,
+        action: str | tuple[str, str, tuple[object, ...]],
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Carry out an action; a fault in it is told at the foot of the screen, and the rest goes on."""
+        try:
+            return await super().run_action(action, default_namespace, namespaces)
+        except Exception as error:  # noqa: BLE001 - one key that fails must not end the program
+            what = action if isinstance(action, str) else action[1]
+            self.note_failure(what, error)
+            screen = self.screen
+            if isinstance(screen, PictureScreen):
+                screen.say(f"✖ {failure_line(what, error)}", "crit")
+            return True
 
     # -- command line and command list
 

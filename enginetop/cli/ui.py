@@ -12,10 +12,12 @@ from enginetop.cli.alerting import alert_book, quiet_file
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.output import has_terminal, print_snapshot
 from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.settings import state_folder as user_state_folder
 from enginetop.cli.user import user_name
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
-from enginetop.fleet.ports import ChangeControl, FleetSource, GpuSource
+from enginetop.fleet.ports import ChangeControl, FleetSource, GpuSource, Playback
+from tui.keymap import with_keys
 
 _SAMPLES = 2
 
@@ -27,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
         if args.targets:
             raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
         return play(args, settings, Path(args.replay), speed=1.0)
-    targets = wiring.live_targets(settings)
+    targets = wiring.live_targets(settings, may_come=True)
     return watch(args, settings, targets, wiring.local_gpus(targets))
 
 
@@ -50,12 +52,12 @@ def watch(
     quiet = quiet_file(state_folder)
     source = wiring.live_engine(settings, targets, gpu_source, alert=alert_book(settings, targets, quiet))
     if settings.control is None:
-        return show(args, source, targets, title, quiet=quiet)
+        return show(args, settings, source, targets, title, quiet=quiet)
     from enginetop.cli import control  # its HTTP client is imported only where changes can be made
 
     controller = control.controller(settings, source, targets, state_folder)
     with control.recovery(controller):
-        return show(args, source, targets, title, controller, quiet)
+        return show(args, settings, source, targets, title, controller, quiet)
 
 
 def play(args: argparse.Namespace, settings: Settings, recording: Path, speed: float) -> int:
@@ -64,21 +66,25 @@ def play(args: argparse.Namespace, settings: Settings, recording: Path, speed: f
     if not has_terminal():
         print_snapshot(wiring.replay_to_end(settings, recording), "table", title)
         return exit_codes.OK
-    return show(args, wiring.replay_source(settings, recording, speed), (), title)
+    source = wiring.replay_source(settings, recording, speed)
+    return show(args, settings, source, (), title, playback=source)
 
 
 def show(
     args: argparse.Namespace,
+    settings: Settings,
     source: FleetSource,
     targets: Sequence[Target],
     title: str,
     control: ChangeControl | None = None,
     quiet: QuietDesk | None = None,
+    playback: Playback | None = None,
 ) -> int:
     """Run the UI on a source until the user leaves it; without `control` it only reads.
 
-    Alerts are silenced and acknowledged through `quiet`.
+    Alerts are silenced and acknowledged through `quiet`; `playback` is the source when it plays a recording.
     """
+    actions = with_keys(settings.keys, f"{settings.origin}: keys")
     from tui.app import run_app  # textual is imported here and nowhere else in the command line
 
     return run_app(
@@ -92,4 +98,7 @@ def show(
         ascii_only=args.ascii,
         mouse=not args.no_mouse,
         targets=targets,
+        playback=playback,
+        actions=actions,
+        fault_log=user_state_folder() / "faults.log",
     )

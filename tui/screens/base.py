@@ -12,6 +12,7 @@ from textual.widget import Widget
 
 from themes.loader import Ink
 from tui.actions import Action, Place, actions_at
+from tui.faults import failure_line
 from tui.keymap import binding_id
 from tui.view.cells import EMPTY_LINE, Line, clip, line_text, plain, printable
 from tui.view.heading import footer_line
@@ -148,7 +149,19 @@ class PictureScreen(Screen[None]):
     def show(self, picture: Picture) -> None:
         """Show this picture now."""
         self.picture = picture
-        self.paint()
+        self.paint_safely()
+
+    def paint_safely(self) -> None:
+        """Paint; if that fails as a whole, say so at the foot of the screen and go on."""
+        try:
+            self.paint()
+        except Exception as error:  # noqa: BLE001 - the program must go on
+            self.complain(str(self.PLACE), error)
+            self.say(f"✖ {failure_line(str(self.PLACE), error)}{self._logged}", "crit")
+
+    @property
+    def _logged(self) -> str:
+        return f" · see {self.picture.fault_log}" if self.picture.fault_log else ""
 
     @property
     def can_paint(self) -> bool:
@@ -161,7 +174,7 @@ class PictureScreen(Screen[None]):
 
     def on_resize(self) -> None:
         """Lines are built for one width, so a new size wants new ones once the widgets have theirs."""
-        self.call_after_refresh(self.paint)
+        self.call_after_refresh(self.paint_safely)
 
     def on_screen_resume(self) -> None:
         """A screen that comes back shows the newest picture."""
@@ -173,7 +186,8 @@ class PictureScreen(Screen[None]):
             return build()
         except Exception as error:  # noqa: BLE001 - the rest of the screen must go on
             self.complain(where, error)
-            return [plain(f" {where} failed: {type(error).__name__}: {error}", "crit")]
+            said = f" {where} failed: {type(error).__name__}: {error}{self._logged}"
+            return [clip(plain(printable(said), "crit"), max(self.size.width, 1))]
 
     def paint_footer(self, view: LineView) -> None:
         """The keys of this place, and what part of `view` is in sight."""

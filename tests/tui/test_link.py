@@ -1,0 +1,225 @@
+"""The link to the terminal: slow, stalled, resized in storms, suspended, hung up, lost. On a pty."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tui.patient_driver import Outlet
+
+_PATIENCE_SECONDS = 30.0
+_LEFT_ALTERNATE_SCREEN = b"\x1b[?1049l"
+
+
+class Terminal:
+    """A process on a pty, and whoever reads what it draws."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self._status = tmp_path / "status.json"
+        self.leader, self.follower = pty.openpty()
+        self.resize(200, 50, tell=False)
+        self.before = termios.tcgetattr(self.follower)
+        environ = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", "COLUMNS": "", "LINES": ""}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.pty_app", str(self._status)],
+            stdin=self.follower,
+            stdout=self.follower,
+            stderr=self.follower,
+            env=environ,
+            start_new_session=True,
+        )
+        self.drawn = bytearray()
+        self.reading = threading.Event()
+        self.reading.set()
+        self._over = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while not self._over:
+            self.reading.wait(0.1)
+            if not self.reading.is_set():
+                continue
+            with suppress(OSError, ValueError):
+                if select.select([self.leader], [], [], 0.05)[0]:
+                    self.drawn += os.read(self.leader, 1 << 16)
+
+    def status(self) -> dict[str, Any]:
+        """What the process says of itself."""
+        try:
+            found: dict[str, Any] = json.loads(self._status.read_text(encoding="utf-8"))
+        except OSError:
+            return {"ticks": 0, "turns": 0, "size": [0, 0], "pending": 0}
+        return found
+
+    def wait(self, holds: Callable[[], bool], what: str) -> None:
+        """Until something holds, looking often."""
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while not holds():
+            assert time.monotonic() < until, f"{what}: {self.status()} {bytes(self.drawn[-300:])!r}"
+            assert self.process.poll() is None or what == "end", bytes(self.drawn[-2000:])
+            time.sleep(0.02)
+
+    def resize(self, columns: int, lines: int, *, tell: bool = True) -> None:
+        """Another size."""
+        fcntl.ioctl(self.leader, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        if tell:
+            self.process.send_signal(signal.SIGWINCH)
+
+    def type(self, keys: bytes) -> None:
+        """Type on the keyboard."""
+        os.write(self.leader, keys)
+
+    def end(self) -> int:
+        """The exit code, once it is over."""
+        self.wait(lambda: self.process.poll() is not None, "end")
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+    def close(self) -> None:
+        """Clean up whatever is left."""
+        self._over = True
+        self._reader.join()
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait()
+        for fd in (self.leader, self.follower):
+            with suppress(OSError):
+                os.close(fd)
+
+
+@contextmanager
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    one = Terminal(tmp_path)
+    try:
+        one.wait(lambda: one.status()["ticks"] > 2 and b"n00" in one.drawn, "first picture")
+        yield one
+    finally:
+        one.close()
+
+
+def ended_clean(one: Terminal) -> None:
+    """The terminal is as it was, and nobody saw a traceback."""
+    one.wait(lambda: _LEFT_ALTERNATE_SCREEN in one.drawn, "end")
+    assert b"Traceback" not in one.drawn
+    assert termios.tcgetattr(one.follower) == one.before
+
+
+def test_a_stalled_terminal_stops_neither_collection_nor_the_event_loop(tmp_path: Path) -> None:
+    with terminal(tmp_path) as one:
+        one.reading.clear()
+        one.wait(lambda: one.status()["pending"] > 0, "stall")
+        before = one.status()
+        one.type(b"jjjjkkkkssss" * 10)
+        one.wait(lambda: one.status()["ticks"] > before["ticks"] + 60, "collection")
+        one.wait(lambda: one.status()["turns"] > before["turns"] + 20, "event loop")
+        assert 0 < one.status()["pending"] < 30
+        drawn = len(one.drawn)
+        one.reading.set()
+        one.wait(lambda: one.status()["pending"] == 0 and len(one.drawn) > drawn, "recovery")
+        one.type(b"q")
+        assert one.end() == 0
+        ended_clean(one)
+
+
+def test_a_stalled_terminal_does_not_keep_us_from_ending(tmp_path: Path) -> None:
+    with terminal(tmp_path) as one:
+        one.reading.clear()
+        one.wait(lambda: one.status()["pending"] > 0, "stall")
+        one.process.send_signal(signal.SIGTERM)
+        assert one.end() == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_ends_it_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    with terminal(tmp_path) as one:
+        one.process.send_signal(number)
+        assert one.end() == 128 + number
+        ended_clean(one)
+
+
+def test_a_lost_terminal_ends_it(tmp_path: Path) -> None:
+    with terminal(tmp_path) as one:
+        one.reading.clear()
+        time.sleep(0.2)  # the reader has let go of the descriptor
+        os.close(one.follower)
+        os.close(one.leader)
+        assert one.end() == 128 + signal.SIGHUP
+
+
+def test_a_storm_of_resizes_ends_at_the_last_size(tmp_path: Path) -> None:
+    with terminal(tmp_path) as one:
+        for number in range(60):
+            one.resize(20 + 3 * number, 5 + number % 40)
+        one.resize(90, 30)
+        one.wait(lambda: one.status()["size"] == [90, 30], "size")
+        one.type(b"q")
+        assert one.end() == 0
+        ended_clean(one)
+
+
+def test_suspended_and_continued(tmp_path: Path) -> None:
+    with terminal(tmp_path) as one:
+        one.type(b"\x1a")
+        pid, how = os.waitpid(one.process.pid, os.WUNTRACED)
+        assert pid == one.process.pid
+        assert os.WIFSTOPPED(how)
+        one.wait(lambda: _LEFT_ALTERNATE_SCREEN in one.drawn, "the shell's screen")
+        assert termios.tcgetattr(one.follower) == one.before
+        drawn = len(one.drawn)
+        one.process.send_signal(signal.SIGCONT)
+        one.wait(lambda: b"n00" in one.drawn[drawn:], "the picture again")
+        one.type(b"q")
+        assert one.end() == 0
+        ended_clean(one)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_how_long_the_terminal_took_is_measured() -> None:
+    reader, writer = os.pipe()
+    clock = Clock()
+    outlet = Outlet(writer, lambda: None, clock)
+    outlet.expect()
+    outlet.write("abc ä")
+    assert outlet.pending == 1
+    clock.now = 3.5
+    outlet.flush()
+    assert (outlet.pending, outlet.drain_seconds) == (0, 3.5)
+    assert os.read(reader, 100) == "abc ä".encode()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_lost_terminal_is_told_once_and_swallows_the_rest() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    told: list[bool] = []
+    outlet = Outlet(writer, lambda: told.append(True), Clock())
+    for _ in range(3):
+        outlet.expect()
+        outlet.write("x")
+        outlet.flush()
+    assert (told, outlet.lost, outlet.pending) == ([True], True, 0)
+    os.close(writer)

@@ -1,0 +1,24 @@
+"""docs/keys.md says what the table of actions says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tui.actions import ACTIONS
+from tui.commands import commands_of
+from tui.docs_keys import main, page
+
+
+def test_the_page_is_current(tmp_path: Path) -> None:
+    assert (Path(__file__).parents[3] / "docs/keys.md").read_text(encoding="utf-8") == page(), (
+        "run `make docs`"
+    )
+    assert main([str(tmp_path / "keys.md")]) == 0
+    assert (tmp_path / "keys.md").read_text(encoding="utf-8") == page()
+
+
+def test_every_action_and_command_is_on_it() -> None:
+    text = page()
+    assert all(f"| {action.word} | {action.meaning}" in text for action in ACTIONS)
+    assert all(f"`:{command.word} " in text for command in commands_of(()))
+    assert text.count("**dangerous** |") == sum(action.dangerous for action in ACTIONS)

@@ -1,0 +1,103 @@
+"""`docs/keys.md` from the table of actions: `python -m tui.docs_keys FILE` writes it.
+
+A test holds the file against the table, so that it cannot say what the keys do not do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tui.actions import ACTIONS, Action, Place
+from tui.commands import commands_of
+from tui.key_names import written
+from tui.keymap import ALWAYS
+from tui.view.query import FILTER_HELP
+
+_INTRODUCTION = """\
+# Keys and commands of the screen
+
+Written by `make docs` from the table of actions (`tui/actions.py`); a test fails when it is not what that
+says. `?` shows the keys on the screen. What is marked **dangerous** changes an engine: it asks first, it is
+not there while everything is read-only, and it is never on a single unshifted key.
+"""
+
+_OWN = """\
+## Your own keys
+
+The config file may give any word of these tables other keys; they replace the usual ones everywhere:
+
+    [keys]
+    pause = "p"
+    next = ["N", "tab"]
+    previous = "P"
+
+A key is a character, a name (`enter space tab esc up down left right home end pgup pgdn f1` ...) or one of
+them behind `ctrl+`, `alt+`, `shift+`. An unknown word, a key that means two things in one place and a
+careless key for a dangerous action are refused at the start, in one line. {always} stay.
+"""
+
+_COMMANDS = """\
+## Commands
+
+`:` opens the command line, tab completes, up and down go through what was entered before; an unambiguous
+beginning of a word is enough. `ctrl+p` lists all to choose from. Besides the words of the tables above:
+"""
+
+_FILTER = "## The filter\n"
+
+
+def page() -> str:
+    """The whole text of `docs/keys.md`."""
+    always = ", ".join(f"`{written(key)}` for {word}" for word, key in sorted(ALWAYS.items()))
+    parts = [_INTRODUCTION, *_tables(), _OWN.format(always=always), _COMMANDS, *_commands(), _FILTER]
+    parts += (f"    {line}" for line in FILTER_HELP)
+    return "\n".join(parts) + "\n"
+
+
+def _tables() -> Iterator[str]:
+    told: set[tuple[str, tuple[Place, ...]]] = set()
+    for place in Place:
+        own = [
+            action
+            for action in ACTIONS
+            if place in action.places and (action.name, action.places) not in told
+        ]
+        told |= {(action.name, action.places) for action in own}
+        if own:
+            yield f"## {str(place).capitalize()}\n"
+            yield from _rows(own)
+
+
+def _rows(actions: Iterable[Action]) -> Iterator[str]:
+    yield "| keys | word | what it does |"
+    yield "| --- | --- | --- |"
+    for action in actions:
+        keys = " ".join(f"`{_escaped(written(key))}`" for key in action.keys)
+        mark = " **dangerous**" if action.dangerous else ""
+        yield f"| {keys} | {action.word} | {action.meaning}{mark} |"
+    yield ""
+
+
+def _commands() -> Iterator[str]:
+    yield "| command | what it does |"
+    yield "| --- | --- |"
+    for command in commands_of(()):
+        yield f"| `:{command.word} {_escaped(command.usage)}` | {command.meaning} |"
+    yield ""
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main(argv: list[str]) -> int:
+    """Write the page."""
+    (path,) = argv
+    Path(path).write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,134 @@
+"""The terminal at the far end of a link: how long it takes what is drawn, and that it may be gone."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
+
+_MOST_PENDING = 8
+"""Writes that may wait; Textual's writer blocks the event loop at 30."""
+_LAST_SECONDS = 2.0
+"""How long a terminal may take for the last bytes when we leave."""
+
+
+class TerminalLost(Message):
+    """The terminal is gone: nothing can be written to it or read from it."""
+
+
+class Outlet:
+    """The file that Textual's writer thread writes to: straight to the descriptor, timed, never raising.
+
+    A descriptor of its own, since a blocked write to the interpreter's stderr would keep the process from
+    ending.
+    """
+
+    def __init__(self, fd: int, lost: Callable[[], None], clock: Callable[[], float]) -> None:
+        self._fd = fd
+        self._tell_lost = lost
+        self._clock = clock
+        self._taken: list[str] = []
+        self._put = self._done = 0
+        self._began = 0.0
+        self.drain_seconds = 0.0
+        """How long the terminal took for what was last drawn."""
+        self.lost = False
+
+    @property
+    def pending(self) -> int:
+        """Writes that the terminal has not taken yet."""
+        return self._put - self._done
+
+    def expect(self) -> None:
+        """A write is handed over; told by the event loop."""
+        if not self.pending:
+            self._began = self._clock()
+        self._put += 1
+
+    def write(self, text: str) -> int:
+        """Take a text; it is sent by `flush`."""
+        self._taken.append(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Send what was taken; returns when the terminal has it, or is lost."""
+        taken, self._taken = self._taken, []
+        data = memoryview("".join(taken).encode("utf-8", "replace"))
+        while data and not self.lost:
+            try:
+                data = data[os.write(self._fd, data) :]
+            except BlockingIOError:  # somebody else made the terminal so
+                select.select([], [self._fd], [], 1.0)
+            except OSError:
+                self.lost = True
+                self._tell_lost()
+        self._done += len(taken)
+        if not self.pending:
+            self.drain_seconds = self._clock() - self._began
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._fd
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return os.isatty(self._fd)
+
+
+class PatientDriver(LinuxDriver):
+    """Textual's driver for a terminal that may be slow, stalled or gone."""
+
+    def __init__(
+        self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        stream = sys.__stderr__
+        assert stream is not None  # the UI is run on a terminal only
+        self.outlet = Outlet(os.dup(stream.fileno()), self._lost, time.monotonic)
+        self._file = cast("Any", self.outlet)
+
+    @property
+    def behind(self) -> bool:
+        """Whether the terminal has not taken all that was drawn."""
+        return self.outlet.pending > 0
+
+    @property
+    def congested(self) -> bool:
+        """Whether so much waits that drawing more could hold up the event loop."""
+        return self.outlet.pending > _MOST_PENDING
+
+    @property
+    def gone(self) -> bool:
+        """Whether the other end has hung up."""
+        poll = select.poll()
+        poll.register(self.fileno, 0)
+        return self.outlet.lost or any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
+
+    def write(self, data: str) -> None:
+        """Hand a text to the writer thread."""
+        self.outlet.expect()
+        super().write(data)
+
+    def run_input_thread(self) -> None:
+        """Read keys until we leave or the terminal is gone."""
+        try:
+            super().run_input_thread()
+        except (OSError, ValueError):
+            self._lost()
+
+    def close(self) -> None:
+        """End the writer thread; one that is stuck in a stalled terminal is left behind."""
+        closing = threading.Thread(target=super().close, name="enginetop-closing", daemon=True)
+        closing.start()
+        closing.join(_LAST_SECONDS)
+
+    def _lost(self) -> None:
+        self._app.post_message(TerminalLost())
