@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from collectors.answer import Answer
@@ -24,6 +25,23 @@ _EXPOSITION = re.compile(r"\bversion=[01]\.", re.IGNORECASE)
 """What the types of metrics pages have in common, and others have not."""
 _END_OF_PAGE = b"# EOF"
 _PROCESS_PREFIXES = ("python_", "process_", "http_", "go_", "promhttp_", "scrape_")
+
+_TELLING: tuple[FailureKind, ...] = (
+    FailureKind.UNAUTHORIZED,
+    FailureKind.LOADING,
+    FailureKind.DISABLED,
+    FailureKind.SERVER_ERROR,
+    FailureKind.TRUNCATED,
+    FailureKind.TOO_LARGE,
+    FailureKind.PROTOCOL,
+    FailureKind.TIMEOUT,
+    FailureKind.REFUSED,
+    FailureKind.DNS,
+    FailureKind.TLS,
+    FailureKind.NO_ENGINE_METRICS,
+    FailureKind.COLLECTOR,
+)
+"""The most telling of several failures is reported: the first of these kinds that occurs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +97,16 @@ def miss_of_page(answer: Answer, page: Page, table: EngineTable | None = None) -
         return _no_metrics(f"no engine's series {at}; it begins with {quoted(foreign)}")
     cause = _hint(table) or "; the port of another process, or an engine started without statistics"
     return _no_metrics(f"only process metrics {at}{cause}")
+
+
+def most_telling(misses: Sequence[tuple[Answer, Miss]]) -> Miss:
+    """Of one or more misses the one that is reported; where paths are absent it names all of them."""
+    _, miss = min(misses, key=lambda item: (_TELLING.index(item[1].kind), item[1].absent))
+    paths = [answer.path for answer, other in misses if other.absent and other.kind is miss.kind]
+    if not miss.absent or len(paths) < 2:
+        return miss
+    detail = miss.detail.replace(f"at {paths[0]}", f"at {' and '.join(paths)}", 1)
+    return replace(miss, detail=detail)
 
 
 def decode_json(body: bytes) -> Json | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable
@@ -50,25 +49,16 @@ STATUS_PATHS = frozenset(side.path for table in TABLES for side in table.side_pa
 """Side pages of which the status is read, and no body."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Whose page it is. `table` is None when this version has none for the engine."""
-
-    kind: EngineKind
-    title: str
-    table: EngineTable | None = None
-
-
-def _recognise(layout: Layout) -> Found | None:
+def _recognise(layout: Layout) -> EngineTable | None:
     for table in TABLES:
         if table.recognise(layout):
             behind = _BEHIND_DYNAMO.get(table.kind) if has_worker_series(layout) else None
-            return Found(table.kind, table.title, behind or table)
+            return behind or table
     return None
 
 
 recognise = LayoutMemo(_recognise)
-"""Whose page it is by its names, None when no engine's series are on it."""
+"""The table of the engine whose page it is by its names, None when no engine's series are on it."""
 
 
 def by_server_header(headers: Mapping[str, str]) -> EngineTable | None:

@@ -275,8 +275,7 @@ def read(text: str, sides: Mapping[str, object] | None = None) -> Reading:
     page = page_of(text)
     found = recognise(page.layout)
     assert found is not None
-    assert found.table is not None
-    outcome = found.table.new_reader().read(Look(at=1.0, page=page, sides=sides or {}))
+    outcome = found.new_reader().read(Look(at=1.0, page=page, sides=sides or {}))
     assert isinstance(outcome, Reading)
     return outcome
 

@@ -70,8 +70,7 @@ class Engine:
 def _table_of(page: bytes) -> EngineTable:
     found = recognise(page_of(page).layout)
     assert found is not None
-    assert found.table is not None
-    return found.table
+    return found
 
 
 def _page(path: str) -> bytes:

@@ -35,8 +35,7 @@ def capture(name: str) -> bytes:
 def reader_of(text: str | bytes) -> Reader:
     found = recognise(page_of(text).layout)
     assert found is not None
-    assert found.table is not None
-    return found.table.new_reader()
+    return found.new_reader()
 
 
 def read(text: str | bytes, sides: dict[str, object] | None = None) -> Reading:
@@ -396,9 +395,8 @@ def test_a_token_counter_of_the_engine_wins_over_counted_gaps() -> None:
 def test_the_side_pages_of_an_engine_are_not_at_a_workers_port() -> None:
     found = recognise(page_of(capture("worker1-kvpressure")).layout)
     assert found is not None
-    assert found.table is not None
-    assert [side.path for side in found.table.side_pages] == [METADATA]
-    assert found.table.liveness_path == "/live"
+    assert [side.path for side in found.side_pages] == [METADATA]
+    assert found.liveness_path == "/live"
 
 
 def test_a_prefill_worker_without_an_engines_series() -> None:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from collectors.answer import Answer
 from collectors.engines import vllm
-from collectors.feed import SIDE_TRIES, TargetFeed
+from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
+from collectors.side_pages import SIDE_TRIES
 from enginetop.fleet.model import EngineKind, Target
 from enginetop.fleet.observation import FailureKind, Observation
 from tests.support.engine_pages import answer, fault, fixture, total

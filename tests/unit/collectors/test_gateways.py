@@ -27,8 +27,7 @@ def reading_of(text: bytes | str) -> Reading:
     found = recognise(page.layout)
     assert found is not None
     assert found.kind is EngineKind.ROUTER
-    assert found.table is not None
-    read = found.table.new_reader().read(Look(at=100.0, page=page))
+    read = found.new_reader().read(Look(at=100.0, page=page))
     assert not isinstance(read, Failure)
     return read
 

@@ -1,0 +1,87 @@
+"""The side pages of one target: what they told last, and which of them are still worth asking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from collectors.answer import Answer
+from collectors.engines.base import Json, SidePage
+from collectors.engines.detect import SIDE_FIELDS, STATUS_PATHS
+from collectors.meaning import decode_json
+from collectors.redact import reduced
+
+SIDE_TRIES = 3
+"""A page that is asked once per start is given up after as many faults."""
+_ABSENT = 1 << 30  # tries of a path that is not there, or not for us: not asked again before a restart
+_NOT_FOR_US = frozenset({401, 403, 404, 405, 501})
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    body: Json
+    at: float
+
+
+class SidePages:
+    """Paths that are no side page of any engine are passed over."""
+
+    def __init__(self) -> None:
+        self._pages: dict[str, _Side] = {}
+        self._tries: dict[str, int] = {}
+
+    def __contains__(self, path: str) -> bool:
+        """Whether the page answered when it was asked last."""
+        return path in self._pages
+
+    @property
+    def bodies(self) -> dict[str, Json]:
+        """The newest body by path; a path that failed is missing."""
+        return {path: page.body for path, page in self._pages.items()}
+
+    def bodies_after(self, answers: Sequence[Answer]) -> dict[str, Json]:
+        """The bodies as they will be when these answers are taken."""
+        return {path: page.body for path, page in self._after(answers).items()}
+
+    def fresh_since(self, at: float) -> frozenset[str]:
+        """Paths whose body is not older than `at`."""
+        return frozenset(path for path, page in self._pages.items() if page.at >= at)
+
+    def is_due(self, side: SidePage) -> bool:
+        """Whether the page is to be asked at the next scrape."""
+        return self._tries.get(side.path, 0) < (_ABSENT if side.every_scrape else SIDE_TRIES)
+
+    def take(self, answers: Sequence[Answer]) -> None:
+        """Remember what came, and what did not."""
+        self._pages = self._after(answers)
+        for answer in answers:
+            if answer.path in SIDE_FIELDS:
+                settled = answer.error is None and answer.status < 500
+                tries = SIDE_TRIES if settled else self._tries.get(answer.path, 0) + 1
+                refused = answer.error is None and answer.status in _NOT_FOR_US
+                self._tries[answer.path] = _ABSENT if refused else tries
+
+    def ask_again(self) -> None:
+        """Another process may answer now: what was given up is asked anew."""
+        self._tries.clear()
+
+    def forget(self) -> None:
+        """Another engine is there: nothing that was told holds."""
+        self._pages.clear()
+        self._tries.clear()
+
+    def _after(self, answers: Sequence[Answer]) -> dict[str, _Side]:
+        pages = dict(self._pages)
+        for answer in answers:
+            if answer.path not in SIDE_FIELDS:
+                continue
+            good = answer.error is None and 200 <= answer.status < 300
+            body = decode_json(answer.body) if good else None
+            if answer.path in STATUS_PATHS and answer.error is None and answer.status not in _NOT_FOR_US:
+                pages[answer.path] = _Side(answer.status, answer.at)
+            elif body is None:
+                pages.pop(answer.path, None)
+            else:
+                # What is not read is dropped at once: these pages can show keys and command lines.
+                pages[answer.path] = _Side(reduced(body, SIDE_FIELDS[answer.path]), answer.at)
+        return pages
