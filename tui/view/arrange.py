@@ -69,15 +69,15 @@ def arrange(replicas: Sequence[ReplicaSnapshot], conditions: Conditions, sort: S
         engine = engine_name(replica) if mixed and replica.engine is not EngineKind.UNKNOWN else ""
         groups.setdefault((replica.model, replica.role, engine), []).append(replica)
 
-    def gravity(replica: ReplicaSnapshot) -> int:
-        condition = conditions[replica.target.url]
-        return condition.severity if condition.needs_you else 0
-
     # sort() keeps the order of equals; `reverse` would keep it too, so the sign decides the direction.
     sign = 1 if sort.reverse else -1
     ordered = []
     for (model, role, engine), members in groups.items():
-        graded = [(gravity(member), member) for member in members]
+        found = [conditions[member.target.url] for member in members]
+        graded = [
+            (condition.severity if condition.needs_you else 0, member)
+            for condition, member in zip(found, members, strict=True)
+        ]
         trouble = sum(grade > 0 for grade, _ in graded)
         if trouble:
             graded.sort(key=lambda entry: sign * entry[0])

@@ -56,8 +56,7 @@ def _latency_breach(signal: str, word: str, limit: Callable[[ReplicaSnapshot], f
 
     def breach(replica: ReplicaSnapshot) -> Condition | None:
         value = replica.signals.get(signal)
-        count = value.count or 0 if isinstance(value, Distribution) else 0
-        if count < MEDIAN_MIN_REQUESTS:
+        if not isinstance(value, Distribution) or (count := value.count or 0) < MEDIAN_MIN_REQUESTS:
             return None
         name = "p95" if count >= SLO_MIN_REQUESTS else "p50"
         quantile = quantile_of(value, name)
@@ -88,6 +87,8 @@ def _gpu_breach(replica: ReplicaSnapshot) -> Condition | None:
 
 def _backend_breach(replica: ReplicaSnapshot) -> Condition | None:
     """A gateway that cannot route to some of its backends, or to any."""
+    if not replica.beyond:
+        return None
     healthy = scalar_number(replica.beyond.get("backends_healthy"))
     total = scalar_number(replica.beyond.get("backends_total"))
     if healthy is None or (healthy > 0 and (total is None or healthy >= total)):

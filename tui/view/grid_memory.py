@@ -25,6 +25,11 @@ TOKENS = "generation_tokens_per_second"
 
 _RESTART_MARK_SECONDS = 900.0
 _MOST_LINES = 4096
+_TOP_SECONDS = 30.0
+_TOP_TURNS = 16
+"""Tops are looked for in turns, not all of a thousand at once."""
+# A cell is a mean over its step, so every fourth sample is scale enough for a thousand rows.
+_RECENT = slice(-int(BY_KEY["tok_trend"].most * TREND_STEP_SECONDS / 2), None, 4)
 
 
 class Stamp(NamedTuple):
@@ -42,12 +47,21 @@ class Stamp(NamedTuple):
     selected: bool
 
 
+class _Top(NamedTuple):
+    """The top of one replica's trend, as looked for at `made_at` and good `until` then."""
+
+    replica: ReplicaSnapshot
+    top: float
+    made_at: float
+    until: float
+
+
 class GridMemory:
     """Set-ups, scales, names and drawn rows of one grid."""
 
     def __init__(self) -> None:
         self._setups = MixedMemory()
-        self._tops: dict[str, tuple[ReplicaSnapshot, float]] = {}
+        self._tops: dict[str, _Top] = {}
         self._witnesses: dict[Relevant, str] = {}
         self._names: tuple[tuple[str, ...], int, int, list[str]] = ((), 0, 0, [])
         self._lines: dict[tuple[str, bool], tuple[Stamp, Line]] = {}
@@ -92,23 +106,28 @@ class GridMemory:
         if names != self._names[0]:
             self._names = (names, max(map(width_of, names), default=0), -1, [])
 
-    def token_top(self, replicas: Sequence[ReplicaSnapshot]) -> float:
+    def token_top(self, replicas: Sequence[ReplicaSnapshot], at: float) -> float:
         """The scale of the tokens trend, common to all rows so that they can be compared.
 
-        Rounded up to a few steps in each decade: a scale that moves at every picture redraws every row.
+        Rounded up to a few steps in each decade: a scale that moves at every picture redraws every row. A
+        replica's own top is looked for once in a while, and is meanwhile no less than its newest value.
         """
-        # A cell is a mean over its step, so every fourth sample is scale enough for a thousand rows.
-        recent = slice(-int(BY_KEY["tok_trend"].most * TREND_STEP_SECONDS / 2), None, 4)
         before, self._tops = self._tops, {}
-        top = 0.0
+        whole = 0.0
         for replica in replicas:
             url = replica.target.url
             known = before.get(url)
-            if known is None or known[0] is not replica:
-                known = (replica, charts.scale_of(replica.trends.get(TOKENS, ())[recent]))
+            if known is None or known.replica is not replica:
+                values = replica.trends.get(TOKENS, ())
+                if known is not None and known.made_at <= at < known.until:
+                    known = _Top(replica, max(known.top, values[-1] or 0.0 if values else 0.0), *known[2:])
+                else:
+                    until = at + _TOP_SECONDS * (1 + len(self._tops) % _TOP_TURNS / _TOP_TURNS)
+                    known = _Top(replica, charts.scale_of(values[_RECENT]), at, until)
             self._tops[url] = known
-            top = max(top, known[1])
-        return charts.round_up(top)
+            if known.top > whole:
+                whole = known.top
+        return charts.round_up(whole)
 
     def line(self, stamp: Stamp) -> Line | None:
         """The row drawn before from the same, if any."""

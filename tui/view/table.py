@@ -65,7 +65,7 @@ class FleetTable:
         names = memory.names(everyone, widths.get("name", 0))
         self._names = {one.target.url: name for one, name in zip(everyone, names, strict=True)}
         self._mixed = memory.mixed(everyone)
-        self._top = memory.token_top(everyone) if "tok_trend" in widths else 0.0
+        self._top = memory.token_top(everyone, snapshot.at) if "tok_trend" in widths else 0.0
         self._step = snapshot.at // TREND_STEP_SECONDS if "tok_trend" in widths or "kv_trend" in widths else 0
         self._tells_held = "since" in widths
         self._positions = {

@@ -1,0 +1,90 @@
+"""A terminal of 200x50 on a pseudo-terminal: what a program sends it, and how soon it answers a key."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+WIDTH, HEIGHT = 200, 50
+_SYNC_QUERY, _SYNC_ANSWER = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+_QUIET_SECONDS = 0.05
+"""So long without a byte is the end of a frame."""
+
+
+class Terminal:
+    """Runs `command` on a terminal that answers what it is asked. Use as a context manager."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._leader, follower = pty.openpty()
+        self.resize(WIDTH, HEIGHT)
+        environ = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
+        environ.pop("NO_COLOR", None)
+        self._child = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environ)
+        os.close(follower)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.send_signal(signal.SIGKILL)
+        self._child.wait()
+        os.close(self._leader)
+
+    def resize(self, width: int, height: int) -> None:
+        """Make the terminal as large; the program is told."""
+        fcntl.ioctl(self._leader, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def press(self, key: bytes) -> None:
+        """Type."""
+        os.write(self._leader, key)
+
+    def read(self, seconds: float) -> bytes:
+        """What comes next within so many seconds; empty when nothing does."""
+        ready, _, _ = select.select([self._leader], [], [], seconds)
+        if not ready:
+            return b""
+        try:
+            block = os.read(self._leader, 1 << 16)
+        except OSError:
+            return b""
+        if _SYNC_QUERY in block:
+            os.write(self._leader, _SYNC_ANSWER)
+        return block
+
+    def read_for(self, seconds: float) -> int:
+        """Bytes that come in so many seconds."""
+        end = time.monotonic() + seconds
+        count = 0
+        while (left := end - time.monotonic()) > 0:
+            count += len(self.read(left))
+        return count
+
+    def read_until_quiet(self, longest_seconds: float = 5.0) -> int:
+        """Bytes up to a pause."""
+        end = time.monotonic() + longest_seconds
+        count = 0
+        while time.monotonic() < end and (block := self.read(_QUIET_SECONDS)):
+            count += len(block)
+        return count
+
+    def wait_for(self, text: bytes, longest_seconds: float = 30.0) -> float:
+        """Seconds until the text has come."""
+        began = time.monotonic()
+        received = bytearray()
+        while text not in received and time.monotonic() < began + longest_seconds:
+            received += self.read(0.2)
+        return time.monotonic() - began
+
+    def cpu_seconds(self) -> float:
+        """CPU that the program has used."""
+        fields = Path(f"/proc/{self._child.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
