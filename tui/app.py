@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import ClassVar, TypedDict, Unpack
 
@@ -17,10 +14,8 @@ from tui.terminal import prepare, wants_ascii
 
 prepare(os.environ)
 
-from rich.console import RenderableType  # noqa: E402 - after `prepare`, as all below
 from textual.binding import BindingType  # noqa: E402 - Textual reads its settings at import
 from textual.message import Message  # noqa: E402
-from textual.screen import Screen  # noqa: E402
 from textual.timer import Timer  # noqa: E402
 
 from enginetop.alerts.silence import QuietDesk  # noqa: E402
@@ -32,41 +27,26 @@ from enginetop.fleet.snapshot import FleetSnapshot  # noqa: E402
 from themes.loader import choose_theme, load_theme  # noqa: E402
 from tui.actions import ACTIONS, Action, Place  # noqa: E402
 from tui.alert_desk import AlertDesk  # noqa: E402
-from tui.commands import CommandError, parse_time  # noqa: E402
 from tui.control_desk import ControlDesk  # noqa: E402
 from tui.errands import Errands  # noqa: E402
 from tui.faults import failure_line, write_fault  # noqa: E402
 from tui.keymap import binding_keys  # noqa: E402
-from tui.pace import local_instant, next_pace, parse_pace  # noqa: E402
-from tui.patient_driver import PatientDriver  # noqa: E402
 from tui.screens.alerts import AlertsScreen  # noqa: E402
 from tui.screens.base import PictureScreen, bindings_for  # noqa: E402
-from tui.screens.compare import CompareScreen  # noqa: E402
 from tui.screens.confirm import ConfirmScreen  # noqa: E402
 from tui.screens.detail import DetailScreen  # noqa: E402
 from tui.screens.fleet import FleetScreen  # noqa: E402
 from tui.screens.help import HelpScreen  # noqa: E402
 from tui.screens.pages import PAGES  # noqa: E402
 from tui.screens.tuners import TunersScreen  # noqa: E402
-from tui.shell import Done, ShellApp  # noqa: E402
-from tui.time_travel import FAR_SECONDS, TimeTravel  # noqa: E402
-from tui.timeline import Timeline  # noqa: E402
+from tui.travel_app import TravelApp  # noqa: E402
 from tui.view.change import leave_question  # noqa: E402
 from tui.view.column_choice import Choice, ColumnStore  # noqa: E402
 from tui.view.condition_memory import ConditionMemory  # noqa: E402
 from tui.view.picture import Picture  # noqa: E402
 from tui.widgets.ink import Inks, textual_theme  # noqa: E402
-from tui.widgets.line_view import LineView  # noqa: E402
 
-PAINT_SPACING_SECONDS = 0.5
-"""Pictures are painted at most this often, however fast snapshots come."""
-
-_DRAIN_SHARE = 2.0
-"""A slow terminal gets so many times as long to take a picture as the last one took it."""
-_LONGEST_SPACING_SECONDS = 10.0
 _LOOK_AGAIN_SECONDS = 0.1
-_SIGNALS = (signal.SIGHUP, signal.SIGTERM)
-
 _TICK_SECONDS = 1.0
 
 
@@ -91,7 +71,7 @@ class Options(TypedDict, total=False):
     fault_log: Path | None
 
 
-class FleetApp(ShellApp):
+class FleetApp(TravelApp):
     """Shows what `source` publishes.
 
     The source is started after the first paint. It calls back from its own thread; the callback only posts a
@@ -144,7 +124,7 @@ class FleetApp(ShellApp):
         fault_log: Path | None = None,
     ) -> None:
         palette = load_theme(choose_theme(theme, os.environ), theme_folder)
-        super().__init__(PatientDriver, ansi_color=True if palette.ansi else None)
+        super().__init__(playback, ansi_color=True if palette.ansi else None)
         self.animation_level = "none"
         self.register_theme(textual_theme(palette))
         self.theme = f"enginetop-{palette.name}"
@@ -153,7 +133,7 @@ class FleetApp(ShellApp):
         """What went wrong in the program itself, one line each; not empty: the exit code is not 0."""
         self._columns = columns
         self._chosen, self._columns_problem = _saved(columns)
-        self._source = source
+        self.source = source
         self._control = control
         self._desk = (
             None if control is None else ControlDesk(control, approver, self.begin, self.note_failure)
@@ -164,7 +144,7 @@ class FleetApp(ShellApp):
         self.inks = Inks(palette, ascii_only=ascii_only or wants_ascii(os.environ))
         self._fleet_title, self._targets = title, tuple(targets)
         self._read_only, self._simulated = read_only or control is None, simulated
-        self._clock = clock
+        self.clock = clock
         self._notice = ""
         self._ready_pending = False
         self._changes_pending = False
@@ -172,16 +152,12 @@ class FleetApp(ShellApp):
         self._conditions = ConditionMemory()
         self._changes: tuple[ChangeView, ...] = ()
         self._changes_heard_at = self._changes_at = clock()
-        self._snapshot: FleetSnapshot | None = None
+        self.snapshot: FleetSnapshot | None = None
         self._arrived_at = clock()
-        self._paused_at: float | None = None
-        self._travel = TimeTravel(Timeline())
-        self._playback = playback
         self.actions = ACTIONS if actions is None else tuple(actions)
         self.set_keymap(binding_keys(self.actions))
         self._painted_at: float | None = None
         self._paint_timer: Timer | None = None
-        self._undrawn = False
         self._fault_log = fault_log
 
     def get_default_screen(self) -> FleetScreen:
@@ -192,17 +168,13 @@ class FleetApp(ShellApp):
         return screen
 
     def on_mount(self) -> None:
-        """Keep the ages of pause and silence going; end in order when we are told to."""
+        """Keep the ages of pause and silence going."""
         self.set_interval(_TICK_SECONDS, self._tick)
-        if isinstance(self._driver, PatientDriver):
-            for number in _SIGNALS:
-                asyncio.get_running_loop().add_signal_handler(number, self._end, 128 + number)
+        self.heed_signals()
 
     def on_unmount(self) -> None:
         """No more callbacks; whoever made the source stops it."""
-        if isinstance(self._driver, PatientDriver):
-            for number in _SIGNALS:
-                asyncio.get_running_loop().remove_signal_handler(number)
+        self.forget_signals()
         while self._subscriptions:
             self._subscriptions.pop()()
 
@@ -222,22 +194,22 @@ class FleetApp(ShellApp):
             if self._control is not None:
                 self._subscriptions.append(self._control.subscribe(self._announce_changes))
                 self._take_changes()
-            self._subscriptions.append(self._source.subscribe(self._announce))
-            self._source.start()
+            self._subscriptions.append(self.source.subscribe(self._announce))
+            self.source.start()
         except EnginetopError as error:
             self._notice = str(error)
             self.failures.append(str(error))
         except Exception as error:  # noqa: BLE001 - shown on the screen instead of ending it
             self._notice = f"collection could not start: {type(error).__name__}: {error}"
             self.failures.append(self._notice)
-        self._paint()
+        self.paint()
 
     def _announce(self) -> None:
         """Called from the source's thread: keep the picture, leave a token unless one is on its way."""
-        snapshot = self._source.latest()
+        snapshot = self.source.latest()
         try:
             if snapshot is not None:
-                self._travel.timeline.add(snapshot)
+                self.travel.timeline.add(snapshot)
         except Exception as error:  # noqa: BLE001 - the screen goes on without a past
             self.note_failure("timeline", error)
         if not self._ready_pending:
@@ -253,68 +225,39 @@ class FleetApp(ShellApp):
     def on_fleet_app_ready(self) -> None:
         """Take the newest snapshot, and paint it when the last paint is long enough ago."""
         self._ready_pending = False
-        self._arrived_at = self._clock()
+        self._arrived_at = self.clock()
         self._paint_soon()
 
     def on_fleet_app_changes_ready(self) -> None:
         """The same for changes."""
         self._changes_pending = False
-        self._changes_heard_at = self._clock()
+        self._changes_heard_at = self.clock()
         self._paint_soon()
 
     def _paint_soon(self) -> None:
-        if self._paused_at is not None or self._paint_timer is not None:
+        if self.paused_at is not None or self._paint_timer is not None:
             return
         wait = 0.0
         if self._painted_at is not None:
-            wait = self._painted_at + self._spacing() - self._clock()
-        if self._driver_behind():
+            wait = self._painted_at + self.paint_spacing_seconds - self.clock()
+        if self.terminal_behind:
             wait = max(wait, _LOOK_AGAIN_SECONDS)
         if wait <= 0:
-            self._take_and_paint()
+            self.take_and_paint()
         else:
-            self._paint_timer = self.set_timer(wait, self._take_and_paint)
+            self._paint_timer = self.set_timer(wait, self.take_and_paint)
 
-    def _spacing(self) -> float:
-        """Seconds between two pictures: more where the terminal is slow to take them."""
-        driver = self._driver
-        drain = driver.outlet.drain_seconds if isinstance(driver, PatientDriver) else 0.0
-        return min(max(PAINT_SPACING_SECONDS, _DRAIN_SHARE * drain), _LONGEST_SPACING_SECONDS)
-
-    def _driver_behind(self) -> bool:
-        return isinstance(self._driver, PatientDriver) and self._driver.behind
-
-    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
-        """Draw, unless so much waits that the event loop would be held up: then all later, at once."""
-        if isinstance(self._driver, PatientDriver) and self._driver.congested:
-            self._undrawn = True
-        else:
-            super()._display(screen, renderable)
-
-    def _draw_what_was_left_out(self) -> None:
-        if self._undrawn and not self._driver_behind():
-            self._undrawn = False
-            self.refresh(layout=True)
-            for view in self.screen.query(LineView):
-                view.refresh()
-
-    def on_terminal_lost(self) -> None:
-        """Nobody sees us any more."""
-        self._end(128 + signal.SIGHUP)
-
-    def _end(self, code: int) -> None:
-        self.exit(return_code=code)
-
-    def _take_and_paint(self) -> None:
+    def take_and_paint(self) -> None:
+        """Show the newest snapshot, once the terminal has taken the former picture."""
         self._paint_timer = None
-        if self._driver_behind():
-            self._paint_timer = self.set_timer(_LOOK_AGAIN_SECONDS, self._take_and_paint)
+        if self.terminal_behind:
+            self._paint_timer = self.set_timer(_LOOK_AGAIN_SECONDS, self.take_and_paint)
             return
-        self._painted_at = self._clock()
-        if self._paused_at is None:
-            self._snapshot = self._source.latest()
+        self._painted_at = self.clock()
+        if self.paused_at is None:
+            self.snapshot = self.source.latest()
             self._take_changes()
-        self._paint()
+        self.paint()
 
     def _take_changes(self) -> None:
         if self._control is not None:
@@ -323,35 +266,32 @@ class FleetApp(ShellApp):
 
     def _tick(self) -> None:
         """Once a second: how long the picture is frozen or without news, and how long a value is on trial."""
-        silent = self._snapshot is not None and (
-            self._clock() - self._arrived_at > self._snapshot.interval_seconds
+        silent = self.snapshot is not None and (
+            self.clock() - self._arrived_at > self.snapshot.interval_seconds
         )
-        if isinstance(self._driver, PatientDriver) and self._driver.gone:
-            self.on_terminal_lost()
-            return
-        self._draw_what_was_left_out()
+        self.look_after_terminal()
         flying = any(change.state not in FINAL_STATES for change in self._changes)
-        if (self._paused_at is not None or silent or flying) and not self._driver_behind():
-            self._paint()
+        if (self.paused_at is not None or silent or flying) and not self.terminal_behind:
+            self.paint()
 
     def _picture(self) -> Picture:
-        now, shown, live = self._clock(), self._travel.shown, self._source.latest()
+        now, shown, live = self.clock(), self.travel.shown, self.source.latest()
         return Picture(
-            snapshot=shown or self._snapshot,
+            snapshot=shown or self.snapshot,
             targets=self._targets,
             title=self._fleet_title,
             read_only=self._read_only,
             simulated=self._simulated,
-            paused_seconds=None if self._paused_at is None else now - self._paused_at,
+            paused_seconds=None if self.paused_at is None else now - self.paused_at,
             silent_seconds=max(now - self._arrived_at, 0.0),
-            finished=self._source.finished(),
+            finished=self.source.finished(),
             notice=self._notice,
             changes=self._changes,
             changes_age_seconds=max(now - self._changes_at, 0.0),
             memory=self._conditions,
             behind_seconds=None if shown is None or live is None else live.at - shown.at,
-            playback=None if self._playback is None else self._playback.playback(),
-            local_at=None if self._playback is None else time.time(),
+            playback=None if self.playback is None else self.playback.playback(),
+            local_at=None if self.playback is None else time.time(),
             actions=self.actions,
             fault_log="" if self._fault_log is None else str(self._fault_log),
         )
@@ -360,7 +300,8 @@ class FleetApp(ShellApp):
         """What is to be shown now."""
         return self._picture()
 
-    def _paint(self) -> None:
+    def paint(self) -> None:
+        """Show the present picture on the screen on top."""
         screen = self.screen_stack[-1] if self.screen_stack else None
         if isinstance(screen, PictureScreen):
             screen.show(self._picture())
@@ -373,132 +314,9 @@ class FleetApp(ShellApp):
             if self._fault_log is not None:
                 write_fault(self._fault_log, where, error, time.time())
 
-    def action_pause(self) -> None:
-        """Freeze the picture, or let it run again: the source goes on. A recording stands still instead."""
-        if self._playback is not None and self._travel.shown is None:
-            self._playback.set_paused(not self._playback.playback().paused)
-            self._paint()
-        elif self._paused_at is None:
-            self._paused_at = self._clock()
-            self._paint()
-        else:
-            self._go_live()
-
-    def _go_live(self) -> None:
-        self._travel.shown = None
-        self._paused_at = None
-        self._take_and_paint()
-
-    def _show_instant(self) -> None:
-        """Show what the journey through time has come to."""
-        if self._travel.shown is None:
-            self._go_live()
-            return
-        if self._paused_at is None:
-            self._paused_at = self._clock()
-        self._paint()
-
-    def action_travel(self, steps: int) -> None:
-        """Some pictures back or on; at the end of what was played of a recording one step of it."""
-        if self._playback is not None and steps > 0 and self._travel.shown is None:
-            self._source.request_refresh()
-            return
-        self._travel.step(self._live(), steps)
-        self._show_instant()
-
-    def action_travel_far(self, steps: int) -> None:
-        """Some minutes back or on."""
-        if self._playback is not None and steps > 0 and self._travel.shown is None:
-            self._playback.seek(self._playback.playback().at + steps * FAR_SECONDS)
-            return
-        self._travel.far(self._live(), steps)
-        self._show_instant()
-
-    def action_alert_event(self, step: int) -> None:
-        """Where the alert before or after began to fire."""
-        alert = self._travel.alert_event(self._live(), step)
-        if alert is None:
-            self.top.say(f"no alert began {'before' if step < 0 else 'after'} this in the last 15 minutes")
-            return
-        self._show_instant()
-        self.top.say(f"{alert.rule} of {self._picture().name_of(alert.target)} begins")
-
-    def on_alerts_screen_began_wanted(self, message: AlertsScreen.BeganWanted) -> None:
-        """Show the fleet as it was when an alert began."""
-        self._travel.to(self._live(), self._travel.timeline.begin_of(message.alert))
-        self.action_fleet()
-        self._show_instant()
-
-    def _live(self) -> FleetSnapshot | None:
-        """The newest snapshot; of a paused picture what is shown."""
-        return self._source.latest() if self._travel.shown is not None else self._snapshot
-
-    def action_bookmark(self) -> None:
-        """Mark the instant that is shown."""
-        letter = self._travel.bookmark(self._snapshot)
-        self.top.say(f"bookmark {letter}" if letter else "nothing to mark yet")
-
-    def action_compare(self) -> None:
-        """Compare the bookmarks: of the replica that is shown, or of the fleet."""
-        top = self.top
-        url = top.url if isinstance(top, DetailScreen) else None
-        pair = self._travel.pair(self._snapshot)
-        top.open_screen(CompareScreen(self.inks, self.note_failure, pair, url))
-
-    def action_faster(self) -> None:
-        """Play the recording at the next higher pace."""
-        self._change_pace(1)
-
-    def action_slower(self) -> None:
-        """Play the recording at the next lower pace."""
-        self._change_pace(-1)
-
-    def _change_pace(self, step: int) -> None:
-        if self._playback is None:
-            self.top.say("only a recording has a pace")
-            return
-        self._playback.set_speed(next_pace(self._playback.playback().speed, step))
-        self._paint()
-
-    def time_command(self, argument: str) -> Done:
-        """`:time -5m`, `:time 14:32`, `:time live`."""
-        shown = self._travel.shown or self._snapshot
-        if shown is None:
-            raise CommandError("nothing is known yet")
-        return partial(self._go_to, parse_time(argument, shown.at, local_instant))
-
-    def _go_to(self, at: float | None) -> str:
-        playback, live = self._playback, self._live()
-        reached = None if live is None else live.at
-        if at is None or reached is None:
-            self._go_live()
-            return ""
-        oldest = next(iter(self._travel.timeline.times), reached)
-        if playback is not None and not oldest <= at <= reached:
-            self._go_live()
-            playback.seek(at)
-            return ""
-        self._travel.to(live, at)
-        self._show_instant()
-        return "" if at >= oldest else "the oldest picture there is"
-
-    def speed_command(self, argument: str) -> Done:
-        """`:speed 10`, `:speed pause`, `:speed play`."""
-        playback = self._playback
-        if playback is None:
-            raise CommandError("only a recording has a pace")
-        if argument in ("pause", "play"):
-            return partial(self._paced, partial(playback.set_paused, argument == "pause"))
-        return partial(self._paced, partial(playback.set_speed, parse_pace(argument)))
-
-    def _paced(self, change: Callable[[], None]) -> str:
-        change()
-        self._paint()
-        return ""
-
     def action_refresh_now(self) -> None:
         """Ask every target now."""
-        self._source.request_refresh()
+        self.source.request_refresh()
 
     def action_help(self) -> None:
         """Open the help page."""
@@ -506,11 +324,6 @@ class FleetApp(ShellApp):
             screen = HelpScreen(self.inks, self.note_failure)
             screen.picture = self._picture()
             self.push_screen(screen)
-
-    def action_fleet(self) -> None:
-        """Go back to the fleet."""
-        while len(self.screen_stack) > 1:
-            self.pop_screen()
 
     def action_replica(self) -> None:
         """Open the replica under the fleet's cursor."""
@@ -545,7 +358,7 @@ class FleetApp(ShellApp):
 
     def on_picture_screen_resumed(self) -> None:
         """Show the newest picture at once."""
-        self._paint()
+        self.paint()
 
     def on_picture_screen_tuners_wanted(self, message: PictureScreen.TunersWanted) -> None:
         """Open the tuners of one replica."""

@@ -7,9 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from textual.app import App
 from textual.dom import DOMNode
-from textual.driver import Driver
 
 from enginetop.fleet.errors import ConfigError
 from themes.loader import Palette, choose_theme, load_theme, theme_names
@@ -26,6 +24,7 @@ from tui.commands import (
     parse_command,
 )
 from tui.faults import failure_line
+from tui.linked_app import LinkedApp
 from tui.screens.base import PictureScreen
 from tui.screens.fleet import FleetScreen
 from tui.screens.palette import PaletteScreen
@@ -48,15 +47,14 @@ _ANYWHERE_NAMES = frozenset(
 )
 
 
-class ShellApp(App[None]):
+class ShellApp(LinkedApp):
     """An app whose screens are `PictureScreen`s."""
 
     inks: Inks
     actions: tuple[Action, ...]
 
-    def __init__(self, driver_class: type[Driver], *, ansi_color: bool | None) -> None:
-        # Textual chooses its colour filters in its constructor, so it must know of an ansi theme by then.
-        super().__init__(driver_class=driver_class, ansi_color=ansi_color)
+    def __init__(self, *, ansi_color: bool | None) -> None:
+        super().__init__(ansi_color=ansi_color)
         self._history: list[str] = []
 
     def present_picture(self) -> Picture:
@@ -228,12 +226,16 @@ class ShellApp(App[None]):
 
     def _on_fleet(self, act: Callable[[FleetScreen], None]) -> str:
         """Do something on the fleet's screen, put on top."""
-        while len(self.screen_stack) > 1:
-            self.pop_screen()
+        self.action_fleet()
         screen = self.screen
         assert isinstance(screen, FleetScreen)
         act(screen)
         return ""
+
+    def action_fleet(self) -> None:
+        """Go back to the fleet."""
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
 
     def _url_of(self, name: str) -> str:
         snapshot = self.present_picture().snapshot

@@ -77,7 +77,7 @@ def screen_kind(app: FleetApp) -> type[object]:
 
 async def publish(app: FleetApp, pilot: Pilot[None], source: FakeSource, snapshot: FleetSnapshot) -> None:
     """Publish, with the clock so far ahead that the picture may be painted."""
-    clock = app._clock
+    clock = app.clock
     assert isinstance(clock, Clock)
     clock.now += 1.0
     source.publish(snapshot)
@@ -371,7 +371,7 @@ def test_snapshots_from_another_thread_leave_one_token_at_most(monkeypatch: pyte
             return post(message)
 
         monkeypatch.setattr(app, "post_message", count)
-        clock = app._clock
+        clock = app.clock
         assert isinstance(clock, Clock)
         clock.now += 1
         snapshots = [fleet([replica(f"t{number}")], sequence=number) for number in range(50)]

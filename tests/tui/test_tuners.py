@@ -80,7 +80,7 @@ def test_from_the_suggestion_to_the_canary(size: tuple[int, int]) -> None:
         await press(app, pilot, "A")
         assert screen_kind(app) is ConfirmScreen
         assert "type b1 and press enter to do it" in screen_text(app)
-        app._clock.now += 1.0  # type: ignore[attr-defined]
+        app.clock.now += 1.0  # type: ignore[attr-defined]
         await press(app, pilot, "b", "1", "enter")
         assert control.calls[1:] == [
             ("propose", url("b1"), KNOB),  # the change is worked out anew before it is confirmed
@@ -88,7 +88,7 @@ def test_from_the_suggestion_to_the_canary(size: tuple[int, int]) -> None:
         ]
         assert screen_kind(app) is ChangeScreen
         assert "change 7f3a · b1 · CANARY" in screen_text(app)
-        app._clock.now += 1.0  # type: ignore[attr-defined]
+        app.clock.now += 1.0  # type: ignore[attr-defined]
         control.tell(OBSERVED)
         await pilot.pause()
         text = screen_text(app)
@@ -301,7 +301,7 @@ def test_the_cursor_stays_on_its_suggestion_and_quiet_rows_open() -> None:
         marked = next(line for line in screen_lines(app) if line.startswith("▸"))
         assert "hold" in marked
         control.tell(OBSERVED)
-        app._clock.now += 1.0  # type: ignore[attr-defined]
+        app.clock.now += 1.0  # type: ignore[attr-defined]
         await publish(app, pilot, source, replace(FLEET, sequence=2))
         assert next(line for line in screen_lines(app) if line.startswith("▸")) == marked
         await press(app, pilot, "enter")
@@ -332,7 +332,7 @@ def test_the_countdown_goes_on_between_news() -> None:
     async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
         await press(app, pilot, "8", "enter")
         assert "goes back by itself in 2m39s" in screen_text(app)  # a second after the news
-        app._clock.now += 30.0  # type: ignore[attr-defined]
+        app.clock.now += 30.0  # type: ignore[attr-defined]
         app._tick()
         await pilot.pause()
         assert "goes back by itself in 2m09s" in screen_text(app)
@@ -347,7 +347,7 @@ def test_pause_freezes_changes_too() -> None:
     async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
         await press(app, pilot, "8", "enter", "space")
         control.tell(changed(state=ChangeState.DONE))
-        app._clock.now += 1.0  # type: ignore[attr-defined]
+        app.clock.now += 1.0  # type: ignore[attr-defined]
         await pilot.pause()
         assert "OBSERVE 11 of 30" in screen_lines(app)[0]
         await press(app, pilot, "space")
