@@ -22,11 +22,12 @@ from tuners.control.settings import ControlSettings
 
 MOST_CHANGES = 4
 _TICK_SECONDS = 4.0
-_WATCHED_SECONDS = 480.0
-_BLOCKS, _BLOCK_SECONDS, _SETTLE_SECONDS = 20, 60.0, 120.0
+_WATCHED_SECONDS, _MOST_WATCHED_SECONDS = 900.0, 3900.0
+"""How long advice is waited for; the longer one while more evidence may bring some."""
 _ORDER = ("max_num_seqs", "num_speculative_tokens", "thinking_token_budget", "max_num_batched_tokens")
 """Which knob goes first where several have advice: what destroys work before what makes it slow."""
-_CONTROL = ControlSettings()
+_CONTROL = ControlSettings(blocks=120)
+"""The product's judge over two hours: replicas of a saturated pool differ by luck for many minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,9 @@ def _sheets(world: SteppedWorld) -> dict[str, KnobSheet]:
 
 def _advice(subject: Subject, settings: Settings, seed: int, refused: set[tuple[str, str]]) -> Advice | None:
     """The first advice that most replicas give; None: nobody wants a change."""
-    for snapshot in _watched(subject, settings, seed, _WATCHED_SECONDS):
+    for snapshot in _watched(subject, settings, seed, _MOST_WATCHED_SECONDS):
+        if snapshot.at - EPOCH > _WATCHED_SECONDS and not _awaits_evidence(snapshot):
+            break
         for knob in _ORDER:
             rows = [row for one in snapshot.replicas for row in one.advice if row.knob == knob]
             wanted = [row for row in rows if row.proposed is not None and (knob, row.action) not in refused]
@@ -129,6 +132,12 @@ def _advice(subject: Subject, settings: Settings, seed: int, refused: set[tuple[
                 if subject.allows(candidate):
                     return wanted[0]
     return None
+
+
+def _awaits_evidence(snapshot: FleetSnapshot) -> bool:
+    """Whether watching for longer may bring advice: some is withheld, or not shared by most yet."""
+    rows = [row for one in snapshot.replicas for row in one.advice]
+    return any(row.action == "withheld" or row.proposed is not None for row in rows)
 
 
 def _tried(subject: Subject, old: Settings, new: Settings, seed: int) -> Verdict:
@@ -141,14 +150,14 @@ def _tried(subject: Subject, old: Settings, new: Settings, seed: int) -> Verdict
     )
     blocks = []
     before = (0.0, 0.0, 0.0, 0.0)
-    for number in range(_BLOCKS + 1):
-        until = _SETTLE_SECONDS + number * _BLOCK_SECONDS
+    for number in range(_CONTROL.blocks + 1):
+        until = _CONTROL.warmup_seconds + number * _CONTROL.block_seconds
         canary.advance(until)
         baseline.advance(until)
         counts = (*_counts(canary), *_counts(baseline))
         if number:
             gained = [after - earlier for after, earlier in zip(counts, before, strict=True)]
-            blocks.append(Block(until - _BLOCK_SECONDS, until, *gained))
+            blocks.append(Block(until - _CONTROL.block_seconds, until, *gained))
         before = counts
     return judge(blocks, alpha=_CONTROL.alpha, margin=_CONTROL.margin).verdict
 

@@ -2,19 +2,21 @@
 
 Worth is exact goodput: requests per second and replica that were within the SLO, counted one by one by the
 simulator, on traffic that depends on the seed alone. Settings that cut more than one thought in twenty are
-not compared: goodput rises without limit as a thinking budget falls.
+not compared: goodput rises without limit as a thinking budget falls. That share is taken from the law that
+lengths are drawn from, since the share of a few hundred requests is largely luck.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from enginetop.fleet.errors import ConfigError
 from enginetop.simulator.fleet_model import FleetModel
 from enginetop.simulator.live_knobs import NO_BUDGET
-from enginetop.simulator.scenario import EngineSettings, Scenario
+from enginetop.simulator.scenario import EngineSettings, Lengths, Scenario
 
 MOST_SETTINGS = 60
 MOST_TRUNCATED_RATIO = 0.05
@@ -25,7 +27,7 @@ _JUDGED_SECONDS = 600.0
 
 _BUDGETS = (256, 512, 768, 1024, 2048, 4096, 8192)
 _SEQUENCES = (8, 16, 32, 64, 128, 256)
-_NINE_TENTHS, _NINETEEN_TWENTIETHS = 1.2816, 1.6449
+_NINETEEN_TWENTIETHS, _NINETY_NINE_HUNDREDTHS = 1.6449, 2.3263
 """Normal quantiles: the thinking budgets of the grid are those of a log-normal length."""
 
 
@@ -111,34 +113,28 @@ def subjects(scenario: Scenario) -> list[Subject]:
 
 
 def grid(subject: Subject) -> list[Settings]:
-    """At most sixty settings around the start, the start among them."""
+    """At most sixty settings around the start, the start among them: every combination of a few values."""
     start = subject.start
-    plan = subject.scenario.pools[0].members[0]
-    drafts = sorted({0, *range(len(plan.engine.acceptance) + 1)}) if start.num_speculative_tokens else [0]
-    thinking = [NO_BUDGET, *_thinking_budgets(subject)]
+    acceptance = subject.scenario.pools[0].members[0].engine.acceptance
+    drafts = range(len(acceptance) + 1) if start.num_speculative_tokens else (0,)
+    thinking = sorted({start.thinking_token_budget, NO_BUDGET, *_thinking_budgets(subject)})
     budgets = sorted({*_BUDGETS, start.max_num_batched_tokens})
     sequences = sorted({*_SEQUENCES, start.max_num_seqs})
-    while len(budgets) * len(sequences) * len(drafts) * len(thinking) > 2 * MOST_SETTINGS:
-        thinned = _thinned(budgets, start.max_num_batched_tokens), _thinned(sequences, start.max_num_seqs)
-        if thinned == (budgets, sequences):
-            break
-        budgets, sequences = thinned
-    every = [
-        settings
-        for budget in budgets
-        for cap in sequences
-        for k in drafts
-        for thought in thinking
-        if subject.allows(settings := Settings(budget, cap, k, thought))
-    ]
-    step = math.ceil(len(every) / MOST_SETTINGS)
-    return sorted({start, *every[::step]})[: MOST_SETTINGS + 1]
+    while len(every := _combined(subject, budgets, sequences, drafts, thinking)) > MOST_SETTINGS:
+        if len(budgets) >= len(sequences):
+            budgets = _thinned(budgets, start.max_num_batched_tokens)
+        else:
+            sequences = _thinned(sequences, start.max_num_seqs)
+    return every
+
+
+def _combined(subject: Subject, *values: Iterable[int]) -> list[Settings]:
+    """Every combination that an engine can have, in order."""
+    return sorted(one for row in product(*values) if subject.allows(one := Settings(*row)))
 
 
 def _thinned(values: list[int], kept: int) -> list[int]:
     """Every other value, the first, the last and `kept` among them."""
-    if len(values) <= 3:
-        return values
     return sorted({*values[::2], values[-1], kept})
 
 
@@ -146,7 +142,7 @@ def _thinking_budgets(subject: Subject) -> Iterator[int]:
     lengths = subject.scenario.pools[0].members[0].traffic.reasoning_tokens
     if lengths.median <= 0:
         return
-    for quantile in (_NINETEEN_TWENTIETHS, _NINE_TENTHS):
+    for quantile in (_NINETEEN_TWENTIETHS, _NINETY_NINE_HUNDREDTHS):
         yield math.ceil(lengths.median * math.exp(lengths.sigma * quantile) / 256) * 256
 
 
@@ -160,6 +156,19 @@ def worth(subject: Subject, settings: Settings, seed: int) -> Worth:
     model.advance(_SETTLE_SECONDS + _JUDGED_SECONDS)
     truths = [replica.truth for replica in model.replicas]
     good = sum(truth.within_slo for truth in truths) - before
-    thinking = sum(truth.reasoning_requests for truth in truths)
-    cut = sum(truth.truncated for truth in truths)
-    return Worth(good / _JUDGED_SECONDS / len(truths), cut / thinking if thinking else 0.0)
+    budget = settings.thinking_token_budget
+    cut = max(
+        truncated_ratio(member.traffic.reasoning_tokens, budget)
+        for member in subject.scenario.pools[0].members
+    )
+    return Worth(good / _JUDGED_SECONDS / len(truths), cut)
+
+
+def truncated_ratio(lengths: Lengths, budget: int) -> float:
+    """Share of thoughts of log-normal length, in whole tokens, that a budget cuts."""
+    if lengths.median <= 0 or budget == NO_BUDGET:
+        return 0.0
+    deviations = math.log((budget + 0.5) / lengths.median)
+    if lengths.sigma <= 0:
+        return float(deviations < 0)
+    return 0.5 * math.erfc(deviations / lengths.sigma / math.sqrt(2.0))

@@ -97,6 +97,8 @@ def _rows(watch: _Watch, replica: ReplicaSnapshot, sheet: KnobSheet | None) -> t
         evidence.recent,
         drafted_steps=evidence.drafted_steps(replica, knobs.drafts),
         drafted=evidence.drafted,
+        minutes=evidence.minutes,
+        thoughts=evidence.thoughts,
     )
     return tuple(_row(watch, RULES[knob], case) for knob in KNOBS)
 

@@ -8,13 +8,15 @@ the KV cache shrinks at a restart. Heuristic, and constants here: the shares.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from enginetop.fleet.snapshot import Advice, Quantile
 from tuners.budget_lowering import MULTIPLE_TOKENS, fit_text
 from tuners.case import Case
 from tuners.knob_values import BUDGET
+from tuners.lateness import Lateness, lateness_of
 from tuners.load import Load
-from tuners.step_time import REACH, Unfit
+from tuners.step_time import REACH, StepWindow, Unfit
 from tuners.trend import trend_of
 from tuners.words import ms, percent, row, time_text, too_short
 
@@ -28,12 +30,25 @@ FACTOR = 2
 _RECENT_WINDOWS = 12
 _RISE_SECONDS = 120.0
 _LEAST_WAITING = 1.0
+_FEWEST_QUEUED_WINDOWS = 8
+MOST_PREEMPTED_RATIO = 0.01
 
 
-def mean_step_tokens(case: Case) -> float | None:
-    """Tokens computed in a step, on average over the last windows; None without any."""
-    windows = case.windows[-_RECENT_WINDOWS:]
-    return math.fsum(window.tokens for window in windows) / len(windows) if windows else None
+def full_step_tokens(case: Case) -> float | None:
+    """Tokens computed in a step, on average over the last windows; None without any.
+
+    Or over those in which requests queued all the time, if that is more: a queue that comes and goes is what
+    the budget matters for.
+    """
+    means = [_mean_tokens(case.windows[-_RECENT_WINDOWS:])] if case.windows else []
+    queued = [one for one in case.windows if one.waiting >= _LEAST_WAITING]
+    if len(queued) >= _FEWEST_QUEUED_WINDOWS:
+        means.append(_mean_tokens(queued))
+    return max(means, default=None)
+
+
+def _mean_tokens(windows: Sequence[StepWindow]) -> float:
+    return math.fsum(window.tokens for window in windows) / len(windows)
 
 
 def calls_for_more(case: Case, load: Load) -> bool:
@@ -79,7 +94,13 @@ def why_not_more(case: Case, load: Load) -> str:
 
 
 def _wanted(case: Case, load: Load) -> bool:
-    return load.ttft_seconds > load.ttft_slo or _queue_rises(case)
+    return load.ttft_seconds > load.ttft_slo or _queue_rises(case) or _often_late(case) is not None
+
+
+def _often_late(case: Case) -> Lateness | None:
+    """How late requests were over minutes, where more missed the TTFT than the objective's target leaves."""
+    late = lateness_of(case)
+    return late if late is not None and late.ttft_ratio > 1.0 - case.replica.slo.target else None
 
 
 def _queue_rises(case: Case) -> bool:
@@ -92,9 +113,10 @@ def _queue_rises(case: Case) -> bool:
 def _obstacle(case: Case, load: Load) -> str | None:
     """What else than the budget holds prompts back, or makes a larger one a bad idea."""
     budget, sequences = case.knobs.budget or 0, case.knobs.sequences
-    tokens = mean_step_tokens(case)
+    tokens = full_step_tokens(case)
+    late = lateness_of(case)
     kv = case.recent[-1].kv_usage_ratio if case.recent else None
-    if load.preemptions:
+    if load.preemptions or (late is not None and late.preempted_ratio > MOST_PREEMPTED_RATIO):
         return "requests are preempted: KV is short, a larger budget makes it worse"
     if kv is not None and kv >= ROOMY_KV:
         return f"KV is {percent(kv)} full: admission waits for blocks, not for tokens"
@@ -115,11 +137,16 @@ def _obstacle(case: Case, load: Load) -> str | None:
 def _symptom(case: Case, load: Load) -> str:
     waiting = case.recent[-1].waiting if case.recent else None
     queue = "" if waiting is None else f"; {waiting:.0f} wait"
-    late: Quantile = load.ttft
+    ttft: Quantile = load.ttft
     relation = "breaks" if load.ttft_seconds > load.ttft_slo else "is within"
-    return f"TTFT p95 {time_text(late)} {relation} the {ms(load.ttft_slo)} SLO{queue}"
+    said = f"TTFT p95 {time_text(ttft)} {relation} the {ms(load.ttft_slo)} SLO{queue}"
+    if load.ttft_seconds <= load.ttft_slo and (late := _often_late(case)) is not None:
+        said += (
+            f"; {percent(late.ttft_ratio)} of {late.requests:.0f} requests in {late.minutes} min were late"
+        )
+    return said
 
 
 def _full_text(case: Case, budget: int) -> str:
-    tokens = mean_step_tokens(case) or 0.0
+    tokens = full_step_tokens(case) or 0.0
     return f"steps carry {min(tokens, budget):.0f} of {budget} tokens on average"

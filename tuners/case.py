@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from enginetop.fleet.snapshot import Advice, ReplicaSnapshot
 from tuners.draft_memory import NOTHING_DRAFTED, Drafted
 from tuners.knob_values import Knobs
-from tuners.moments import Moment
+from tuners.moments import Minute, Moment
 from tuners.step_time import StepFit, StepWindow, Unfit, fit_step_time
+from tuners.thoughts import Thoughts
 
 SUSTAINED_SECONDS = 60.0
 """For so long every page must call for the same change before it is suggested."""
@@ -19,9 +20,10 @@ SUSTAINED_SECONDS = 60.0
 class Case:
     """A replica to judge, of `engines` data-parallel ranks with equal knobs.
 
-    `windows` are its step windows, `recent` its pages of the last minutes, both oldest first. `held_seconds`:
-    for how long every page has called for what the newest calls for. `drafted_steps`: steps of requests with
-    drafts since the knobs are as they are. `drafted`: what other numbers of drafts were measured at.
+    `windows` are its step windows, `recent` its pages of the last minutes, `minutes` what it achieved in each
+    since the knobs are as they are, all oldest first. `held_seconds`: for how long every page has called for
+    what the newest calls for. `drafted_steps`: steps of requests with drafts since the knobs are as they are.
+    `drafted`: what other numbers of drafts were measured at. `thoughts`: how long requests thought.
     """
 
     replica: ReplicaSnapshot
@@ -31,6 +33,8 @@ class Case:
     held_seconds: float = 0.0
     drafted_steps: float | None = None
     drafted: Drafted = NOTHING_DRAFTED
+    minutes: Sequence[Minute] = ()
+    thoughts: Thoughts | None = None
 
     @property
     def engines(self) -> int:

@@ -1,4 +1,4 @@
-"""What is remembered of a replica for its rules: windows of steps, and its last pages."""
+"""What is remembered of a replica for its rules: windows of steps, last pages and minutes, thoughts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tuners.draft_memory import Drafted, DraftMemory
 from tuners.knob_values import Knobs
-from tuners.moments import Moment
+from tuners.moments import Minute, Moment
 from tuners.step_time import StepWindow
+from tuners.thought_log import ThoughtLog
+from tuners.thoughts import Thoughts
 
 WINDOW_SECONDS = 3.5
 """Least length of a window of steps: the tokens of a long prompt count when it is done, steps after they were
@@ -22,6 +24,8 @@ computed. Pages that come closer together are taken as one.
 _MOST_WINDOWS = 240
 _MOST_MOMENTS = 300
 _MOMENTS_SECONDS = 300.0
+_MINUTE_SECONDS = 60.0
+_MOST_MINUTES = 30
 _LEAST_RUNNING = 2
 """Requests running at both ends of a window: with fewer the engine may have rested in between."""
 _LONGEST_SPACINGS = 3
@@ -33,6 +37,7 @@ class _Mark:
     at: float
     steps: float
     tokens: float
+    waiting: float
     busy: bool
 
 
@@ -46,6 +51,9 @@ class EvidenceLog:
     def __init__(self) -> None:
         self._windows: deque[StepWindow] = deque(maxlen=_MOST_WINDOWS)
         self._moments: deque[Moment] = deque(maxlen=_MOST_MOMENTS)
+        self._minutes: deque[Minute] = deque(maxlen=_MOST_MINUTES)
+        self._minute_began: tuple[float, float] | None = None
+        self._thoughts = ThoughtLog()
         self._mark: _Mark | None = None
         self._made_with: object = None
         self._drafts = 0
@@ -63,6 +71,16 @@ class EvidenceLog:
     def recent(self) -> Sequence[Moment]:
         """The pages of the last five minutes since a knob changed or the engine restarted."""
         return tuple(self._moments)
+
+    @property
+    def minutes(self) -> Sequence[Minute]:
+        """The minutes since a knob changed or the engine restarted, up to half an hour."""
+        return tuple(self._minutes)
+
+    @property
+    def thoughts(self) -> Thoughts | None:
+        """How long requests thought in the last hour, whatever the knobs; None where nobody counts it."""
+        return self._thoughts.thoughts
 
     @property
     def drafted(self) -> Drafted:
@@ -88,9 +106,13 @@ class EvidenceLog:
             self._drafted_before = replica.totals.get("spec_draft_tokens")
             self._windows.clear()
             self._moments.clear()
+            self._minutes.clear()
+            self._minute_began = None
             self._mark = None
             self._made_with, self._drafts, self._model = made_with, knobs.drafts, replica.model
         self._note(replica)
+        self._note_minute(replica)
+        self._thoughts.take(replica, knobs.thinking)
         mark = _mark(replica)
         if mark is None:
             self._mark = None
@@ -118,6 +140,22 @@ class EvidenceLog:
         while moments[0].at < at - _MOMENTS_SECONDS:
             moments.popleft()
 
+    def _note_minute(self, replica: ReplicaSnapshot) -> None:
+        at, preempted = replica.scraped_at, replica.totals.get("preemptions", 0.0)
+        if at is None or replica.state not in _FRESH:
+            self._minute_began = None
+            return
+        if self._minute_began is None:
+            self._minute_began = (at, preempted)
+        began, before = self._minute_began
+        if at - began < _MINUTE_SECONDS:
+            return
+        self._minute_began = (at, preempted)
+        requests = replica.distribution("ttft_seconds").count
+        ttft, tpot = replica.goodput.ttft.value, replica.goodput.tpot.value
+        if requests and ttft is not None and tpot is not None:
+            self._minutes.append(Minute(at, requests, ttft, tpot, preempted - before))
+
     def _close(self, mark: _Mark, replica: ReplicaSnapshot) -> None:
         before, self._mark = self._mark, mark
         if before is None or not before.busy:
@@ -128,7 +166,8 @@ class EvidenceLog:
         if steps <= 0 or tokens <= 0 or seconds > longest:
             return
         ranks = max(1, len(replica.ranks))
-        self._windows.append(StepWindow(tokens / steps, seconds * ranks / steps))
+        waiting = min(before.waiting, mark.waiting)
+        self._windows.append(StepWindow(tokens / steps, seconds * ranks / steps, waiting))
 
 
 def _mark(replica: ReplicaSnapshot) -> _Mark | None:
@@ -140,9 +179,10 @@ def _mark(replica: ReplicaSnapshot) -> _Mark | None:
     if replica.state not in _FRESH:
         return None
     running = replica.scalar("requests_running").number
+    waiting = replica.scalar("requests_waiting").number or 0.0
     ranks = max(1, len(replica.ranks))
     busy = running is not None and running >= _LEAST_RUNNING * ranks
     # vLLM counts a prompt with its cached part when its prefill is done, and of drafts the accepted ones.
     computed = tokens - totals.get("prefix_hits", 0.0)
     rejected = totals.get("spec_draft_tokens", 0.0) - totals.get("spec_accepted_tokens", 0.0)
-    return _Mark(replica.scraped_at, steps, computed + rejected, busy)
+    return _Mark(replica.scraped_at, steps, computed + rejected, waiting / ranks, busy)

@@ -1,4 +1,4 @@
-"""The last pages of a replica as single values, for trends and means."""
+"""The last pages and minutes of a replica as single values, for trends and means."""
 
 from __future__ import annotations
 
@@ -17,3 +17,16 @@ class Moment:
     waiting: float | None = None
     kv_usage_ratio: float | None = None
     generated_tokens: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """One window of requests that ended: how many, the shares within each half of the objective, and the
+    preemptions of all that time. Windows do not overlap.
+    """
+
+    at: float
+    requests: float
+    ttft_within: float
+    tpot_within: float
+    preemptions: float

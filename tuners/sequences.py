@@ -15,14 +15,17 @@ from tuners.knob_values import SEQUENCES
 from tuners.kv_maths import fitting_sequences, preempted_ratio
 from tuners.thinking_maths import resident_tokens
 from tuners.trend import seconds_to_full, trend_of
-from tuners.words import at_least, count, known_count, lacking, not_fresh, percent, row, too_short
+from tuners.words import at_least, count, known_count, lacking, not_fresh, percent, row, time_text, too_short
 
 FEWEST_REQUESTS = 60
 CRITICAL_PREEMPTED_RATIO = 0.01
 CRITICAL_PREEMPTIONS_PER_SECOND = 0.1
 ROOMY_KV = 0.50
 FULL_SEQUENCES_SHARE = 0.98
-RAISE_RATIO = 1.25
+RAISE_RATIO, MOST_RAISE_RATIO = 1.25, 2.0
+"""A raise is by a quarter at least, and up to twice where that many more wait."""
+TPOT_SHARE = 0.9
+"""TPOT must need at most this share of its objective: each step serves more requests then."""
 
 REMEDIES = (
     "else, in this order: gpu_memory_utilization in steps of .02 up to .95 where memory is free, fp8 KV, a "
@@ -83,6 +86,14 @@ def _running(case: Case) -> float:
     return total / case.engines
 
 
+def _most_running(case: Case) -> int:
+    """The most requests that one engine ran at once in the last minutes. A cap below costs seats that the KV
+    cache had, while a preemption costs one prefill: queues grow more than they shrink.
+    """
+    seen = [one.running for one in case.recent if one.running is not None]
+    return math.floor(max(seen, default=_running(case) * case.engines) / case.engines)
+
+
 def _waiting(case: Case) -> float:
     return (case.replica.scalar("requests_waiting").number or 0.0) / case.engines
 
@@ -102,6 +113,18 @@ def _preempts(case: Case) -> bool:
 
 
 def _queues_for_a_seat(case: Case, sequences: int) -> bool:
+    return _seats_are_taken(case, sequences) and not _tpot_is_full(case)
+
+
+def _tpot_is_full(case: Case) -> bool:
+    tpot = case.replica.distribution("tpot_seconds")
+    if known_count(tpot) < FEWEST_REQUESTS:
+        return False
+    return at_least(tpot.quantiles["p95"]) > TPOT_SHARE * case.replica.slo.tpot_seconds
+
+
+def _seats_are_taken(case: Case, sequences: int) -> bool:
+    """Whether requests queue for a seat beside an empty cache."""
     return (
         _waiting(case) > 0
         and _running(case) >= FULL_SEQUENCES_SHARE * sequences
@@ -131,15 +154,15 @@ def _lowered(case: Case, sequences: int, said: str) -> Advice:
     if isinstance(fitting, str):
         return row(SEQUENCES, "withheld", fitting, sequences, said)
     fits, resident = fitting
-    running = math.floor(_running(case))
+    running = _most_running(case)
     proposed = max(fits, running, 1)
     need = f"{count(resident)} KV tokens a sequence (p90) fit {fits} times into 90 % of the cache"
     if proposed >= sequences:
-        why = f"{running} run already, {fits} would fit: the cap does not bind"
+        why = f"{running} ran at once, {fits} would fit: a cap of {proposed} would not bind"
         return row(SEQUENCES, "hold", why, sequences, said, need, REMEDIES, bound_by="kv")
     because = [said, need]
     if proposed == running > fits:
-        because.append(f"not below the {running} that run: lower again once they have ended")
+        because.append(f"not below the {running} that ran at once in the last minutes: those did fit")
     because += [REMEDIES, "wrong if prompts or answers grow shorter: then requests queue for a seat"]
     apply, via = case.knobs.way(SEQUENCES, proposed)
     expected = {"running_high": float(proposed), "preemptions_per_second_low": 0.0}
@@ -149,7 +172,8 @@ def _lowered(case: Case, sequences: int, said: str) -> Advice:
 
 
 def _raised(case: Case, sequences: int, said: str) -> Advice:
-    proposed = math.ceil(RAISE_RATIO * sequences)
+    wanted = sequences + _waiting(case)
+    proposed = math.ceil(min(max(RAISE_RATIO * sequences, wanted), MOST_RAISE_RATIO * sequences))
     fitting = _fitting(case)
     if isinstance(fitting, str):
         return row(SEQUENCES, "withheld", fitting, sequences, said)
@@ -158,6 +182,11 @@ def _raised(case: Case, sequences: int, said: str) -> Advice:
     proposed = min(proposed, fits)
     if proposed <= sequences:
         return row(SEQUENCES, "hold", "no more would fit", sequences, said, need, bound_by="kv")
+    if case.knobs.budget is not None:
+        proposed = min(proposed, case.knobs.budget // (1 + case.knobs.drafts))
+    if proposed <= sequences:
+        why = "every sequence must fit into a step: max_num_batched_tokens comes first"
+        return row(SEQUENCES, "hold", why, sequences, said, need, bound_by="token_budget")
     because = (said, need, "wrong if TPOT has no room: each step serves more requests")
     apply, via = case.knobs.way(SEQUENCES, proposed)
     return Advice(SEQUENCES, "raise", because, sequences, proposed, "sequences", {}, "medium", apply, via)
@@ -177,6 +206,10 @@ def _no_call(case: Case, sequences: int) -> Advice:
     if full is not None and full < 600:
         why = f"KV is {percent(_kv(case))} full and will be full in {full / 60:.0f} min at this pace"
         return row(SEQUENCES, "hold", why, sequences, bound_by="kv")
+    if _seats_are_taken(case, sequences):
+        tpot = case.replica.distribution("tpot_seconds").quantiles["p95"]
+        why = f"TPOT p95 {time_text(tpot)} leaves no room: each step would serve more requests"
+        return row(SEQUENCES, "hold", why, sequences, _symptom(case, sequences, "raise"), bound_by="capacity")
     running = _running(case)
     if _waiting(case) > 0 and running >= FULL_SEQUENCES_SHARE * sequences:
         why = f"all {sequences} seats are taken, but KV is {percent(_kv(case))} full: more would not fit"

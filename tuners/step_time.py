@@ -26,10 +26,14 @@ _FLAT_SECONDS = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class StepWindow:
-    """Means over a stretch of time in which the engine was busy throughout: tokens a step, seconds a step."""
+    """Means over a stretch of time in which the engine was busy throughout: tokens a step, seconds a step.
+
+    `waiting`: the fewest requests that queued at its ends.
+    """
 
     tokens: float
     seconds: float
+    waiting: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

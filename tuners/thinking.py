@@ -7,21 +7,35 @@ cut does to the quality of answers is not known here and nothing is claimed abou
 
 from __future__ import annotations
 
-import math
-
 from enginetop.fleet.model import Quality
-from enginetop.fleet.snapshot import Advice, Distribution, Quantile
+from enginetop.fleet.snapshot import Advice
 from tuners.case import Case, Rule
 from tuners.knob_values import THINKING
-from tuners.thinking_maths import FEWEST_FOR_P95, MULTIPLE_TOKENS, SLACK_TOKENS
-from tuners.words import at_least, count, lacking, not_fresh, percent, row, too_short
+from tuners.lateness import lateness_of
+from tuners.thinking_maths import (
+    FEWEST_FOR_P95,
+    FEWEST_FOR_P99,
+    MOST_TRUNCATED_RATIO,
+    SLACK_TOKENS,
+    kv_token_steps,
+)
+from tuners.thoughts import NO_THOUGHTS, Thoughts
+from tuners.words import at_least, count, known_count, lacking, not_fresh, percent, row, too_short
 
 REASONING = "reasoning_tokens"
 LARGE_SHARE = 0.3
 """Reasoning is worth a cap when it makes this share of the output."""
-LONG_TAIL_RATIO = 2.0
-"""And when the p99 is this many times the p95: else a cap at the p95 frees next to nothing."""
+LEAST_RELIEF = 0.02
+"""And when the cap takes this share off the time that KV tokens are held. Near saturation, which is where
+this rule speaks, waits go with 1 / (1 - load), so that two percent are felt.
+"""
+ERRORS_IN_HAND = 1.0
+"""So many standard errors below one in twenty the estimated share of cut requests must lie."""
+MOST_PATIENCE_SECONDS = 3000.0
+"""So long more requests are waited for where they may allow a lower budget."""
 FULL_KV = 0.90
+MOST_PREEMPTED_RATIO = 0.01
+"""KV pressure that comes and goes is still pressure when over minutes so many preemptions meet a request."""
 _NO_CLAIM = "accuracy is not measured here: try it on an evaluation of your own first"
 
 
@@ -29,7 +43,7 @@ _NEEDED = ("kv_usage_ratio", "preemptions", "requests_waiting")
 
 
 def calls(case: Case) -> str | None:
-    """`lower` under KV pressure with a long tail of thoughts, `raise` where a budget cuts too many."""
+    """`lower` under KV pressure with thoughts that hold much of it, `raise` where a budget cuts too many."""
     if _unfit(case) is not None:
         return None
     if _cuts_too_many(case):
@@ -48,7 +62,7 @@ def advise(case: Case) -> Advice:
     if called is None:
         return _no_call(case)
     if (short := too_short(case)) is not None:
-        return row(THINKING, "withheld", short, now, _thoughts(case))
+        return row(THINKING, "withheld", short, now, _told(case))
     return _raised(case) if called == "raise" else _lowered(case)
 
 
@@ -58,24 +72,18 @@ RULE = Rule(THINKING, calls, advise)
 def _unfit(case: Case) -> str | None:
     if (why := not_fresh(case) or lacking(case, _NEEDED)) is not None:
         return why
-    thoughts = _distribution(case)
+    thoughts = case.replica.distribution(REASONING)
     if thoughts.quality not in (Quality.OK, Quality.ESTIMATED) or thoughts.count is None:
         note = f": {thoughts.note}" if thoughts.note else ""
         return f"{REASONING} is {thoughts.quality.value}{note}"
-    if thoughts.count < FEWEST_FOR_P95:
-        return f"{REASONING} of {thoughts.count:.0f} requests in the window, a p95 needs {FEWEST_FOR_P95}"
-    if at_least(thoughts.quantiles["p95"]) <= 0:
-        return "nothing is thought"
+    counted = _thoughts(case).count
+    if counted < FEWEST_FOR_P99:
+        return f"{REASONING} of {counted:.0f} requests so far, a budget needs {FEWEST_FOR_P99}"
     return None
 
 
-def _distribution(case: Case) -> Distribution:
-    return case.replica.distribution(REASONING)
-
-
-def _upper(quantile: Quantile) -> float | None:
-    """The quantile at most: the upper edge of its bucket."""
-    return quantile.high if quantile.high is not None else quantile.value
+def _thoughts(case: Case) -> Thoughts:
+    return case.thoughts or NO_THOUGHTS
 
 
 def _budget(case: Case) -> int | None:
@@ -85,8 +93,10 @@ def _budget(case: Case) -> int | None:
 
 def _cuts_too_many(case: Case) -> bool:
     """Whether the p95 of thoughts has reached the budget, so that more than one in twenty is cut."""
-    budget = _budget(case)
-    return budget is not None and at_least(_distribution(case).quantiles["p95"]) >= budget - SLACK_TOKENS
+    budget, thoughts = _budget(case), case.replica.distribution(REASONING)
+    if budget is None or known_count(thoughts) < FEWEST_FOR_P95:
+        return False
+    return at_least(thoughts.quantiles["p95"]) >= budget - SLACK_TOKENS
 
 
 def _pressed(case: Case) -> str | None:
@@ -97,41 +107,72 @@ def _pressed(case: Case) -> str | None:
         return f"{replica.scalar('preemptions').number:.0f} preemptions in the window"
     if kv is not None and kv >= FULL_KV and (replica.scalar("requests_waiting").number or 0) > 0:
         return f"KV is {percent(kv)} full and requests wait"
+    late = lateness_of(case)
+    if late is not None and late.preempted_ratio > MOST_PREEMPTED_RATIO:
+        return f"{percent(late.preempted_ratio)} as many preemptions as requests in {late.minutes} min"
     return None
 
 
 def _crowds(case: Case) -> bool:
-    thoughts = _distribution(case)
-    share = case.replica.scalar("reasoning_share_ratio").number
-    p95, p99 = at_least(thoughts.quantiles["p95"]), at_least(thoughts.quantiles["p99"])
-    return share is not None and share >= LARGE_SHARE and p99 >= LONG_TAIL_RATIO * p95
+    """Whether a cap that cuts one in twenty would be felt."""
+    share, cap = case.replica.scalar("reasoning_share_ratio").number, _thoughts(case).least_cap()
+    if share is None or share < LARGE_SHARE:
+        return False
+    relief = None if cap is None else _relief(case, cap)
+    return cap is None or (relief is not None and relief >= LEAST_RELIEF)
 
 
-def _capped_at(case: Case) -> int | None:
-    """The smallest multiple of 256 that cuts at most one in twenty; None past the last bucket."""
-    p95 = _upper(_distribution(case).quantiles["p95"])
-    return None if p95 is None else max(1, math.ceil(p95 / MULTIPLE_TOKENS)) * MULTIPLE_TOKENS
+def _relief(case: Case, cap: int) -> float | None:
+    """Share of KV token-steps that a cap would save; None where lengths are not known.
+
+    A request with prompt P and output N holds P N + N^2 / 2 of them. Thoughts are capped, answers stay; the
+    spread of answers is left out, which makes the share a little too large.
+    """
+    prompt = case.replica.distribution("prompt_tokens").mean.value
+    output = case.replica.distribution("output_tokens").mean.value
+    if prompt is None or output is None:
+        return None
+    mean, square = _thoughts(case).powers()
+    capped_mean, capped_square = _thoughts(case).powers(cap)
+    answer = max(0.0, output - mean)
+    now, then = (
+        kv_token_steps(prompt, thought + answer, squared + 2 * thought * answer + answer**2)
+        for thought, squared in ((mean, square), (capped_mean, capped_square))
+    )
+    return 1.0 - then / now if now > 0 else None
 
 
 def _lowered(case: Case) -> Advice:
-    now, proposed, pressed = _budget(case), _capped_at(case), _pressed(case)
-    said = (_thoughts(case), pressed or "")
-    if proposed is None:
+    now, pressed, thoughts = _budget(case), _pressed(case) or "", _thoughts(case)
+    said = (_told(case), pressed)
+    likely, proposed = thoughts.least_cap(), thoughts.least_cap(ERRORS_IN_HAND)
+    if likely is None or proposed is None:
         why = "the p95 lies past the last bucket: no budget can be named that cuts one in twenty"
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
     if now is not None and proposed >= now:
         return row(THINKING, "hold", f"{now} already cuts one in twenty", now, *said, bound_by="kv")
-    thoughts = _distribution(case)
-    longest = at_least(thoughts.quantiles["p99"])
-    # One in twenty passes the cap; one in a hundred passes the p99.
-    freed = 0.01 * max(0.0, longest - proposed)
+    if proposed > likely and thoughts.seconds < MOST_PATIENCE_SECONDS:
+        why = (
+            f"{proposed} is safe by what was seen, {likely} may be: more requests will tell "
+            f"({thoughts.seconds / 60:.0f} of {MOST_PATIENCE_SECONDS / 60:.0f} min)"
+        )
+        return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
+    share = thoughts.share_above(proposed) or 0.0
+    most = share + ERRORS_IN_HAND * thoughts.error(share)
+    freed = thoughts.powers()[0] - thoughts.powers(proposed)[0]
+    relief = _relief(case, proposed) or 0.0
     because = (
         *said,
-        f"{proposed} cuts at most 5 % of requests, and frees {count(freed)} tokens a request or more",
+        f"{proposed} cuts {100 * share:.1f} % of requests (at most {percent(MOST_TRUNCATED_RATIO)})",
+        f"it saves {count(freed)} tokens a request and {percent(relief)} of the KV cache's time",
         _NO_CLAIM,
         "wrong if longer thoughts are what these answers need",
     )
-    expected = {"truncated_ratio_high": 0.05, "freed_tokens_per_request_low": freed}
+    expected = {
+        "truncated_ratio_high": most,
+        "freed_tokens_per_request": freed,
+        "kv_token_steps_change_ratio": -relief,
+    }
     return _changed(case, "lower", proposed, because, "kv", expected, "medium")
 
 
@@ -139,9 +180,9 @@ def _raised(case: Case) -> Advice:
     now = _budget(case) or 0
     if _pressed(case) is not None:
         why = f"KV is short ({_pressed(case)}): a larger budget needs room first"
-        return row(THINKING, "hold", why, now, _thoughts(case), bound_by="kv")
+        return row(THINKING, "hold", why, now, _told(case), bound_by="kv")
     because = (
-        f"more than 5 % of requests reach the budget of {now}: {_thoughts(case)}",
+        f"more than 5 % of requests reach the budget of {now}: {_told(case)}",
         "thoughts that are cut cost accuracy; how long they would be is not known, so it is doubled",
         _NO_CLAIM,
     )
@@ -165,17 +206,25 @@ def _changed(
 def _no_call(case: Case) -> Advice:
     now, pressed = case.knobs.thinking, _pressed(case)
     if pressed is None:
-        return row(THINKING, "hold", "KV is not short: nothing is gained by a cap", now, _thoughts(case))
+        return row(THINKING, "hold", "KV is not short: nothing is gained by a cap", now, _told(case))
     share = case.replica.scalar("reasoning_share_ratio").number
     if share is None:
         return row(THINKING, "withheld", "the share of reasoning is not known", now, pressed)
-    why = "thoughts are no large part of the output, or have no long tail: a cap frees little"
-    return row(THINKING, "hold", why, now, pressed, _thoughts(case), bound_by="kv")
+    for name in ("prompt_tokens", "output_tokens"):
+        lengths = case.replica.distribution(name)
+        if lengths.mean.value is None:
+            return row(THINKING, "withheld", f"{name} is {lengths.quality.value}", now, pressed)
+    why = "thoughts hold no large part of the KV cache: a cap that cuts one in twenty frees little"
+    return row(THINKING, "hold", why, now, pressed, _told(case), bound_by="kv")
 
 
-def _thoughts(case: Case) -> str:
-    thoughts = _distribution(case)
-    share = case.replica.scalar("reasoning_share_ratio").number
+def _told(case: Case) -> str:
+    """The lengths of thoughts in words."""
+    thoughts, share = _thoughts(case), case.replica.scalar("reasoning_share_ratio").number
     of_output = "" if share is None else f", {percent(share)} of the output"
-    p50, p95, p99 = (count(at_least(thoughts.quantiles[key])) for key in ("p50", "p95", "p99"))
+    p50, p95, p99 = (_length(thoughts.quantile(q)) for q in (0.50, 0.95, 0.99))
     return f"reasoning p50 {p50}, p95 {p95}, p99 {p99} tokens of {thoughts.count:.0f} requests{of_output}"
+
+
+def _length(tokens: float | None) -> str:
+    return "past the last bucket" if tokens is None else count(tokens)

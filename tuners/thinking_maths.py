@@ -51,6 +51,11 @@ def resident_tokens(prompt_tokens: float, output_tokens: float) -> float:
     return prompt_tokens + output_tokens / 2
 
 
+def kv_token_steps(prompt_tokens: float, output_tokens: float, squared_output_tokens: float) -> float:
+    """KV tokens of a request, added up over its decode steps: P E[N] + E[N^2] / 2."""
+    return prompt_tokens * output_tokens + squared_output_tokens / 2
+
+
 def sequences_that_fit(kv_tokens: float, prompt_tokens: float, output_tokens: float) -> float:
     """Requests that a KV cache holds on average. Prefix sharing makes it more, spread of lengths less."""
     return kv_tokens / resident_tokens(prompt_tokens, output_tokens)

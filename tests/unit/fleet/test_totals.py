@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginetop.fleet import history
-from enginetop.fleet.totals import TOTALS
+from enginetop.fleet.totals import TOTALS, bucket_totals
 from tests.support.history_pages import INF, NAN, Told, columns, histogram, two_ranks, value
 
 
@@ -44,6 +44,24 @@ def test_ranks_and_labels_are_added_up() -> None:
         "iteration_tokens.count": 4.0,
         "iteration_tokens.sum": 110.0,
     }
+
+
+def test_buckets_of_thoughts_are_kept_by_bound() -> None:
+    told = Told(
+        columns(
+            *histogram("reasoning_tokens", (1024.0, 131072.0, INF), "0"),
+            *histogram("reasoning_tokens", (1024.0, 131072.0, INF), "1"),
+            *histogram("ttft_seconds", (0.1, INF), "0"),
+            ranks=two_ranks(),
+        )
+    )
+    told.page(0, *(1, 2, 3, 4000.0, 3), *(0, 0, 0, 0.0, 0), *(1, 2, 0.3, 2))
+    told.page(2, *(4, 9, 11, 9000.0, 11), *(2, 3, 3, 2000.0, 3), *(5, 7, 0.9, 7))
+    # rank 0 gained 3, 7 and 8, rank 1 gained 2, 3 and 3; other histograms keep no buckets
+    found = bucket_totals(totals(told), "reasoning_tokens")
+    assert found == {1024.0: 5.0, 131072.0: 10.0, INF: 11.0}
+    assert list(found) == [1024.0, 131072.0, INF]
+    assert bucket_totals(totals(told), "ttft_seconds") == {}
 
 
 def test_a_restart_takes_nothing_away() -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from enginetop.fleet.knobs import KnobRow, KnobSheet
 from enginetop.fleet.model import EngineKind, ReplicaState
 from enginetop.fleet.reading import ConfigValue
-from enginetop.fleet.snapshot import Event, RankSnapshot, ReplicaSnapshot
-from tests.tui.snapshots import AT, replica
+from enginetop.fleet.snapshot import Event, Goodput, RankSnapshot, ReplicaSnapshot
+from tests.tui.snapshots import AT, distribution, exact, replica, scalar
 from tuners.evidence import EvidenceLog
 from tuners.knob_values import Knobs, knobs_of
+from tuners.moments import Minute
 from tuners.step_time import StepWindow
 
 KNOBS = Knobs(8192, 256)
@@ -117,6 +119,50 @@ def test_a_changed_knob_or_a_restart_forgets_what_was_before() -> None:
     # the event leaves the list of events: that is no further restart
     assert not log.take(seen(10, 200, 800_000), replace(KNOBS, budget=6144))
     assert len(log.windows) == 1
+
+
+def test_a_window_knows_who_waited_at_both_of_its_ends() -> None:
+    looks = [
+        replace(look, signals={**look.signals, "requests_waiting": scalar(waiting)})
+        for look, waiting in zip(
+            (seen(0, 0, 0), seen(2, 40, 240_000), seen(4, 90, 440_000)), (5, 3, 0), strict=True
+        )
+    ]
+    assert [window.waiting for window in windows(*looks)] == [3.0, 0.0]
+
+
+def judged(at: float, ttft: float, *, preemptions: float = 0.0, **fields: Any) -> ReplicaSnapshot:
+    """A page `at` seconds after the first, with 80 requests in its window."""
+    return replica(
+        "b1",
+        changes={"ttft_seconds": distribution(0.1, 0.3, count=80)},
+        scraped_at=AT + at,
+        totals={"preemptions": preemptions},
+        goodput=Goodput(ttft=exact(ttft), tpot=exact(0.9)),
+        **fields,
+    )
+
+
+def minutes(*looks: ReplicaSnapshot) -> list[Minute]:
+    log = EvidenceLog()
+    for look in looks:
+        log.take(look, KNOBS)
+    return list(log.minutes)
+
+
+def test_a_minute_is_taken_when_it_has_passed() -> None:
+    looks = [judged(0, 0.5), judged(30, 0.6), judged(60, 0.7, preemptions=2), judged(130, 0.8, preemptions=9)]
+    assert minutes(*looks) == [
+        Minute(AT + 60, 80, 0.7, 0.9, 2),
+        Minute(AT + 130, 80, 0.8, 0.9, 7),
+    ]
+
+
+def test_a_minute_with_a_hole_in_it_is_none() -> None:
+    down = judged(30, 0.5, state=ReplicaState.DOWN)
+    assert minutes(judged(0, 0.5), down, judged(60, 0.7), judged(110, 0.7)) == []
+    unknown = replace(judged(60, 0.5), goodput=Goodput())
+    assert minutes(judged(0, 0.5), unknown) == []
 
 
 def test_only_the_newest_windows_are_kept() -> None:

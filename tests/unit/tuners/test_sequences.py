@@ -50,6 +50,7 @@ def roomy(changes: dict[str, float | SignalValue | None] | None = None) -> Repli
         "requests_running": 32,
         "preemptions": 0.0,
         "preemptions_per_second": 0.0,
+        "tpot_seconds": distribution(0.02, 0.03),
     }
     return pressed({**quiet, **(changes or {})})
 
@@ -77,16 +78,16 @@ def test_what_fits_is_suggested_under_preemption() -> None:
 def test_never_below_what_runs() -> None:
     found = advice(pressed({"requests_running": 60}))
     assert (found.action, found.proposed) == ("lower", 60)
-    assert "not below the 60 that run: lower again once they have ended" in found.because
-    # the median of the last pages, since a gauge is a sample
+    assert "not below the 60 that ran at once in the last minutes: those did fit" in found.because
+    # the most of the last pages: the cache did hold them
     recent = [Moment(10.0 * i, running) for i, running in enumerate((58, 62, 59, 61, 20))]
-    assert advice(pressed(), recent=recent).proposed == 59
+    assert advice(pressed(), recent=recent).proposed == 62
 
 
 def test_a_cap_that_does_not_bind_leaves_the_other_remedies() -> None:
     found = advice(pressed(), Knobs(8192, 50))
     assert (found.action, found.proposed, found.bound_by) == ("hold", None, "kv")
-    assert found.because[-1] == "50 run already, 57 would fit: the cap does not bind"
+    assert found.because[-1] == "50 ran at once, 57 would fit: a cap of 57 would not bind"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +114,26 @@ def test_a_quarter_more_where_the_cache_is_half_empty() -> None:
     assert advice(roomy({"requests_running": 50}), Knobs(8192, 50)).proposed == 57
 
 
+def test_a_long_queue_is_worth_more_than_a_quarter() -> None:
+    # 32 + 24 wait for a seat: 56; 50 more would be 82, and no raise is more than twofold
+    assert advice(roomy({"requests_waiting": 24}), Knobs(8192, 32)).proposed == 56
+    short = roomy({"requests_waiting": 50, "kv_capacity_tokens": 500_000})
+    assert advice(short, Knobs(8192, 32)).proposed == 64
+
+
+def test_no_more_seats_than_a_step_has_tokens() -> None:
+    # three drafts each: 144 / 4 = 36 seats; 128 / 4 are the 32 that there are
+    assert advice(roomy(), Knobs(144, 32, 3)).proposed == 36
+    found = advice(roomy(), Knobs(128, 32, 3))
+    assert (found.action, found.bound_by) == ("hold", "token_budget")
+
+
+def test_seats_that_tpot_has_no_room_for_are_not_added() -> None:
+    found = advice(roomy({"tpot_seconds": distribution(0.02, 0.046)}), Knobs(8192, 32))
+    assert (found.action, found.bound_by) == ("hold", "capacity")
+    assert found.because[-1] == "TPOT p95 46 ms leaves no room: each step would serve more requests"
+
+
 @pytest.mark.parametrize(
     "one",
     [
@@ -120,6 +141,7 @@ def test_a_quarter_more_where_the_cache_is_half_empty() -> None:
         roomy({"requests_running": 20}),
         roomy({"kv_usage_ratio": 0.6}),
         roomy({"preemptions": 1.0}),
+        roomy({"tpot_seconds": distribution(0.02, 0.046)}),  # 92 % of the 50 ms objective
     ],
 )
 def test_no_raise_without_each_of_its_conditions(one: ReplicaSnapshot) -> None:

@@ -2,89 +2,136 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState
 from enginetop.fleet.snapshot import Advice, Distribution, Quantile, ReplicaSnapshot, SignalValue
-from tests.tui.snapshots import no_distribution
+from tests.tui.snapshots import distribution, no_distribution
 from tests.unit.tuners.test_token_budget import slow
 from tuners.case import Case
 from tuners.knob_values import Knobs
-from tuners.thinking import advise, calls
+from tuners.moments import Minute
+from tuners.thinking import MOST_PATIENCE_SECONDS, advise, calls
+from tuners.thoughts import Thoughts
 
+INF = float("inf")
 KNOBS = Knobs(2048, 64, thinking=-1, bounds={"thinking_token_budget": (-1, 32768)}, source="knob API")
 
+LONG_TAIL = Thoughts({0.0: 0, 1024.0: 1200, 4096.0: 1800, 6144.0: 1920, 16384.0: 1990, INF: 2000}, 1200.0)
+"""60 % up to 1024 tokens, 90 % up to 4096, 96 % up to 6144, and ten past 16384."""
 
-BETWEEN_5000_AND_6000 = Quantile(5300, 5000, 6000)
 
-
-def thoughts(
-    p50: float = 700,
-    p95: Quantile | float = BETWEEN_5000_AND_6000,
-    p99: float = 14_000,
-    count: float = 120,
-) -> Distribution:
-    """Distribution of reasoning tokens; a plain number is known exactly."""
-    p95 = p95 if isinstance(p95, Quantile) else Quantile(p95, p95, p95)
-    quantiles = {
-        "p50": Quantile(p50, p50, p50),
-        "p90": Quantile(2500, 2500, 2500),
-        "p95": p95,
-        "p99": Quantile(p99, p99, p99),
-    }
+def window(p95: float = 5300, count: float = 120) -> Distribution:
+    """Reasoning tokens of the last window."""
+    quantiles = {key: Quantile(p95, p95, p95) for key in ("p50", "p90", "p95", "p99")}
     return Distribution(count, None, Quantile(1500), quantiles, "tokens", Quality.OK)
 
 
 def pressed(
     changes: dict[str, float | SignalValue | None] | None = None, state: ReplicaState = ReplicaState.OK
 ) -> ReplicaSnapshot:
-    """Preemptions, and a long tail of thoughts that make most of the output."""
+    """Preemptions; prompts of 600 tokens, outputs of 1900, most of them thoughts."""
     return slow(
         {
-            "reasoning_tokens": thoughts(),
+            "reasoning_tokens": window(),
             "reasoning_share_ratio": 0.8,
             "preemptions": 12.0,
             "kv_usage_ratio": 0.98,
             "requests_waiting": 5,
+            "prompt_tokens": distribution(600, 2000),
+            "output_tokens": distribution(1900, 6000),
             **(changes or {}),
         },
         state=state,
     )
 
 
-def advice(one: ReplicaSnapshot, knobs: Knobs = KNOBS, held: float = 60.0) -> Advice:
-    return advise(Case(one, knobs, held_seconds=held))
+def advice(
+    one: ReplicaSnapshot,
+    knobs: Knobs = KNOBS,
+    held: float = 60.0,
+    thoughts: Thoughts | None = LONG_TAIL,
+    minutes: Sequence[Minute] = (),
+) -> Advice:
+    return advise(Case(one, knobs, held_seconds=held, thoughts=thoughts, minutes=minutes))
 
 
-def test_the_upper_edge_of_the_p95_in_multiples_of_256() -> None:
-    # p95 at most 6000: 23.4 x 256, so 6144; one in a hundred passes 14000: (14000 - 6144) / 100 = 78.6 tokens
-    found = advice(pressed())
-    assert (found.action, found.current, found.proposed, found.bound_by) == ("lower", -1, 6144, "kv")
+def test_the_smallest_cap_that_surely_cuts_few_enough() -> None:
+    # 6144 cuts 4 %, give or take sqrt(.04 x .96 / 2000) = .44 points: 4.44. 5888 lies in the bucket from 4096
+    # (10 %): 10 x .4 ^ (ln(5888 / 4096) / ln(1.5)) = 4.40 %, and .46: 4.86. 5632: 4.87 and .48 are too many.
+    found = advice(pressed(), thoughts=Thoughts(LONG_TAIL.at_most, MOST_PATIENCE_SECONDS))
+    assert (found.action, found.current, found.proposed, found.bound_by) == ("lower", -1, 5888, "kv")
     assert (found.apply, found.via) == ("live", "knob_api")
-    assert found.expected["truncated_ratio_high"] == 0.05
-    assert found.expected["freed_tokens_per_request_low"] == pytest.approx(78.56)
-    assert "6144 cuts at most 5 % of requests, and frees 79 tokens a request or more" in found.because
+    assert found.expected["truncated_ratio_high"] == pytest.approx(0.0486, abs=1e-4)
+    assert "5888 cuts 4.4 % of requests (at most 5 %)" in found.because
     assert "accuracy is not measured here: try it on an evaluation of your own first" in found.because
 
 
+def test_the_effect_worked_out_by_hand() -> None:
+    # Middles of buckets: 512, 2560, 5120, 11264, and 16384 for what lies beyond. Mean .6 x 512 + .3 x 2560 +
+    # .06 x 5120 + .035 x 11264 + .005 x 16384 = 1858.56; at most 5888 each: 1617.92. Squares: 9479127.0 and
+    # 5082972.2. Answers make 1900 - 1858.56 = 41.44. E[N^2] = 9479127.0 + 2 x 1858.56 x 41.44 + 41.44^2 =
+    # 9634881.8 and 5218782.6. P E[N] + E[N^2] / 2 = 1140000 + 4817440.9 = 5957440.9 and 995616 + 2609391.3 =
+    # 3605007.3: 39.49 % less.
+    found = advice(pressed(), thoughts=Thoughts(LONG_TAIL.at_most, MOST_PATIENCE_SECONDS))
+    assert found.expected["freed_tokens_per_request"] == pytest.approx(240.64, abs=0.01)
+    assert found.expected["kv_token_steps_change_ratio"] == pytest.approx(-0.3949, abs=1e-4)
+    assert "it saves 241 tokens a request and 39 % of the KV cache's time" in found.because
+
+
+def test_more_requests_are_waited_for_where_they_may_allow_less() -> None:
+    # without errors in hand 5632 would do: 4.87 %
+    found = advice(pressed())
+    assert (found.action, found.proposed) == ("withheld", None)
+    assert (
+        found.because[-1]
+        == "5888 is safe by what was seen, 5632 may be: more requests will tell (20 of 50 min)"
+    )
+    # ten times as many requests: 4.87 and .15 points are still too many for 5632; a hundred times: .05
+    sure = Thoughts({bound: 10 * total for bound, total in LONG_TAIL.at_most.items()}, 1200.0)
+    assert advice(pressed(), thoughts=sure).action == "withheld"
+    surer = Thoughts({bound: 100 * total for bound, total in LONG_TAIL.at_most.items()}, 1200.0)
+    assert advice(pressed(), thoughts=surer).proposed == 5632
+
+
 def test_stock_engines_take_it_per_request() -> None:
-    found = advice(pressed(), Knobs(2048, 64, engine=EngineKind.VLLM))
-    assert (found.proposed, found.apply) == (6144, "per_request")
+    found = advice(
+        pressed(),
+        Knobs(2048, 64, engine=EngineKind.VLLM),
+        thoughts=Thoughts(LONG_TAIL.at_most, MOST_PATIENCE_SECONDS),
+    )
+    assert (found.proposed, found.apply) == (5888, "per_request")
     assert found.via.startswith("thinking_token_budget")
 
 
+SHORT = Thoughts({0.0: 0, 1024.0: 1890, 2048.0: 2000, INF: 2000}, 4000.0)
+"""Nobody passes 2048: a cap of 1280 saves .055 x (1536 - 1280) = 14 tokens."""
+
+
 @pytest.mark.parametrize(
-    "one",
+    ("one", "thoughts"),
     [
-        pressed({"preemptions": 0.0, "kv_usage_ratio": 0.5}),
-        pressed({"preemptions": 0.0, "requests_waiting": 0}),
-        pressed({"reasoning_share_ratio": 0.2}),
-        pressed({"reasoning_tokens": thoughts(p99=8000)}),
+        (pressed({"preemptions": 0.0, "kv_usage_ratio": 0.5}), LONG_TAIL),
+        (pressed({"preemptions": 0.0, "requests_waiting": 0}), LONG_TAIL),
+        (pressed({"reasoning_share_ratio": 0.2}), LONG_TAIL),
+        (pressed({"prompt_tokens": distribution(8000, 9000)}), SHORT),
     ],
 )
-def test_never_without_kv_pressure_and_a_tail_that_matters(one: ReplicaSnapshot) -> None:
-    found = advice(one)
+def test_never_without_kv_pressure_and_a_tail_that_matters(one: ReplicaSnapshot, thoughts: Thoughts) -> None:
+    found = advice(one, thoughts=thoughts)
     assert (found.action, found.proposed) == ("hold", None)
+
+
+def test_pressure_that_comes_and_goes_is_seen_over_minutes() -> None:
+    quiet = pressed({"preemptions": 0.0, "kv_usage_ratio": 0.5})
+    sure = Thoughts(LONG_TAIL.at_most, MOST_PATIENCE_SECONDS)
+    # 7 preemptions in 6 min of 100 requests: 1.2 % as many; 6 would be 1 %
+    minutes = [Minute(60.0 * i, 100.0, 0.9, 0.9, 7.0 if i == 3 else 0.0) for i in range(6)]
+    assert advice(quiet, thoughts=sure, minutes=minutes).action == "lower"
+    minutes = [Minute(60.0 * i, 100.0, 0.9, 0.9, float(i)) for i in (0, 0, 0, 1, 2, 3)]
+    assert advice(quiet, thoughts=sure, minutes=minutes).action == "hold"
 
 
 def test_slow_answers_alone_are_no_reason() -> None:
@@ -96,44 +143,50 @@ def test_slow_answers_alone_are_no_reason() -> None:
 
 
 def test_a_budget_that_already_cuts_one_in_twenty_is_left() -> None:
-    found = advice(pressed(), Knobs(2048, 64, thinking=6144))
+    found = advice(pressed(), Knobs(2048, 64, thinking=5888))
     assert (found.action, found.proposed) == ("hold", None)
-    assert found.because[-1] == "6144 already cuts one in twenty"
+    assert found.because[-1] == "5888 already cuts one in twenty"
 
 
 def test_a_budget_that_cuts_more_is_raised_when_there_is_room() -> None:
     capped = Knobs(2048, 64, thinking=1024)
     roomy: dict[str, float | SignalValue | None] = {"preemptions": 0.0, "kv_usage_ratio": 0.5}
-    reached, not_reached = thoughts(p95=1000, p99=1010), thoughts(p95=990, p99=1010)
+    reached, not_reached = window(p95=1000), window(p95=990)
     found = advice(pressed({**roomy, "reasoning_tokens": reached}), capped)
     assert (found.action, found.proposed, found.confidence) == ("raise", 2048, "low")
     # 1000 is within the 32 tokens that closing a thought may take; 990 is not
-    assert calls(Case(pressed({**roomy, "reasoning_tokens": not_reached}), capped)) is None
+    quiet = Case(pressed({**roomy, "reasoning_tokens": not_reached}), capped, thoughts=LONG_TAIL)
+    assert calls(quiet) is None
     short = advice(pressed({"reasoning_tokens": reached}), capped)
     assert (short.action, short.bound_by) == ("hold", "kv")
 
 
-UNSUPPORTED = no_distribution(Quality.UNSUPPORTED)
+FEW = Thoughts({0.0: 0, 1024.0: 280, INF: 299}, 600.0)
+PAST = Thoughts({0.0: 0, 1024.0: 1800, INF: 2000}, 600.0)
 
 
 @pytest.mark.parametrize(
-    ("one", "words"),
+    ("one", "thoughts", "words"),
     [
-        (pressed(state=ReplicaState.DOWN), "no fresh numbers"),
+        (pressed(state=ReplicaState.DOWN), LONG_TAIL, "no fresh numbers"),
         (
             pressed({"reasoning_tokens": no_distribution(Quality.UNSUPPORTED)}),
+            LONG_TAIL,
             "reasoning_tokens is unsupported",
         ),
-        (pressed({"reasoning_tokens": thoughts(count=59)}), "of 59 requests in the window, a p95 needs 60"),
-        (pressed({"reasoning_tokens": thoughts(0, 0, 0)}), "nothing is thought"),
-        (pressed({"reasoning_share_ratio": None}), "the share of reasoning is not known"),
-        (
-            pressed({"reasoning_tokens": thoughts(p95=Quantile(None, 6000, None, censored=True))}),
-            "past the last bucket",
-        ),
+        (pressed(), FEW, "reasoning_tokens of 299 requests so far, a budget needs 300"),
+        (pressed(), None, "reasoning_tokens of 0 requests so far"),
+        (pressed({"reasoning_share_ratio": None}), LONG_TAIL, "the share of reasoning is not known"),
+        (pressed(), PAST, "past the last bucket"),
+        (pressed({"output_tokens": no_distribution()}), LONG_TAIL, "output_tokens is unknown"),
+        (pressed({"prompt_tokens": no_distribution()}), LONG_TAIL, "prompt_tokens is unknown"),
     ],
 )
-def test_what_is_missing_is_named(one: ReplicaSnapshot, words: str) -> None:
-    found = advice(one)
+def test_what_is_missing_is_named(one: ReplicaSnapshot, thoughts: Thoughts | None, words: str) -> None:
+    found = advice(one, thoughts=thoughts)
     assert (found.action, found.proposed) == ("withheld", None)
     assert any(words in text for text in found.because)
+
+
+def test_it_has_to_hold_for_a_minute() -> None:
+    assert advice(pressed(), held=59.0).because[-1] == "seen for 59 s, a suggestion needs 60 s"

@@ -1,0 +1,41 @@
+"""How many requests missed each half of the objective, over minutes: a p95 of one minute hides what comes and
+goes, and a single bad minute is no reason to change a knob.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tuners.case import Case
+
+FEWEST_MINUTES = 5
+FEWEST_REQUESTS = 300
+"""Then one in twenty are fifteen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """Shares of the requests that missed the TTFT and the TPOT objective, preemptions for each request, and
+    over how many minutes and requests."""
+
+    ttft_ratio: float
+    tpot_ratio: float
+    preempted_ratio: float
+    minutes: int
+    requests: float
+
+
+def lateness_of(case: Case) -> Lateness | None:
+    """Over all minutes since the knobs are as they are; None with too few of them."""
+    minutes = case.minutes
+    requests = math.fsum(one.requests for one in minutes)
+    if len(minutes) < FEWEST_MINUTES or requests < FEWEST_REQUESTS:
+        return None
+    return Lateness(
+        math.fsum(one.requests * (1.0 - one.ttft_within) for one in minutes) / requests,
+        math.fsum(one.requests * (1.0 - one.tpot_within) for one in minutes) / requests,
+        math.fsum(one.preemptions for one in minutes) / requests,
+        len(minutes),
+        requests,
+    )

@@ -1,0 +1,51 @@
+"""Counts how long requests thought over the last hour: longer than the window of a snapshot."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+
+from enginetop.fleet.snapshot import ReplicaSnapshot
+from enginetop.fleet.totals import bucket_totals
+from tuners.thoughts import Thoughts
+
+KEPT_SECONDS = 3600.0
+_MARK_SECONDS = 60.0
+
+
+class ThoughtLog:
+    """Buckets of reasoning tokens of one replica, a mark a minute. Feed it every snapshot, in time order.
+
+    Begun anew when the model changes, and when a budget that cut thoughts is raised or taken away.
+    """
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[float, Mapping[float, float]]] = deque()
+        self._latest: tuple[float, Mapping[float, float]] | None = None
+        self._model: str | None = None
+        self._budget = math.inf
+
+    @property
+    def thoughts(self) -> Thoughts | None:
+        """Thoughts of the last hour; None where they are not counted."""
+        if self._latest is None or not self._marks:
+            return None
+        (began, before), (at, now) = self._marks[0], self._latest
+        return Thoughts({bound: now[bound] - before.get(bound, 0.0) for bound in now}, at - began)
+
+    def take(self, replica: ReplicaSnapshot, budget: int | None) -> None:
+        """Take the newest snapshot of the replica, and the thinking budget (None or below 0: no limit)."""
+        at, now = replica.scraped_at, bucket_totals(replica.totals, "reasoning_tokens")
+        limit = math.inf if budget is None or budget < 0 else budget
+        if replica.model != self._model or limit > self._budget:
+            self._marks.clear()
+            self._latest, self._model = None, replica.model
+        self._budget = limit
+        if at is None or not now:
+            return
+        self._latest = (at, now)
+        if not self._marks or at - self._marks[-1][0] >= _MARK_SECONDS:
+            self._marks.append(self._latest)
+        while self._marks[0][0] < at - KEPT_SECONDS:
+            self._marks.popleft()

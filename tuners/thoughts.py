@@ -1,0 +1,111 @@
+"""How long requests think, over minutes: what share passes a length, and which cap cuts few enough.
+
+Made from the buckets of a histogram. Within a bucket the share above a length is taken to fall as a power of
+it (a straight line of log share over log length), which suits long tails better than a uniform bucket.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tuners.thinking_maths import MOST_TRUNCATED_RATIO, MULTIPLE_TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class Thoughts:
+    """Requests by their reasoning tokens: `at_most[bound]` of them thought for at most `bound` tokens.
+
+    `seconds` is over how long they were counted. Bounds rise and the last one is infinite.
+    """
+
+    at_most: Mapping[float, float]
+    seconds: float = 0.0
+
+    @property
+    def count(self) -> float:
+        """All requests."""
+        return max(self.at_most.values(), default=0.0)
+
+    def share_above(self, tokens: float) -> float | None:
+        """Share of requests that think longer than `tokens`; None past the last finite bound, or of none.
+
+        At a bound it is exact.
+        """
+        count = self.count
+        if count <= 0:
+            return None
+        above = [(bound, 1.0 - total / count) for bound, total in self.at_most.items()]
+        for (low, more), (high, fewer) in pairwise([(0.0, 1.0), *above]):
+            if low <= tokens <= high:
+                return _between(tokens, low, high, more, fewer)
+        return None
+
+    def quantile(self, q: float) -> float | None:
+        """The length that a share `q` of the requests does not pass; None past the last finite bound."""
+        count, low, more = self.count, 0.0, 1.0
+        for bound, total in self.at_most.items():
+            fewer = 1.0 - total / count if count > 0 else 1.0
+            if fewer <= 1.0 - q:
+                return _where(1.0 - q, low, bound, more, fewer) if math.isfinite(bound) else None
+            low, more = bound, fewer
+        return None
+
+    def error(self, share: float) -> float:
+        """Standard error of a share: requests think independently."""
+        return math.sqrt(share * (1.0 - share) / self.count)
+
+    def least_cap(self, errors: float = 0.0, most_truncated: float = MOST_TRUNCATED_RATIO) -> int | None:
+        """The smallest multiple of 256 that cuts at most this share, `errors` standard errors included.
+
+        None: no length is known to.
+        """
+        bounds = [bound for bound in self.at_most if math.isfinite(bound)]
+        if not bounds:
+            return None
+        for cap in range(MULTIPLE_TOKENS, int(bounds[-1]) + 1, MULTIPLE_TOKENS):
+            share = self.share_above(cap)
+            if share is None:
+                break
+            if share + errors * self.error(max(share, 1.0 / self.count)) <= most_truncated:
+                return cap
+        return None
+
+    def powers(self, cap: float = math.inf) -> tuple[float, float]:
+        """Mean length and mean squared length when cut at `cap`, from the middles of buckets."""
+        count, mean, square = self.count, 0.0, 0.0
+        before = 0.0
+        low = 0.0
+        for bound, total in self.at_most.items():
+            length = min(cap, (low + bound) / 2 if math.isfinite(bound) else low)
+            share = (total - before) / count if count > 0 else 0.0
+            mean += share * length
+            square += share * length * length
+            low, before = bound, total
+        return mean, square
+
+
+NO_THOUGHTS = Thoughts({})
+
+
+def _between(tokens: float, low: float, high: float, more: float, fewer: float) -> float | None:
+    """The share above `tokens`, between bounds above which `more` and `fewer` lie."""
+    if tokens >= high:
+        return fewer
+    if not math.isfinite(high):
+        return more if tokens <= low else None
+    if low <= 0.0 or fewer <= 0.0:
+        return more + (fewer - more) * (tokens - low) / (high - low)
+    way = math.log(tokens / low) / math.log(high / low)
+    return more * math.exp(way * math.log(fewer / more))
+
+
+def _where(share: float, low: float, high: float, more: float, fewer: float) -> float:
+    """The length above which `share` lies: `_between` the other way round."""
+    if more <= fewer:
+        return high
+    if low <= 0.0 or fewer <= 0.0:
+        return low + (high - low) * (more - share) / (more - fewer)
+    return low * math.exp(math.log(high / low) * math.log(share / more) / math.log(fewer / more))
