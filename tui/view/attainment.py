@@ -90,7 +90,7 @@ def burn_lines(burn: Sequence[BurnRow], slo: Slo) -> Lines:
     """A row for each pair of windows: how fast the error budget burns, and where somebody is woken."""
     if not burn:
         return
-    budget = f"{numbers.fine_percent(1.0 - slo.target)} % of requests may miss"
+    budget = f"{numbers.fine_percent(1.0 - slo.target)} % may miss"
     head = (
         f"{'long':>{_WINDOW_WIDTH}}{'burn':>{_BURN_WIDTH}}{'short':>{_WINDOW_WIDTH}}{'burn':>{_BURN_WIDTH}}"
     )

@@ -30,7 +30,7 @@ _INKS: dict[str, Ink] = {
     "config_changed": "info",
 }
 _UP = frozenset(state.value for state in UP_STATES)
-_KIND_WIDTH = 17
+_NARROW = 60
 
 
 def kinds_of(picture: Picture) -> list[str]:
@@ -78,10 +78,9 @@ def _rows(picture: Picture, kind: str, width: int) -> Iterator[Row]:
             width,
         )
         return
-    name_width = 28 if width >= WIDE else 14
     for event, url, name in found:
         key = f"{url} {event.at} {event.kind} {event.detail}"
-        yield Row(_line(event, name, snapshot.at, name_width), key, url)
+        yield Row(_line(event, name, snapshot.at, width), key, url)
 
 
 def _events(snapshot: FleetSnapshot, kind: str) -> list[tuple[Event, str, str]]:
@@ -94,11 +93,14 @@ def _events(snapshot: FleetSnapshot, kind: str) -> list[tuple[Event, str, str]]:
     return sorted(found, key=lambda entry: -entry[0].at)
 
 
-def _line(event: Event, name: str, at: float, name_width: int) -> Line:
+def _line(event: Event, name: str, at: float, width: int) -> Line:
+    narrow = width < _NARROW
+    age = "" if narrow else f"{numbers.age(at - event.at):>4}  "
+    name_width = 8 if narrow else 28 if width >= WIDE else 14
     return (
-        Span(f" {numbers.time_of_day(event.at)} {numbers.age(at - event.at):>4}  ", "dim"),
+        Span(f" {numbers.time_of_day(event.at)} {age}", "dim"),
         Span(f"{fit(cut_middle(name, name_width), name_width)} ", "title"),
-        Span(f"{fit(_word(event.kind), _KIND_WIDTH)} ", _ink(event)),
+        Span(f"{fit(_word(event.kind), 10 if narrow else 17)} ", _ink(event)),
         *plain(event.detail.replace("->", "→")),
     )
 

@@ -29,7 +29,8 @@ from tui.view.picture import Picture
 _KNOB = "num_speculative_tokens"
 _NAME_WIDTHS = (11, 24)
 _MOST_POSITIONS = 4
-"""On a narrow terminal."""
+"""On a terminal that is not wide."""
+_NARROW = 60
 
 
 def speculation_rows(picture: Picture, width: int) -> Rows:
@@ -90,7 +91,8 @@ def _group(group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
         return
     count = f"{len(members)} of {len(group.replicas)} speculate"
     yield heading(f"{group.model or MODEL_UNKNOWN} · {count}", width)
-    titles = f"{'k':>4}{'length':>8}{'taken %':>9}{'saved %':>9}{'free/s':>8}  "
+    titles = f"{'k':>4}{'length':>8}{'taken %':>9}"
+    titles += "  " if width < _NARROW else f"{'saved %':>9}{'free/s':>8}  "
     yield Row((Span(f" {fit('replica', name_width)}{titles}taken at position 1, 2, ...", "head"),))
     if group.summary is not None and len(members) > 1:
         yield Row((Span(f" {fit('all', name_width)}{UNKNOWN:>4}", "dim"), *_figures(group.summary, width)))
@@ -112,7 +114,9 @@ def _figures(of: Signalled, width: int) -> Iterator[Span]:
     free = None if saved is None or tokens is None else saved * tokens
     yield short_figure(of, "spec_accepted_length", _two_decimals, 8)
     yield short_figure(of, "spec_acceptance_ratio", numbers.percent, 9)
-    yield Span(f"{numbers.percent(saved):>9}{numbers.count(free):>8}", "dim" if saved is None else "text")
+    if width >= _NARROW:
+        told: Ink = "dim" if saved is None else "text"
+        yield Span(f"{numbers.percent(saved):>9}{numbers.count(free):>8}", told)
     taken = by_position(of)
     shown = taken if width >= WIDE else taken[:_MOST_POSITIONS]
     if not taken:
