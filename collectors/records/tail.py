@@ -268,7 +268,7 @@ class StreamTail:
             self.problem = f"{self.path}: {(reason or 'cannot be read').lower()}"
             self._descriptor, self.behind = None, False
             return lines
-        self.behind = True
+        self.behind = self._descriptor is not None
         return lines
 
     def close(self) -> None:

@@ -34,6 +34,7 @@ from tests.support.small_fleet import (
     vllm_page,
     wait_until,
 )
+from tests.support.watch_process import WAIT_SECONDS
 
 R1, R2 = target("http://r1:8000"), target("http://r2:8000")
 USAGE = {
@@ -252,10 +253,16 @@ class TestCommands:
     def test_records_through_a_pipe(self, url: str) -> None:
         command = [sys.executable, "-m", "enginetop", "snapshot", url, "--samples", "1", "--records", "-"]
         ran = subprocess.run(
-            command, input=lines(USAGE, USAGE), capture_output=True, text=True, timeout=60, check=True
+            command,
+            input=lines(USAGE, USAGE),
+            capture_output=True,
+            text=True,
+            timeout=WAIT_SECONDS,
+            check=True,
         )
         signals = json.loads(ran.stdout)["replicas"][0]["signals"]
         assert signals["reasoning_tokens"]["count"] == 2
+        assert ran.stderr == ""
 
     def test_a_wrong_target_is_a_usage_error(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["snapshot", url, "--records", "x.jsonl=r9:1"]) == 2
