@@ -88,7 +88,7 @@ class Alertmanager:
         request = urllib.request.Request(
             f"{self.url}/api/v2{path}", data, {"Content-Type": "application/json"}, method=method
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
             return json.loads(answer.read() or "null")
 
     def alerts(self, rule: str = "TargetDown") -> list[dict[str, Any]]:

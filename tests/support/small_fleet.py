@@ -104,7 +104,7 @@ def wait_until(
     source: FleetSource,
     holds: Callable[[FleetSnapshot], bool],
     *,
-    timeout_seconds: float = 20.0,
+    timeout_seconds: float = 60.0,
     poke: Callable[[], None] | None = None,
 ) -> FleetSnapshot:
     """The first snapshot that `holds`; AssertionError when there is none in time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import queue
@@ -15,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Any
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 90.0
 """Longer than anything here takes on a busy machine."""
 
 
@@ -147,8 +148,13 @@ class Receiver:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    """A port that refuses connections until a server of the test's own listens there.
+
+    It stays bound until the end of the run, so that no other test's server is given it meanwhile.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers set it: they may listen there
+    held.bind(("127.0.0.1", 0))
+    atexit.register(held.close)
+    port: int = held.getsockname()[1]
     return port

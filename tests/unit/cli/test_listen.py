@@ -25,7 +25,7 @@ from enginetop.cli.watch_pages import WatchPages
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.prometheus_text import prometheus_text
 from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot
-from tests.support.watch_process import WatchProcess, free_port
+from tests.support.watch_process import WAIT_SECONDS, WatchProcess, free_port
 from tests.tui.snapshots import alert, distribution, fleet, replica
 
 LOOPBACK = Listen("127.0.0.1", 0)
@@ -178,7 +178,7 @@ def serving(where: Listen = LOOPBACK) -> Iterator[StatusServer]:
 def ask(server: StatusServer, path: str, method: str = "GET") -> tuple[int, str]:
     request = urllib.request.Request(f"http://{server.address}{path}", method=method)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -211,7 +211,9 @@ def test_nothing_can_be_done_to_it(method: str) -> None:
 )
 def test_strange_clients_change_nothing(sent: bytes, capfd: pytest.CaptureFixture[str]) -> None:
     with serving() as server:
-        with socket.create_connection((server.address.host, server.address.port), timeout=30) as client:
+        with socket.create_connection(
+            (server.address.host, server.address.port), timeout=WAIT_SECONDS
+        ) as client:
             client.sendall(sent)
         assert ask(server, "/metrics") == (200, "x 1\n")
     assert capfd.readouterr() == ("", "")
@@ -220,7 +222,7 @@ def test_strange_clients_change_nothing(sent: bytes, capfd: pytest.CaptureFixtur
 def test_clients_that_say_nothing_are_cut_off_beyond_sixteen() -> None:
     with serving() as server:
         where = (server.address.host, server.address.port)
-        clients = [socket.create_connection(where, timeout=30) for _ in range(20)]
+        clients = [socket.create_connection(where, timeout=WAIT_SECONDS) for _ in range(20)]
         try:
             # connections are taken in their order: of the seventeenth on each is closed at once
             assert [client.recv(1) for client in clients[16:]] == [b""] * 4
@@ -258,27 +260,27 @@ def test_a_living_watch_answers_and_moves_with_its_config_file(tmp_path: Path) -
     with WatchProcess(tmp_path, *argv) as watch:
         where = watch.says("/metrics and /healthz at ").split()[-1]
         watch.event(lambda e: e["rule"] == "TargetDown")
-        with urllib.request.urlopen(f"{where}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"{where}/metrics", timeout=WAIT_SECONDS) as answer:
             assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
             text = answer.read().decode()
         names = {family.name for family in text_string_to_metric_families(text)}
         assert {"enginetop_replica_up", "enginetop_alert", "enginetop_scrapes_asked"} <= names
-        with urllib.request.urlopen(f"{where}/healthz", timeout=30) as answer:
+        with urllib.request.urlopen(f"{where}/healthz", timeout=WAIT_SECONDS) as answer:
             assert answer.read() == b"ok\n"
         # an address that cannot be had leaves all as it is
         config.write_text('[watch]\nlisten = "10.0.0.1:9"\n')
         watch.process.send_signal(signal.SIGHUP)
         watch.says("the former configuration stays in force")
-        with urllib.request.urlopen(f"{where}/healthz", timeout=30):
+        with urllib.request.urlopen(f"{where}/healthz", timeout=WAIT_SECONDS):
             pass
         config.write_text('[watch]\nlisten = "127.0.0.2:0"\n')
         watch.process.send_signal(signal.SIGHUP)
         moved = watch.says("/metrics and /healthz at ").split()[-1]
         watch.says("configuration read again")
-        with urllib.request.urlopen(f"{moved}/healthz", timeout=30):
+        with urllib.request.urlopen(f"{moved}/healthz", timeout=WAIT_SECONDS):
             pass
         with pytest.raises(urllib.error.URLError):
-            urllib.request.urlopen(f"{where}/healthz", timeout=30)
+            urllib.request.urlopen(f"{where}/healthz", timeout=WAIT_SECONDS)
         assert watch.stop() == 0
 
 

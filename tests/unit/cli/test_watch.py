@@ -14,7 +14,7 @@ import pytest
 
 from enginetop.cli.main import main
 from enginetop.cli.sd_notify import Supervisor
-from tests.support.watch_process import Receiver, WatchProcess, free_port
+from tests.support.watch_process import WAIT_SECONDS, Receiver, WatchProcess, free_port
 
 URL = "http://r1:8000"
 PAGE = 'vllm:num_requests_running{engine="0"} {run}\nvllm:generation_tokens_total{engine="0"} {tokens}\n'
@@ -225,8 +225,8 @@ def hook() -> Iterator[Receiver]:
         yield receiver
 
 
-def env(receiver: Receiver) -> dict[str, str]:
-    return {"HOOK": f"http://127.0.0.1:{receiver.port}/hooks/S3CRET?token=S3CRET"}
+def env(port: int) -> dict[str, str]:
+    return {"HOOK": f"http://127.0.0.1:{port}/hooks/S3CRET?token=S3CRET"}
 
 
 def argv(config: Path, *more: str) -> tuple[str, ...]:
@@ -247,13 +247,13 @@ def test_ended_in_the_middle_of_a_post_nothing_is_lost_or_doubled(
 ) -> None:
     given = argv(config, "--heartbeat", "0.1")
     hook.hold = True
-    with WatchProcess(tmp_path, *given, env=env(hook)) as watch:
+    with WatchProcess(tmp_path, *given, env=env(hook.port)) as watch:
         assert hook.post()["state"] == "firing"
         watch.process.send_signal(signal.SIGTERM)
         hook.released.set()
-        assert watch.process.wait(timeout=30) == 0
+        assert watch.process.wait(timeout=WAIT_SECONDS) == 0
     hook.hold = False
-    with WatchProcess(tmp_path, *given, env=env(hook)) as watch:
+    with WatchProcess(tmp_path, *given, env=env(hook.port)) as watch:
         watch.event(settled)
         assert watch.stop() == 0
     assert hook.posts.empty()
@@ -263,13 +263,12 @@ def test_ended_in_the_middle_of_a_post_nothing_is_lost_or_doubled(
 def test_a_receiver_that_is_away_is_told_when_it_is_back_and_no_address_is_printed(
     tmp_path: Path, config: Path
 ) -> None:
-    first = Receiver()
-    where, given = env(first), argv(config, "--heartbeat", "0.1")
-    first.close()
+    port = free_port()
+    where, given = env(port), argv(config, "--heartbeat", "0.1")
     with WatchProcess(tmp_path, *given, env=where) as watch:
         assert watch.event(lambda e: e.get("state") == "firing")["rule"] == "TargetDown"
         said = watch.says("webhook: ")
-        with Receiver(first.port) as back:
+        with Receiver(port) as back:
             assert back.post()["rule"] == "TargetDown"
             watch.event(settled)
             assert watch.stop() == 0
@@ -278,13 +277,12 @@ def test_a_receiver_that_is_away_is_told_when_it_is_back_and_no_address_is_print
 
 
 def test_killed_hard_with_an_undelivered_alert(tmp_path: Path, config: Path) -> None:
-    away = Receiver()
-    where, given = env(away), argv(config, "--heartbeat", "0.1")
-    away.close()
+    port = free_port()
+    where, given = env(port), argv(config, "--heartbeat", "0.1")
     with WatchProcess(tmp_path, *given, env=where) as watch:
         watch.event(lambda e: e["event"] == "heartbeat" and e["sinks"]["webhook"]["waiting"] == 1)
         watch.stop(signal.SIGKILL)
-    with Receiver(away.port) as back:
+    with Receiver(port) as back:
         with WatchProcess(tmp_path, *given, env=where) as watch:
             first = back.post()
             watch.event(settled)
@@ -296,7 +294,7 @@ def test_killed_hard_with_an_undelivered_alert(tmp_path: Path, config: Path) -> 
 def test_a_full_disk_under_stdout_stops_no_delivery(tmp_path: Path, config: Path, hook: Receiver) -> None:
     with (
         Path("/dev/full").open("w") as full,
-        WatchProcess(tmp_path, *argv(config), env=env(hook), stdout=full) as watch,
+        WatchProcess(tmp_path, *argv(config), env=env(hook.port), stdout=full) as watch,
     ):
         assert hook.post()["state"] == "firing"
         watch.says("stdout cannot be written: no space left on device")
@@ -307,7 +305,7 @@ def test_a_reload_takes_new_rules_and_refuses_broken_ones(
     tmp_path: Path, config: Path, hook: Receiver
 ) -> None:
     config.write_text(config.read_text().replace("for_seconds = 0", "for_seconds = 3600"))
-    with WatchProcess(tmp_path, *argv(config), env=env(hook)) as watch:
+    with WatchProcess(tmp_path, *argv(config), env=env(hook.port)) as watch:
         watch.event(lambda e: e["state"] == "pending")
         config.write_text("[[alerts]]\nrule = 7\n")
         watch.process.send_signal(signal.SIGHUP)
@@ -328,8 +326,8 @@ def test_a_supervisor_hears_of_life(tmp_path: Path, config: Path, hook: Receiver
     address = str(tmp_path / "n")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(address)
-        manager.settimeout(30)
-        given = {**env(hook), "NOTIFY_SOCKET": address, "WATCHDOG_USEC": "300000"}
+        manager.settimeout(WAIT_SECONDS)
+        given = {**env(hook.port), "NOTIFY_SOCKET": address, "WATCHDOG_USEC": "300000"}
 
         def heard(word: str) -> str:
             while word not in (message := manager.recv(4096).decode()):
@@ -344,7 +342,7 @@ def test_a_supervisor_hears_of_life(tmp_path: Path, config: Path, hook: Receiver
             assert heard("READY=1")
             watch.process.send_signal(signal.SIGTERM)
             assert heard("STOPPING=1")
-            assert watch.process.wait(timeout=30) == 0
+            assert watch.process.wait(timeout=WAIT_SECONDS) == 0
 
 
 @pytest.mark.parametrize(
