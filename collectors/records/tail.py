@@ -26,6 +26,7 @@ MAX_BACKLOG_BYTES = 32 * 1024 * 1024
 
 _CHUNK_BYTES = 256 * 1024
 _KNOWN_FILES = 32
+_REMEMBERED_BYTES = 256  # of what stands just before the place where reading stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,7 @@ class _OpenFile:
         self.behind = False
         self._backlog_end, self._backlog_at = 0, found.st_mtime
         self._cutter = LineCutter()
+        self._before = b""
 
     def begin(self, offset: int | None, *, at_end: bool, backlog: bool) -> None:
         """Where to read on: where we once stopped, at the end, or at the start."""
@@ -199,14 +201,28 @@ class _OpenFile:
             self.offset = max(0, size - MAX_BACKLOG_BYTES)
         if backlog:
             self._backlog_end = size
+        self._before = self._just_before()
         if self.offset:
-            before = os.pread(self._descriptor, 1, self.offset - 1)
-            self._cutter = LineCutter(in_the_middle=before != b"\n")
+            self._cutter = LineCutter(in_the_middle=not self._before.endswith(b"\n"))
 
     def read(self) -> list[RawLine]:
         """The lines that are new, up to the limit of a poll."""
-        if os.fstat(self._descriptor).st_size < self.offset:
+        if self._is_rewritten():
             self.offset, self._backlog_end, self._cutter = 0, 0, LineCutter()
+        lines = self._read_on()
+        self._before = self._just_before()
+        return lines
+
+    def _is_rewritten(self) -> bool:
+        """Whether the file was truncated; it may have grown past our place again since the last poll."""
+        before = self._just_before()
+        return len(before) < min(self.offset, _REMEMBERED_BYTES) or before != self._before
+
+    def _just_before(self) -> bytes:
+        length = min(self.offset, _REMEMBERED_BYTES)
+        return os.pread(self._descriptor, length, self.offset - length)
+
+    def _read_on(self) -> list[RawLine]:
         lines: list[RawLine] = []
         until = self.offset + MAX_POLL_BYTES
         while self.offset < until:

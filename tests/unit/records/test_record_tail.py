@@ -93,6 +93,16 @@ def test_a_truncated_file_is_read_from_its_start(log: Path, tail: FileTail) -> N
     assert texts(tail) == ["anew"]
 
 
+@pytest.mark.parametrize("lines", [["new 1", "new 2"], ["new 1", "new 2", "new 3"], ["n" * 400, "n" * 400]])
+def test_a_truncated_file_that_grew_again_between_two_looks(
+    log: Path, tail: FileTail, lines: list[str]
+) -> None:
+    log.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")  # at least as long as before
+    assert texts(tail) == lines
+    append(log, "more\n")
+    assert texts(tail) == ["more"]
+
+
 def test_a_file_that_vanishes_and_comes_back(log: Path, tail: FileTail) -> None:
     log.unlink()
     assert texts(tail) == []
