@@ -39,6 +39,13 @@ from tui.widgets.line_view import LineView
 _MOST_COPIED_BYTES = 70_000
 """Terminals drop a longer OSC 52."""
 _HISTORY = 50
+_NO_COMMANDS = frozenset(
+    (
+        *("command_line", "palette", "back"),
+        *("cursor", "cursor_page", "cursor_end", "read", "read_page", "read_end"),
+    )
+)
+"""What nobody would type."""
 
 Done = Callable[[], str | Awaitable[str]]
 """Does what a line says; what there is to say of it, may be nothing."""
@@ -216,7 +223,7 @@ class ShellApp(LinkedApp):
         return commands_of(
             action
             for action in actions_at(screen.PLACE, self.actions)
-            if screen.offers(action) and action.name not in ("command_line", "palette")
+            if screen.offers(action) and action.name.partition("(")[0] not in _NO_COMMANDS
         )
 
     def _completion_context(self) -> Context:

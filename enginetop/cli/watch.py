@@ -88,6 +88,7 @@ class _Printer:
         self._lines = lines
         self._every = heartbeat_seconds
         self._beaten_at: float | None = None
+        self._before: FleetSnapshot | None = None
 
     def take(self, look: _Look, desk: Desk | None) -> None:
         """Print the changes of one snapshot, and a heartbeat when it is time."""
@@ -96,12 +97,18 @@ class _Printer:
             names = {replica.target.url: replica.target.name for replica in snapshot.replicas}
             for event in events:
                 self._writer.write(self._lines.alert(event, names))
+        if self._before is not None:
+            for line in self._lines.changes(snapshot, self._before):
+                self._writer.write(line)
+        self._before = snapshot
         if self._every is None:
             return
         last = self._beaten_at
         if last is None or not 0 <= snapshot.at - last < self._every:
             self._beaten_at = snapshot.at
             self._writer.write(self._lines.heartbeat(snapshot, desk.health() if desk is not None else ()))
+            for line in self._lines.replicas(snapshot):
+                self._writer.write(line)
 
     def flush(self, patience_seconds: float = 0.0) -> None:
         """Try to print what waits for the disk or the reader."""

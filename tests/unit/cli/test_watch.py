@@ -154,10 +154,14 @@ def test_sentences_for_people(
     lines = capfd.readouterr().out.splitlines()
     assert [line.partition(" ")[2] for line in lines] == [
         "1 of 1 up, 0 firing",
+        "r1:8000: ok, 1 running",
         "r1:8000: TargetDown pending, critical. connection refused for 5 s",
+        "r1:8000: down, was ok. connection refused for 5 s",
         "r1:8000: TargetDown firing, critical. connection refused for 30 s",
         "0 of 1 up, 1 firing",
+        "r1:8000: down, connection refused for 45 s",
         "r1:8000: TargetDown resolved, critical. connection refused for 45 s",
+        "r1:8000: ok, was down",
     ]
 
 

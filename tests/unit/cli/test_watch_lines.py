@@ -1,0 +1,67 @@
+"""The sentences of `watch --format table`: for people who have lines read to them."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from enginetop.cli.watch_lines import PlainLines
+from enginetop.fleet.model import Quality, ReplicaState
+from enginetop.fleet.snapshot import ReplicaSnapshot
+from tests.property.test_view_properties import fleets
+from tests.tui.snapshots import censored, distribution, down_replica, fleet, replica, scalar
+
+
+def said(lines: object) -> list[str]:
+    """Without the time of day."""
+    assert isinstance(lines, list)
+    return [line.partition(" ")[2] for line in lines]
+
+
+def test_a_replica_in_words() -> None:
+    one = replica(
+        "a1",
+        changes={
+            "kv_usage_ratio": scalar(0.975, Quality.ESTIMATED),
+            "requests_waiting": None,
+            "ttft_seconds": distribution(0.1, censored(2.5)),
+        },
+    )
+    (line,) = said(PlainLines().replicas(fleet([one])))
+    assert line.split(", ") == [
+        "a1: ok",
+        "44 running",
+        "about KV cache 98%",
+        "2310 tokens per second",
+        "TTFT p95 over 2.5 seconds",
+        "TPOT p95 38 milliseconds",
+    ]
+
+
+def test_who_does_not_serve_comes_first_and_a_large_fleet_is_counted() -> None:
+    members = [replica(f"n{number:02}") for number in range(30)] + [down_replica("c0")]
+    lines = said(PlainLines().replicas(fleet(members)))
+    assert lines[0] == "c0: down, connection refused for 72 s"
+    assert lines[1].startswith("n00: ok, 44 running")
+    assert len(lines) == 21
+    assert lines[-1] == "and 11 more: 11 ok"
+
+
+def test_changes_of_state_newcomers_and_leavers() -> None:
+    before = fleet([replica("a1"), replica("a2"), replica("a3")])
+    now = fleet([down_replica("a1", 5), replica("a2"), replica("a4", ReplicaState.LOADING)])
+    assert said(PlainLines().changes(now, before)) == [
+        "a1: down, was ok. connection refused for 5 s",
+        "a4: loading, new",
+        "a3: gone",
+    ]
+    assert PlainLines().changes(before, before) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(fleets, fleets)
+def test_whatever_there_is_each_line_is_one_plain_line(
+    before: tuple[ReplicaSnapshot, ...], now: tuple[ReplicaSnapshot, ...]
+) -> None:
+    lines = PlainLines()
+    told = [*lines.changes(fleet(now), fleet(before)), *lines.replicas(fleet(now))]
+    assert all(line.isprintable() for line in told)
