@@ -14,6 +14,9 @@ from typing import Any, Protocol
 KNOBS_PATH = "/enginetop/v1/knobs"
 SLO_PATH = "/enginetop/v1/slo"
 KNOBS_SCHEMA = "enginetop.knobs/1"
+KNOB_API = "knob_api"
+"""The path of a companion inside of the engine: knobs change while it runs."""
+FAILED = "failed"
 
 
 class KnobSheetError(ValueError):
@@ -26,6 +29,11 @@ class KnobRow:
 
     `expires_in_seconds` counts down to the moment when the engine goes back to the former value by itself;
     None: the value stays. `value` None: the engine sets no value (no default thinking budget, say).
+
+    A knob that needs a restart says so: `apply` is then `restart`, `takes_seconds` the longest time until a
+    new value is in force (draining, restart and a failed start's way back included), and while that goes on
+    `value` is the one that comes and `phase` names what is under way: `draining`, `restarting` or
+    `going_back`. `failed`: the engine could not be brought back; `note` then holds what a person has to do.
     """
 
     name: str
@@ -37,13 +45,22 @@ class KnobRow:
     version: int
     expires_in_seconds: float | None = None
     note: str = ""
+    apply: str = "live"
+    phase: str = ""
+    takes_seconds: float = 0.0
+
+    @property
+    def moves(self) -> bool:
+        """Whether a restart is under way."""
+        return self.phase not in ("", FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class KnobSheet:
     """All knobs of one engine instance. `instance` changes at every restart of the engine.
 
-    `applied` of `total` ranks or server processes confirm the values.
+    `applied` of `total` ranks or server processes confirm the values. `writer` names the path that the knobs
+    are changed by, as a plan does.
     """
 
     engine: str
@@ -52,10 +69,51 @@ class KnobSheet:
     applied: int
     total: int
     knobs: tuple[KnobRow, ...]
+    writer: str = KNOB_API
 
     def knob(self, name: str) -> KnobRow | None:
         """The row of the knob `name`; None when the engine has none of that name."""
         return next((row for row in self.knobs if row.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a request, as an HTTP status: 200 done (or nothing to do), 404 no such knob, 409 another
+    version, 422 out of bounds, 429 too soon, 503 not every rank could apply, so none has.
+
+    `row` is the knob as it stands afterwards (None: no such knob), `applied` how many ranks took the value.
+    """
+
+    status: int
+    row: KnobRow | None
+    applied: int
+    detail: str = ""
+    retry_after_seconds: float | None = None
+
+
+class KnobBoard(Protocol):
+    """The knobs of one engine behind a knob API. `now` is the board's own time in seconds."""
+
+    ranks: int
+    """How many have to confirm a value."""
+
+    def sheet(self, now: float) -> KnobSheet:
+        """All knobs at `now`."""
+
+    def patch(
+        self,
+        name: str,
+        value: int,
+        *,
+        if_version: int | None,
+        ttl_seconds: float | None,
+        change: str,
+        now: float,
+    ) -> Outcome:
+        """Set a knob, if it still is at `if_version` (None: whatever it is at)."""
+
+    def delete(self, name: str, now: float) -> Outcome:
+        """Set a knob to its start value, to stay."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +137,7 @@ class KnobTransport(Protocol):
 
 def sheet_document(sheet: KnobSheet) -> dict[str, Any]:
     """The sheet in the contract's form."""
-    return {
+    document = {
         "schema": KNOBS_SCHEMA,
         "engine": sheet.engine,
         "engine_version": sheet.engine_version,
@@ -88,11 +146,12 @@ def sheet_document(sheet: KnobSheet) -> dict[str, Any]:
         "total": sheet.total,
         "knobs": [row_document(row) for row in sheet.knobs],
     }
+    return document if sheet.writer == KNOB_API else {**document, "writer": sheet.writer}
 
 
 def row_document(row: KnobRow) -> dict[str, Any]:
     """One knob's row in the contract's form."""
-    return {
+    document = {
         "name": row.name,
         "value": row.value,
         "start": row.start,
@@ -103,6 +162,9 @@ def row_document(row: KnobRow) -> dict[str, Any]:
         "expires_in_seconds": row.expires_in_seconds,
         "note": row.note,
     }
+    if row.apply == "live":
+        return document
+    return {**document, "apply": row.apply, "phase": row.phase, "takes_seconds": row.takes_seconds}
 
 
 def parse_sheet(document: object) -> KnobSheet:
@@ -119,6 +181,7 @@ def parse_sheet(document: object) -> KnobSheet:
         applied=_whole(document, "applied"),
         total=_whole(document, "total"),
         knobs=tuple(parse_row(row) for row in rows),
+        writer=_text(document, "writer") if "writer" in document else KNOB_API,
     )
 
 
@@ -129,6 +192,9 @@ def parse_row(document: object) -> KnobRow:
     expires = document.get("expires_in_seconds")
     if expires is not None and not _is_number(expires):
         raise KnobSheetError("expires_in_seconds: not a number")
+    takes = document.get("takes_seconds", 0.0)
+    if not _is_number(takes) or takes < 0:
+        raise KnobSheetError("takes_seconds: not a number of seconds")
     return KnobRow(
         name=_text(document, "name"),
         value=_whole_or_none(document, "value"),
@@ -139,6 +205,9 @@ def parse_row(document: object) -> KnobRow:
         version=_whole(document, "version"),
         expires_in_seconds=None if expires is None else float(expires),
         note=document["note"] if isinstance(document.get("note"), str) else "",
+        apply=_text(document, "apply") if "apply" in document else "live",
+        phase=_text(document, "phase") if "phase" in document else "",
+        takes_seconds=float(takes),
     )
 
 

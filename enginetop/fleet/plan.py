@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.knobs import KNOB_API
 
 PLAN_SCHEMA = "enginetop.plan/1"
-VIA_KNOB_API = "knob_api"
-"""The only way of changing a knob that a plan may name so far: PATCH of the engine's knob API."""
+VIA_KNOB_API = KNOB_API
+VIAS = (VIA_KNOB_API, "process", "systemd", "file")
+"""The paths that a plan may name: the knob API inside of an engine, and the restart of one that `enginetop
+launch` started, of a systemd unit, of one whose settings stand in a file.
+"""
 
 MAX_PLAN_BYTES = 1024 * 1024
 _PLAN_KEYS = ("schema", "id", "created", "expires", "tool_version", "evidence_hash", "scope", "changes")
@@ -166,15 +170,15 @@ def _check_whole(plan: Plan) -> None:
 def _change(document: object, where: str) -> PlannedChange:
     row = _object(document, where, _CHANGE_KEYS)
     prefix = f"{where}."
-    if row["via"] != VIA_KNOB_API:
-        raise PlanError(f"{prefix}via: only {VIA_KNOB_API!r} is known")
+    if row["via"] not in VIAS:
+        raise PlanError(f"{prefix}via: not one of {', '.join(VIAS)}")
     change = PlannedChange(
         target=_text(row, "target", prefix),
         instance=_text(row, "instance", prefix),
         knob=_word(row, "knob", prefix),
         before=None if row["from"] is None else _whole(row, "from", prefix),
         after=_whole(row, "to", prefix),
-        via=VIA_KNOB_API,
+        via=row["via"],
     )
     if change.before == change.after:
         raise PlanError(f"{prefix}to: the same value as from")

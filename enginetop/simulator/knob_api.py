@@ -14,7 +14,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from enginetop.fleet.knobs import KNOBS_PATH, SLO_PATH, KnobAnswer, row_document, sheet_document
+from enginetop.fleet.knobs import (
+    KNOBS_PATH,
+    SLO_PATH,
+    KnobAnswer,
+    KnobBoard,
+    Outcome,
+    row_document,
+    sheet_document,
+)
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.http_messages import (
     Handler,
@@ -25,7 +33,7 @@ from enginetop.simulator.http_messages import (
     error_reply,
     json_reply,
 )
-from enginetop.simulator.knob_board import LONGEST_TTL_SECONDS, KnobBoard, Outcome
+from enginetop.simulator.knob_board import LONGEST_TTL_SECONDS
 
 MOST_BODY_BYTES = 16 * 1024
 _LONGEST_TEXT = 512

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from enginetop.fleet.knobs import KnobRow, KnobSheet
+from enginetop.fleet.knobs import KnobRow, KnobSheet, Outcome
 from enginetop.simulator.live_knobs import NO_BUDGET, KnobState
 
 BUDGET = "max_num_batched_tokens"
@@ -31,21 +31,6 @@ class KnobbedEngine(Protocol):
 
     def set_knob(self, name: str, value: int) -> KnobState:
         """Put a value within the bounds in force, from the next step on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a request, as an HTTP status: 200 done (or nothing to do), 404 no such knob, 409 another
-    version, 422 out of bounds, 429 too soon, 503 not every rank could apply, so none has.
-
-    `row` is the knob as it stands afterwards (None: no such knob), `applied` how many ranks took the value.
-    """
-
-    status: int
-    row: KnobRow | None
-    applied: int
-    detail: str = ""
-    retry_after_seconds: float | None = None
 
 
 @dataclass(slots=True)

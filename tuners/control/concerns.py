@@ -14,6 +14,20 @@ _CLOSE_TO_FLOOR = 1.25
 
 def concerns(change: PlannedChange, replica: ReplicaSnapshot, row: KnobRow | None) -> tuple[str, ...]:
     """Sentences on one change of `replica`, whose knob stands as `row` says (None: not read)."""
+    restart = _restart(trace_of(replica), row) if row is not None and row.apply == "restart" else ()
+    return (*_of_knob(change, replica, row), *restart)
+
+
+def _restart(trace: Trace, row: KnobRow) -> Iterator[str]:
+    running = "" if not trace.running else f" ({trace.running:.0f} run now)"
+    yield (
+        f"each replica is restarted, one at a time: it is drained first{running}, and may be out of service "
+        f"for {row.takes_seconds / 60:.0f} min; let no router send to it meanwhile"
+    )
+    yield "a restarted engine has cold caches: its warm-up is longer, and counts for nothing"
+
+
+def _of_knob(change: PlannedChange, replica: ReplicaSnapshot, row: KnobRow | None) -> tuple[str, ...]:
     match change.knob:
         case "max_num_batched_tokens":
             return tuple(_token_budget(change, row))

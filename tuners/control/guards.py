@@ -8,7 +8,7 @@ tick: a difference is held against chance before it trips.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -54,6 +54,7 @@ _SETS_OUTPUT_LENGTH = frozenset({"thinking_token_budget"})
 @dataclass(frozen=True, slots=True, eq=False)
 class Watched:
     """What the guards look at. `recent` holds marks of the last two windows, `marks` those of block ends.
+    `settled` tells for targets that we restarted since when there are pages of the new process.
 
     `reference` are untouched replicas for comparison. Once a change is promoted to all there is none: then
     `observed`, the baselines of the observation, tell by those marks what was usual without the change.
@@ -63,6 +64,7 @@ class Watched:
     snapshot: FleetSnapshot
     knob: str
     began: float
+    settled: Mapping[str, float]
     changed: tuple[str, ...]
     reference: tuple[str, ...]
     observed: tuple[str, ...]
@@ -73,6 +75,8 @@ class Watched:
 
 def check(watched: Watched) -> tuple[Guard, ...]:
     """All guards; the change goes on while each is `ok`."""
+    if not watched.changed:  # the only one is being restarted
+        return (_picture(watched), _state(watched, "baselines", watched.reference))
     return (
         _picture(watched),
         _state(watched, "changed replicas", watched.changed),
@@ -103,7 +107,8 @@ def _state(watched: Watched, name: str, targets: Sequence[str]) -> Guard:
         elif replica.state not in FRESH_STATES:
             why = f" ({replica.reasons[0]})" if replica.reasons else ""
             return Guard(name, False, f"{replica.target.name} is {replica.state}{why}")
-        if any(event.kind == "restarted" and event.at > watched.began for event in replica.events):
+        since = watched.settled.get(target, watched.began)
+        if any(event.kind == "restarted" and event.at > since for event in replica.events):
             return Guard(name, False, f"{replica.target.name} restarted")
     return Guard(name, True, f"{len(targets)} fresh")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enginetop.fleet.change import ChangeState
+from enginetop.fleet.knobs import FAILED
 from tuners.control import guards
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.observe import mark, replica_of, with_mark
@@ -13,6 +15,8 @@ _LOST_SHARE = 2 / 3
 """A value that could not be renewed for this share of its ttl is given up, while there is time to undo it."""
 _RETRY_SHARE = 1 / 30
 _WATCH_SHARE = 1 / 18
+_PAGE_SECONDS = 30.0
+"""A restarted engine that is said to be ready shows a page by then."""
 
 
 def hold(turn: Turn, *, renewing: bool = True) -> bool:
@@ -72,33 +76,66 @@ def not_ours(turn: Turn, target: str, reply: KnobReply) -> str:
     if reply.sheet.applied != reply.sheet.total:
         return f"{target}: only {reply.sheet.applied} of {reply.sheet.total} ranks confirm their knobs"
     row = reply.sheet.knob(change.knob)
+    if row is not None and row.phase == FAILED:
+        turn.touch(target, by_hand=row.note)
+        return f"{target} could not be brought back: {row.note}"
     if row is None or row.value != change.after:
         found = "gone" if row is None else f"{row.value}, not {change.after}"
+        if row is not None and row.apply == "restart" and row.note:
+            return f"{target}: {change.knob} is {found}: {row.note}"
         return f"{target}: {change.knob} is {found}: changed by somebody else, or expired"
     turn.touch(target, version=row.version)
     return ""
 
 
+def moves(turn: Turn, target: str, reply: KnobReply) -> bool:
+    """Whether a read says that a restart is under way."""
+    row = reply.sheet.knob(turn.progress.change_of(target).knob) if reply.sheet else None
+    return row is not None and row.moves
+
+
 def _lost_renewal(turn: Turn) -> str:
     limit = turn.progress.settings.ttl_seconds * _LOST_SHARE
     for target, written in turn.progress.written.items():
-        if not written.kept and turn.now - written.renewed_at > limit:
+        if not written.kept and not _restarting(written) and turn.now - written.renewed_at > limit:
             return f"{target}: the value could not be renewed for {turn.now - written.renewed_at:.0f} s"
     return ""
+
+
+def _restarting(written: Written) -> bool:
+    return written.takes_seconds > 0 and written.confirmed_at is None
+
+
+def _is_watched(written: Written, now: float) -> bool:
+    """Whether the guards look at a changed target: after a restart only once there is a page from after it,
+    or should have been.
+    """
+    if not written.takes_seconds or written.settled is not None:
+        return True
+    return written.confirmed_at is not None and now - written.confirmed_at > _PAGE_SECONDS
 
 
 def _tripped(turn: Turn) -> str:
     progress = turn.progress
     window = progress.settings.block_seconds
     everyone = (*progress.changed, *progress.reference)
-    recent = with_mark(progress.recent, mark(turn.now, turn.snapshot, everyone), window)
+    recent = progress.recent
+    if not (progress.restarts and progress.state is ChangeState.WARMUP):  # cold caches are no comparison
+        recent = with_mark(recent, mark(turn.now, turn.snapshot, everyone), window)
     checked = guards.check(
         guards.Watched(
             now=turn.now,
             snapshot=turn.snapshot,
             knob=progress.plan.canary.knob,
             began=progress.began,
-            changed=progress.changed,
+            settled={
+                target: written.settled.at
+                for target, written in progress.written.items()
+                if written.takes_seconds and written.settled is not None
+            },
+            changed=tuple(
+                target for target in progress.changed if _is_watched(progress.written[target], turn.now)
+            ),
             reference=progress.reference,
             observed=progress.baselines,
             recent=recent,
@@ -114,7 +151,7 @@ def _tripped(turn: Turn) -> str:
 def _ask_again(turn: Turn) -> None:
     ttl = turn.progress.settings.ttl_seconds
     for target, written in turn.progress.written.items():
-        if written.kept or any(ask.target == target for ask in turn.asks):
+        if written.kept or _restarting(written) or any(ask.target == target for ask in turn.asks):
             continue
         idle = turn.now - written.asked_at
         if turn.now - written.renewed_at >= ttl * _RENEW_SHARE and idle >= ttl * _RETRY_SHARE:

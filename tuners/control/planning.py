@@ -96,12 +96,12 @@ def _change(
     name = replica.target.name
     sheet = sheets.get(replica.target.url)
     if sheet is None:
-        return f"{name} has no live path to its knobs"
+        return f"{name} has no path to its knobs"
     row = sheet.knob(knob)
     if row is None:
-        return f"{name} has no live knob {knob}"
+        return f"{name} has no knob {knob}"
     if row.value == after:
         return f"{knob} of {name} is {after} already"
     if not row.min <= after <= row.max:
-        return f"{knob} {after} is out of bounds on {name} ({row.min} to {row.max} live)"
-    return PlannedChange(replica.target.url, sheet.instance, knob, row.value, after)
+        return f"{knob} {after} is out of bounds on {name} ({row.min} to {row.max} {row.apply})"
+    return PlannedChange(replica.target.url, sheet.instance, knob, row.value, after, via=sheet.writer)

@@ -180,7 +180,7 @@ def _replica_problem(plan: Plan, change: PlannedChange, replica: ReplicaSnapshot
 def _knob_problem(change: PlannedChange, reply: KnobReply | None) -> str:
     where = f"{change.target}: "
     if reply is None:
-        return f"{where}no live path to its knobs is configured"
+        return f"{where}no path to its knobs is configured"
     if reply.kind is not ReplyKind.OK or reply.sheet is None:
         return f"{where}its knobs cannot be read: {reply.detail or reply.kind}"
     sheet = reply.sheet
@@ -191,7 +191,11 @@ def _knob_problem(change: PlannedChange, reply: KnobReply | None) -> str:
     row = sheet.knob(change.knob)
     if row is None:
         known = ", ".join(known.name for known in sheet.knobs) or "none"
-        return f"{where}no live knob {change.knob} (it has: {known})"
+        return f"{where}no knob {change.knob} (it has: {known})"
+    if sheet.writer != change.via:
+        return f"{where}its knobs are changed by {sheet.writer} now, the plan says by {change.via}"
+    if row.phase:
+        return f"{where}{change.knob} is {row.phase.replace('_', ' ')}{f' ({row.note})' if row.note else ''}"
     if row.value != change.before:
         return (
             f"{where}{change.knob} is {value_text(row.value)} now, "
@@ -203,7 +207,7 @@ def _knob_problem(change: PlannedChange, reply: KnobReply | None) -> str:
             f"(goes back by itself in {row.expires_in_seconds:.0f} s)"
         )
     if not row.min <= change.after <= row.max:
-        return f"{where}{change.knob} {change.after} is out of bounds ({row.min} to {row.max} live)"
+        return f"{where}{change.knob} {change.after} is out of bounds ({row.min} to {row.max} {row.apply})"
     return ""
 
 

@@ -82,6 +82,10 @@ class Written:
     kept: bool = False
     before: Trace = NO_TRACE
     settled: Trace | None = None
+    takes_seconds: float = 0.0
+    """Above 0: a change needs a restart, which may take so long."""
+    by_hand: str = ""
+    """What a person has to do, as the path itself says: it could not bring the engine back."""
 
     @property
     def confirmed(self) -> bool:
@@ -138,6 +142,17 @@ class Progress:
     def verdict(self) -> Verdict | None:
         """The verdict, once the observation is over."""
         return self.judgement.verdict if self.judgement else None
+
+    @property
+    def restarts(self) -> bool:
+        """Whether values are changed by restarts."""
+        return any(written.takes_seconds > 0 for written in self.written.values())
+
+    @property
+    def warmup_seconds(self) -> float:
+        """How long the canary settles before it is observed."""
+        least = self.settings.restart_warmup_seconds if self.restarts else 0.0
+        return max(self.settings.warmup_seconds, least)
 
     @property
     def changed(self) -> tuple[str, ...]:

@@ -38,6 +38,8 @@ def promote(turn: Turn) -> None:
         turn.to(ChangeState.VERIFY, "looking for the effect")
         return
     size = max(1, math.floor(progress.settings.wave_ratio * len(progress.plan.changes)))
+    if progress.restarts:
+        size = 1  # never more than one replica out of service for our sake
     write(turn, left[:size])
 
 
@@ -46,7 +48,7 @@ def verify(turn: Turn) -> None:
     if not hold(turn, renewing=not turn.progress.proven):
         return
     if not turn.progress.proven:
-        last = max(written.wrote_at for written in turn.progress.written.values())
+        last = max(written.confirmed_at or written.wrote_at for written in turn.progress.written.values())
         if turn.now - last < turn.snapshot.window_seconds + 2 * turn.snapshot.interval_seconds:
             return
         words = _effects(turn)

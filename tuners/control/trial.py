@@ -73,7 +73,7 @@ def warm_up(turn: Turn) -> None:
         return
     progress = turn.progress
     waited = turn.now - progress.since
-    if waited < progress.settings.warmup_seconds:
+    if waited < progress.warmup_seconds:
         return
     change = progress.plan.canary
     replica = replica_of(turn.snapshot, change.target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from enginetop.fleet.change import ChangeState
-from enginetop.fleet.knobs import KNOBS_PATH, KnobSheet
+from enginetop.fleet.knobs import FAILED, KNOBS_PATH, KnobSheet
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.progress import Ending, Purpose, Turn
 
@@ -32,7 +32,9 @@ def advance(turn: Turn, ending: Ending) -> None:
         words = "; ".join((ending.why, *ending.notes))
         turn.to(ending.to, words)
         return
-    if turn.now - ending.began > turn.progress.settings.ttl_seconds + _GRACE_SECONDS:
+    # a restart may be under way: it ends first, then ours begins
+    restarts = 2 * max((turn.progress.written[target].takes_seconds for target in left), default=0.0)
+    if turn.now - ending.began > turn.progress.settings.ttl_seconds + _GRACE_SECONDS + restarts:
         turn.to(ChangeState.ROLLBACK_FAILED, f"{ending.why}; {_manual(turn, left)}")
         return
     asked = {ask.target for ask in turn.asks}
@@ -54,7 +56,10 @@ def _look(turn: Turn, ending: Ending, target: str, reply: KnobReply) -> Ending:
         return _undone(ending, target, f"{target} has no knob {change.knob} any more")
     if sheet.instance != change.instance:
         return _undone(ending, target, f"{target} was restarted and runs with {row.value}")
-    if row.value == change.rollback and row.expires_in_seconds is None:
+    turn.touch(target, takes_seconds=row.takes_seconds, by_hand=row.note if row.phase == FAILED else "")
+    if row.moves:
+        return ending
+    if row.value == change.rollback and row.expires_in_seconds is None and row.phase != FAILED:
         return _undone(ending, target, "")
     if row.value not in (change.after, change.rollback):
         return _undone(
@@ -89,8 +94,12 @@ def _manual(turn: Turn, targets: list[str]) -> str:
     for target in targets:
         change = turn.progress.change_of(target)
         value = "null" if change.rollback is None else change.rollback
+        by_hand = turn.progress.written[target].by_hand
+        ways = (
+            f"enginetop rollback {turn.progress.plan.id}, or PATCH {KNOBS_PATH}, or a restart of the engine"
+        )
         steps.append(
             f"rollback NOT confirmed on {target}: set {change.knob} back to {value} "
-            f"(enginetop rollback {turn.progress.plan.id}, or PATCH {KNOBS_PATH}, or a restart of the engine)"
+            f"({f'{by_hand}; or ' if by_hand else ''}{ways})"
         )
     return "; ".join(steps)

@@ -61,7 +61,8 @@ def _eta(progress: Progress, now: float) -> float | None:
     if progress.ending is not None:
         return None
     if progress.state is ChangeState.WARMUP:
-        return max(0.0, progress.since + settings.observation_seconds - now)
+        observed = progress.warmup_seconds + settings.blocks * settings.block_seconds
+        return max(0.0, progress.since + observed - now)
     if progress.state is ChangeState.OBSERVE:
         return max(0.0, _left(progress, now))
     return None

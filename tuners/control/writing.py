@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from tuners.control.holding import not_ours
+from enginetop.fleet.knobs import KnobRow
+from tuners.control.holding import moves, not_ours
 from tuners.control.knob_api import REFUSALS, ReplyKind
 from tuners.control.observe import replica_of
 from tuners.control.progress import Purpose, Turn, Written
@@ -20,9 +21,16 @@ def write(turn: Turn, targets: tuple[str, ...]) -> None:
     written = dict(turn.progress.written)
     for target in targets:
         change = turn.progress.change_of(target)
-        version = _version(turn, target)
-        trace = trace_of(replica_of(turn.snapshot, target))
-        written[target] = Written(change, version, turn.now, turn.now, turn.now, before=trace)
+        row = _row(turn, target)
+        written[target] = Written(
+            change,
+            row.version if row else None,
+            turn.now,
+            turn.now,
+            turn.now,
+            before=trace_of(replica_of(turn.snapshot, target)),
+            takes_seconds=row.takes_seconds if row else 0.0,
+        )
     turn.update(written=MappingProxyType(written))
     for target in targets:
         _ask(turn, target)
@@ -57,8 +65,10 @@ def confirm(turn: Turn, targets: tuple[str, ...]) -> tuple[bool, str, bool]:
             trouble = not_ours(turn, target, reply)
             if trouble:
                 return False, trouble, False
-            if reply.kind is ReplyKind.OK:
+            if reply.kind is ReplyKind.OK and not moves(turn, target, reply):
                 turn.touch(target, confirmed_at=turn.now)
+                if turn.progress.written[target].takes_seconds:
+                    turn.touch(target, renewed_at=turn.now)  # its ttl runs from when it is in force
     return _wait(turn, targets)
 
 
@@ -70,8 +80,9 @@ def _wait(turn: Turn, targets: tuple[str, ...]) -> tuple[bool, str, bool]:
         if written.confirmed:
             continue
         done = False
-        if turn.now - written.wrote_at > _MOST_SECONDS:
-            return False, f"{target}: the write was not confirmed within {_MOST_SECONDS:.0f} s", False
+        most = _MOST_SECONDS + written.takes_seconds
+        if turn.now - written.wrote_at > most:
+            return False, f"{target}: the write was not confirmed within {most:.0f} s", False
         if target not in asked and turn.now - written.asked_at >= _RETRY_SECONDS:
             turn.touch(target, asked_at=turn.now)
             if written.sent:
@@ -93,7 +104,6 @@ def _ask(turn: Turn, target: str) -> None:
     )
 
 
-def _version(turn: Turn, target: str) -> int | None:
+def _row(turn: Turn, target: str) -> KnobRow | None:
     reply = turn.progress.sheets.get(target)
-    row = reply.sheet.knob(turn.progress.change_of(target).knob) if reply and reply.sheet else None
-    return row.version if row else None
+    return reply.sheet.knob(turn.progress.change_of(target).knob) if reply and reply.sheet else None

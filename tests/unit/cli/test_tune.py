@@ -138,7 +138,7 @@ def test_the_plan_of_the_surest_suggestion(
     ("advice", "sheets", "words"),
     [
         (HOLD, {"b1": sheet()}, "nothing is suggested"),
-        (LOWER, {}, "no live path to its knobs"),
+        (LOWER, {}, "no path to its knobs"),
         (LOWER, {"b1": sheet(low=7000)}, "out of bounds"),
         (LOWER, {"b1": sheet(6144)}, "is 6144 already"),
     ],

@@ -152,8 +152,8 @@ def test_advice_becomes_a_plan_for_the_replica_and_its_pool() -> None:
         (Advice(KNOB, "withheld", ("why",), proposed=512), True, "withheld"),
         (Advice(KNOB, "lower", ("x",), proposed=8), True, "out of bounds"),
         (Advice(KNOB, "lower", ("x",), proposed=2048), True, "already"),
-        (Advice("max_num_seqs", "lower", ("x",), proposed=8), True, "no live knob"),
-        (Advice(KNOB, "lower", ("x",), proposed=512), False, "no live path"),
+        (Advice("max_num_seqs", "lower", ("x",), proposed=8), True, "no knob"),
+        (Advice(KNOB, "lower", ("x",), proposed=512), False, "no path"),
     ],
 )
 def test_advice_that_cannot_be_carried_out_live(advice: Advice, with_sheet: bool, words: str) -> None:

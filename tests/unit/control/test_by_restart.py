@@ -1,0 +1,129 @@
+"""The loop by restarts on the stepped simulator: values beyond the start value, cold caches, ways back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from enginetop.fleet.change import ChangeState, Verdict
+from enginetop.simulator.builtin import scenario_named
+from enginetop.simulator.stepped import SteppedWorld
+from tests.support.stepped_control import VERSION, plan_on
+from tests.support.stepped_restarts import RestartedTrial
+from tuners.control.driver import run_change
+from tuners.control.progress import Progress
+from tuners.control.settings import ControlSettings
+from tuners.control.store import MemoryJournal
+
+SHORT = ControlSettings(
+    warmup_seconds=60.0, restart_warmup_seconds=120.0, blocks=10, block_seconds=60.0, soak_seconds=30.0
+)
+
+
+def world(name: str, **engine: object) -> RestartedTrial:
+    scenario = scenario_named(name)
+    pool = scenario.pools[0]
+    plan = pool.members[0].with_engine(restart_seconds=40.0, **engine)
+    trial = RestartedTrial(
+        SteppedWorld(replace(scenario, pools=(replace(pool, members=(plan,)),)), 3, seed=7)
+    )
+    trial.stepped.advance(60.0)
+    return trial
+
+
+def run(trial: RestartedTrial, knob: str, to: int, journal: MemoryJournal | None = None) -> Progress:
+    return run_change(
+        plan_on(trial, knob, to),
+        trial,
+        settings=SHORT,
+        tool_version=VERSION,
+        approved_by="a test",
+        journal=journal or MemoryJournal(),
+    )
+
+
+def values(trial: RestartedTrial, knob: str) -> list[tuple[int | None, int | None, float | None, str]]:
+    """What each engine runs with, and what its sheet says: value, remaining ttl, phase."""
+    found: list[tuple[int | None, int | None, float | None, str]] = []
+    for target in trial.stepped.targets:
+        client = trial.client(target.url)
+        sheet = client.read().sheet if client else None
+        row = sheet.knob(knob) if sheet else None
+        assert row is not None
+        in_force: int = getattr(trial.stepped.replica(target.name).plan.engine, knob)
+        found.append((in_force, row.value, row.expires_in_seconds, row.phase))
+    return found
+
+
+GOOD = {
+    "more tokens a step": ("max_num_batched_tokens", "prefill-bound", 2048),
+    "no drafts": ("num_speculative_tokens", "speculation-hurts", 0),
+    "fewer tokens a step": ("max_num_batched_tokens", "budget-too-large", 768),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_change_is_promoted_one_restart_at_a_time(name: str) -> None:
+    knob, scenario, to = GOOD[name]
+    trial = world(scenario)
+    journal = MemoryJournal()
+    end = run(trial, knob, to, journal)
+    assert (end.state, end.verdict) == (ChangeState.DONE, Verdict.IMPROVED), end.detail
+    assert values(trial, knob) == [(to, to, None, "")] * 3
+    assert [len(engine.starts) for engine in trial.engines.values()] == [1, 1, 1]
+    assert {change.via for change in end.plan.changes} == {"process"}
+    said = " ".join(row.detail for row in journal.rows)
+    assert "one at a time: it is drained first" in said
+    assert "cold caches" in said
+
+
+def test_a_harmful_change_is_restarted_back() -> None:
+    trial = world("speculation-pays")
+    end = run(trial, "num_speculative_tokens", 0)
+    assert (end.state, end.verdict) == (ChangeState.ROLLED_BACK, Verdict.WORSE), end.detail
+    assert values(trial, "num_speculative_tokens") == [(4, 4, None, "")] * 3
+    assert [len(engine.starts) for engine in trial.engines.values()] == [2, 0, 0]
+
+
+def test_an_engine_that_does_not_come_back_with_the_new_value_runs_with_the_former() -> None:
+    trial = world("prefill-bound")
+    canary = next(iter(trial.engines.values()))
+    canary.stays_down.add(2048)
+    end = run(trial, "max_num_batched_tokens", 2048)
+    assert end.state is ChangeState.ROLLED_BACK
+    assert "max_num_batched_tokens 2048 did not work: it ended with exit code 1" in end.detail
+    assert values(trial, "max_num_batched_tokens")[0] == (512, 512, None, "")
+
+
+def test_an_engine_that_does_not_come_back_at_all_is_a_failed_rollback_with_the_command() -> None:
+    trial = world("prefill-bound")
+    canary = next(iter(trial.engines.values()))
+    canary.stays_down |= {2048, 512}
+    end = run(trial, "max_num_batched_tokens", 2048)
+    assert end.state is ChangeState.ROLLBACK_FAILED
+    assert f"by hand: restart {canary.replica.name}" in end.detail
+
+
+class _Died(Exception):  # noqa: N818 - what ends the controller
+    pass
+
+
+class _DiesInObservation(MemoryJournal):
+    def save(self, progress: Progress) -> None:
+        if progress.state is ChangeState.OBSERVE:
+            raise _Died
+
+
+def test_a_controller_that_vanishes_leaves_nothing_behind() -> None:
+    trial = world("prefill-bound")
+    with pytest.raises(_Died):
+        run(trial, "max_num_batched_tokens", 2048, _DiesInObservation())
+    assert values(trial, "max_num_batched_tokens")[0][:2] == (2048, 2048)
+    trial.stepped.advance(SHORT.ttl_seconds)
+    for _ in range(20):
+        values(
+            trial, "max_num_batched_tokens"
+        )  # whoever asks lets the board go on; a launcher does by itself
+        trial.stepped.advance(10.0)
+    assert values(trial, "max_num_batched_tokens")[0] == (512, 512, None, "")

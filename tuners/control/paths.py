@@ -1,0 +1,69 @@
+"""The paths to the knobs of an engine: what each can change, what it touches, how a value is read back.
+
+A path is found by asking, never assumed: an engine's knob sheet names the path that its knobs are changed by,
+with the bounds of each knob and whether it needs a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from enginetop.fleet.knobs import KnobRow, KnobSheet
+from enginetop.fleet.plan import VIAS
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """One path. `touches` is its blast radius, `read_back` what confirms a value, `way_back` who takes a
+    value back when the controller vanishes.
+    """
+
+    name: str
+    touches: str
+    read_back: str
+    way_back: str
+
+
+PATHS: Mapping[str, Path] = MappingProxyType(
+    {
+        path.name: path
+        for path in (
+            Path(
+                "knob_api",
+                "one engine, which runs on",
+                "the value that every rank confirms",
+                "the engine's side, when the ttl is over",
+            ),
+            Path(
+                "process",
+                "one engine: drained, restarted, its caches lost",
+                "the flags of the process that runs, once it is ready",
+                "`enginetop launch`, when the ttl is over",
+            ),
+            Path(
+                "systemd",
+                "one unit: drained, restarted, its caches lost; a drop-in of its own beside it",
+                "the drop-in, and the restarted unit once it is ready",
+                "the next start of enginetop",
+            ),
+            Path(
+                "file",
+                "whatever the named hook restarts: drained first, its caches lost",
+                "the file, and the engine once it is ready",
+                "the next start of enginetop",
+            ),
+        )
+    }
+)
+
+
+def path_of(sheet: KnobSheet) -> Path | None:
+    """The path that a sheet names; None: this version knows none of that name."""
+    return PATHS.get(sheet.writer) if sheet.writer in VIAS else None
+
+
+def offer(row: KnobRow) -> str:
+    """What can be done with a knob, in words: its bounds, and whether it needs a restart."""
+    return f"{row.name} {row.min} to {row.max} {row.unit}, {row.apply}".replace("  ", " ")

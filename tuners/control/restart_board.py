@@ -1,0 +1,385 @@
+"""A knob board for an engine whose knobs are set at its start: a new value means drain, restart, be ready.
+
+What does not come back is started again with what it ran with before. Values on loan go back by themselves,
+as with every knob board, and their time begins when they are in force. Pure but for the engine it is given:
+`tick` is told the time, and nothing blocks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from enginetop.fleet.knobs import FAILED, KnobRow, KnobSheet, Outcome
+
+DRAINING, RESTARTING, GOING_BACK = "draining", "restarting", "going_back"
+
+Values = Mapping[str, int | None]
+
+
+class RestartError(Exception):
+    """A restart that did not work; the text is one line."""
+
+
+class NothingDoneError(RestartError):
+    """It was not even begun: the engine runs as it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What can be seen of an engine: whether it answers as ready, and how many requests it has (running and
+    waiting; None: not known).
+    """
+
+    ready: bool
+    requests: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartKnob:
+    """A knob that the engine's start sets: its start value (None: the engine's own) and its bounds."""
+
+    name: str
+    start: int | None
+    min: int
+    max: int
+    unit: str
+
+
+class Restartable(Protocol):
+    """One engine that can be started anew with other values. Nothing here blocks for long."""
+
+    def load(self) -> Load:
+        """What can be seen of it now."""
+
+    def begin(self, values: Values) -> None:
+        """Begin to start it anew with these values.
+
+        RestartError when that fails, NothingDoneError when the engine runs on as it did.
+        """
+
+    def poll(self) -> bool:
+        """Whether a new process was started, or nothing was to be. RestartError when that failed, or when the
+        engine ended by itself.
+        """
+
+    def by_hand(self, values: Values) -> str:
+        """The exact command that a person has to run to start it with these values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds: how long requests are waited for before a restart, and how long for an engine to be ready.
+
+    `cuts_requests`: restart for a new value although requests still run when the wait is over. The way back
+    never waits longer than that.
+    """
+
+    drain_seconds: float = 120.0
+    ready_seconds: float = 900.0
+    cuts_requests: bool = False
+
+    @property
+    def longest_seconds(self) -> float:
+        """The longest time until a new value is in force, or the former one again."""
+        return self.drain_seconds + 2 * self.ready_seconds
+
+
+@dataclass(slots=True)
+class _Move:
+    """A change under way: the values it goes to and comes from, and how long its phase may last.
+
+    `back`: it leads to the values that are to stay, so that there is nothing else to fall back to. `cuts`:
+    the requests that still run when draining is over are cut.
+    """
+
+    knob: str
+    to: dict[str, int | None]
+    former: dict[str, int | None]
+    ttl_seconds: float | None
+    phase: str
+    until: float
+    back: bool
+    cuts: bool = True
+
+
+class RestartBoard:
+    """The knobs of `engine`, which runs with the start values of `knobs`; a `KnobBoard`.
+
+    `instance` names this board's life, not the engine's: restarts are what it does. Requests go on with what
+    is under way, unless `ticks_elsewhere`: then only calls of `tick` do. May be called from any thread.
+    """
+
+    ranks = 1
+
+    def __init__(
+        self,
+        engine: Restartable,
+        knobs: tuple[StartKnob, ...],
+        *,
+        writer: str,
+        instance: str,
+        engine_name: str,
+        engine_version: str = "",
+        patience: Patience | None = None,
+        ticks_elsewhere: bool = False,
+    ) -> None:
+        self._engine = engine
+        self._knobs = {knob.name: knob for knob in knobs}
+        self._writer, self._instance = writer, instance
+        self._engine_name, self._engine_version = engine_name, engine_version
+        self._patience = patience or Patience()
+        self._present = {knob.name: knob.start for knob in knobs}
+        self._lasting = dict(self._present)
+        self._versions = dict.fromkeys(self._present, 0)
+        self._expiries: dict[str, float] = {}
+        self._note = ""
+        self._move: _Move | None = None
+        self._ticks_elsewhere = ticks_elsewhere
+        self._lock = threading.RLock()
+        self.failed = False
+        """The engine could not be brought back."""
+        self.ended = ""
+        """How the engine ended by itself, with the values that are to stay; empty: it did not."""
+
+    def sheet(self, now: float) -> KnobSheet:
+        """See `KnobBoard`."""
+        with self._lock:
+            self._tick_here(now)
+            return KnobSheet(
+                engine=self._engine_name,
+                engine_version=self._engine_version,
+                instance=self._instance,
+                applied=1,
+                total=1,
+                knobs=tuple(self._row(knob, now) for knob in self._knobs.values()),
+                writer=self._writer,
+            )
+
+    def patch(
+        self,
+        name: str,
+        value: int,
+        *,
+        if_version: int | None,
+        ttl_seconds: float | None,
+        change: str,  # noqa: ARG002 - the same value again is a renewal, whoever asks
+        now: float,
+    ) -> Outcome:
+        """See `KnobBoard`. The answer comes at once; the row tells what is under way."""
+        with self._lock:
+            self._tick_here(now)
+            knob = self._knobs.get(name)
+            if knob is None:
+                return self._unknown(name)
+            if if_version is not None and if_version != self._versions[name]:
+                return self._refusal(409, knob, now, f"at version {self._versions[name]}, not {if_version}")
+            known = value in (self._lasting[name], knob.start)
+            if not (known or knob.min <= value <= knob.max):
+                return self._refusal(422, knob, now, f"{value} is not within {knob.min} to {knob.max}")
+            return self._set(knob, value, ttl_seconds, now)
+
+    def delete(self, name: str, now: float) -> Outcome:
+        """See `KnobBoard`."""
+        with self._lock:
+            self._tick_here(now)
+            knob = self._knobs.get(name)
+            if knob is None:
+                return self._unknown(name)
+            return self._set(knob, knob.start, None, now)
+
+    def tick(self, now: float) -> None:
+        """Go on with what is under way; take back what is on loan too long."""
+        with self._lock:
+            move = self._move
+            if move is None:
+                self._idle(now)
+                return
+            try:
+                self._go_on(move, now)
+            except RestartError as error:
+                self._take(move, error, now)
+
+    @property
+    def settled(self) -> bool:
+        """Whether no restart is under way."""
+        return self._move is None
+
+    @property
+    def lasting(self) -> Values:
+        """The values that are there to stay."""
+        return dict(self._lasting)
+
+    @property
+    def note(self) -> str:
+        """What was the matter last, in words; empty: nothing."""
+        return self._note
+
+    # Parts of these
+
+    def _tick_here(self, now: float) -> None:
+        if not self._ticks_elsewhere:
+            self.tick(now)
+
+    def _set(self, knob: StartKnob, value: int | None, ttl_seconds: float | None, now: float) -> Outcome:
+        name, move = knob.name, self._move
+        if move is not None:
+            if move.knob == name and value == move.to[name]:
+                move.ttl_seconds = None if move.back else ttl_seconds
+                return self._done(knob, now)
+            if move.phase == DRAINING and value == move.former[name]:
+                self._cancel(move, "the change was taken back before anything was restarted")
+                return self._done(knob, now)
+            return self._refusal(429, knob, now, f"the engine is {move.phase.replace('_', ' ')}", 2.0)
+        if value == self._present[name] and not self.failed:
+            self._hold(name, ttl_seconds, now)
+            return self._done(knob, now)
+        self._begin(name, {**self._present, name: value}, ttl_seconds, now)
+        return self._done(knob, now)
+
+    def _begin(self, name: str, to: dict[str, int | None], ttl_seconds: float | None, now: float) -> None:
+        move = _Move(
+            knob=name,
+            to=to,
+            former=dict(self._present),
+            ttl_seconds=ttl_seconds,
+            phase=DRAINING,
+            until=now + self._patience.drain_seconds,
+            back=to == self._lasting,
+            cuts=self._patience.cuts_requests or to[name] in (self._lasting[name], self._knobs[name].start),
+        )
+        for known, value in to.items():
+            if value == self._lasting[known]:
+                self._expiries.pop(known, None)
+        self._move, self._note = move, ""
+        self._put(to)
+        if self.failed:  # nothing runs that could be drained
+            try:
+                self._restart(move, now)
+            except RestartError as error:
+                self._take(move, error, now)
+
+    def _go_on(self, move: _Move, now: float) -> None:
+        if move.phase != DRAINING:
+            if self._engine.poll() and self._engine.load().ready:
+                self._settle(move, now)
+            elif now >= move.until:
+                raise RestartError(f"it was not ready after {self._patience.ready_seconds:.0f} s")
+            return
+        load = self._engine.load()
+        if load.requests == 0 or not load.ready:
+            self._restart(move, now)
+        elif now >= move.until:
+            if move.cuts:
+                self._restart(move, now)
+                return
+            many = "an unknown number of" if load.requests is None else f"{load.requests}"
+            waited = f"{self._patience.drain_seconds:.0f} s"
+            self._cancel(move, f"{many} requests still ran after {waited}; nothing was restarted")
+
+    def _restart(self, move: _Move, now: float) -> None:
+        move.phase = GOING_BACK if move.back else RESTARTING
+        move.until = now + self._patience.ready_seconds
+        self._engine.begin(move.to)
+
+    def _settle(self, move: _Move, now: float) -> None:
+        self._move, self.failed = None, False
+        self._hold(move.knob, move.ttl_seconds, now)
+
+    def _hold(self, name: str, ttl_seconds: float | None, now: float) -> None:
+        if ttl_seconds is None:
+            self._lasting[name] = self._present[name]
+            self._expiries.pop(name, None)
+        else:
+            self._expiries[name] = now + ttl_seconds
+
+    def _put(self, values: Values) -> None:
+        for name, value in values.items():
+            if self._present[name] != value:
+                self._present[name] = value
+                self._versions[name] += 1
+
+    def _cancel(self, move: _Move, why: str) -> None:
+        self._put(move.former)
+        self._move, self._note = None, why
+
+    def _take(self, move: _Move, error: RestartError, now: float) -> None:
+        """What did not work is started again as it was; when that fails as well, a person has to do it."""
+        why = str(error)
+        if move.back:
+            self._give_up(f"{self._note}; then {why}" if self._note else why)
+        elif isinstance(error, NothingDoneError):
+            self._cancel(move, why)
+        else:
+            self._note = f"{move.knob} {move.to[move.knob]} did not work: {why}"
+            back = replace(move, to=dict(self._lasting), ttl_seconds=None, back=True)
+            self._expiries.clear()
+            self._put(back.to)
+            self._move = back
+            try:
+                self._restart(back, now)
+            except RestartError as second:
+                self._take(back, second, now)
+
+    def _give_up(self, why: str) -> None:
+        self._move, self.failed = None, True
+        self._put(self._lasting)
+        self._expiries.clear()
+        self._note = f"{why}; by hand: {self._engine.by_hand(self._lasting)}"
+
+    def _idle(self, now: float) -> None:
+        if self.failed or self.ended:
+            return
+        try:
+            self._engine.poll()
+        except RestartError as error:
+            self._died(error, now)
+            return
+        over = [name for name, moment in self._expiries.items() if moment <= now]
+        for name in over:
+            del self._expiries[name]
+        to = {**self._present, **{name: self._lasting[name] for name in over}}
+        if to != self._present:
+            self._begin(over[0], to, None, now)
+
+    def _died(self, error: RestartError, now: float) -> None:
+        """It ended by itself: with a value on trial that value is blamed, else whoever owns us decides."""
+        on_trial = next((name for name, value in self._present.items() if value != self._lasting[name]), None)
+        if on_trial is None:
+            self.ended = str(error)
+            return
+        present = dict(self._present)
+        self._take(_Move(on_trial, present, present, None, RESTARTING, now, back=False), error, now)
+
+    def _row(self, knob: StartKnob, now: float) -> KnobRow:
+        expiry, move = self._expiries.get(knob.name), self._move
+        coming = move.ttl_seconds if move is not None and move.knob == knob.name else None
+        phase = move.phase if move is not None else FAILED if self.failed else ""
+        return KnobRow(
+            name=knob.name,
+            value=self._present[knob.name],
+            start=knob.start,
+            min=knob.min,
+            max=knob.max,
+            unit=knob.unit,
+            version=self._versions[knob.name],
+            expires_in_seconds=coming if expiry is None else max(0.0, expiry - now),
+            note=self._note,
+            apply="restart",
+            phase=phase,
+            takes_seconds=self._patience.longest_seconds,
+        )
+
+    def _done(self, knob: StartKnob, now: float) -> Outcome:
+        return Outcome(200, self._row(knob, now), 1)
+
+    def _unknown(self, name: str) -> Outcome:
+        known = ", ".join(self._knobs)
+        return Outcome(404, None, 0, f"no knob {name[:64]!r} here; there are: {known}")
+
+    def _refusal(
+        self, status: int, knob: StartKnob, now: float, detail: str, wait: float | None = None
+    ) -> Outcome:
+        return Outcome(status, self._row(knob, now), 0, detail, wait)
