@@ -112,14 +112,14 @@ def first_paint() -> tuple[float, float]:
 
 
 def full_frame_bytes() -> float:
-    """Bytes of a whole screen: what a terminal gets whose size has changed."""
+    """Bytes of a whole screen, 1000 replicas below it: the largest frame after a change of size."""
     with Terminal(_command(1000, 0.0, 0.0)) as terminal:
         terminal.wait_for(b"need you")
         terminal.read_for(1.0)
         terminal.resize(WIDTH - 1, HEIGHT)
         terminal.read_for(2.0)
         terminal.resize(WIDTH, HEIGHT)
-        return float(terminal.read_for(2.0))
+        return float(max(terminal.frames_for(2.0)))
 
 
 def key_to_paint_ms(keys: int) -> tuple[float, float]:

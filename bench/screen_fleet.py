@@ -82,7 +82,7 @@ def replica(number: int, seed: int) -> ReplicaSnapshot:
         trends={"kv_usage_ratio": wave, "generation_tokens_per_second": wave},
         trend_times=times,
         outliers=marked,
-        goodput=Goodput(5.0, 4.0, 0.8 + seed % 20 / 100, quality=Quality.OK),
+        goodput=Goodput(5.0, 4.0, 0.94 + seed % 7 / 100, quality=Quality.OK),
         bound_by={"kv": 0.6, "none": 0.4},
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 WIDTH, HEIGHT = 200, 50
 _SYNC_QUERY, _SYNC_ANSWER = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+_FRAME = b"\x1b[?2026h"
 _QUIET_SECONDS = 0.05
 """So long without a byte is the end of a frame."""
 
@@ -25,7 +26,7 @@ class Terminal:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._leader, follower = pty.openpty()
-        self.resize(WIDTH, HEIGHT)
+        self._set_size(WIDTH, HEIGHT)
         environ = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
         environ.pop("NO_COLOR", None)
         self._child = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environ)
@@ -41,6 +42,10 @@ class Terminal:
 
     def resize(self, width: int, height: int) -> None:
         """Make the terminal as large; the program is told."""
+        self._set_size(width, height)
+        self._child.send_signal(signal.SIGWINCH)
+
+    def _set_size(self, width: int, height: int) -> None:
         fcntl.ioctl(self._leader, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def press(self, key: bytes) -> None:
@@ -67,6 +72,14 @@ class Terminal:
         while (left := end - time.monotonic()) > 0:
             count += len(self.read(left))
         return count
+
+    def frames_for(self, seconds: float) -> list[int]:
+        """Bytes of each frame that comes in so many seconds."""
+        end = time.monotonic() + seconds
+        received = bytearray()
+        while (left := end - time.monotonic()) > 0:
+            received += self.read(left)
+        return [len(frame) for frame in received.split(_FRAME)]
 
     def read_until_quiet(self, longest_seconds: float = 5.0) -> int:
         """Bytes up to a pause."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 
 _DEFAULTS = {
-    "TEXTUAL_FPS": "15",  # a monitor repaints rarely; sixty frames only cost the link
     "TEXTUAL_ANIMATIONS": "none",
     "TEXTUAL_SMOOTH_SCROLL": "0",
     "ESCDELAY": "50",

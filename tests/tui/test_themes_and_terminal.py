@@ -10,6 +10,7 @@ from tests.tui.snapshots import FakeSource, down_replica, fleet, replica
 from themes.loader import theme_names
 from tui.app import FleetApp
 from tui.terminal import prepare, wants_ascii
+from tui.widgets.ink import cube_number
 
 
 @pytest.mark.parametrize("theme", theme_names())
@@ -58,3 +59,16 @@ def test_terminals_without_our_glyphs() -> None:
     assert wants_ascii({"LANG": "C"})
     assert not wants_ascii({"TERM": "xterm-256color", "LANG": "C.UTF-8"})
     assert not wants_ascii({"LC_ALL": "de_DE.UTF-8", "LANG": "C"})
+
+
+@pytest.mark.parametrize(
+    ("colour", "number"),
+    [
+        ("#000000", 16), ("#ffffff", 231), ("#5f87af", 67), ("#ff5f5f", 203), ("#d7af5f", 179),
+        ("#080808", 232), ("#949494", 246), ("#eeeeee", 255), ("#949495", None), ("#f8f8f8", None),
+        ("#1d2a36", None),
+    ],
+)  # fmt: skip
+def test_colours_of_the_palette_of_256(colour: str, number: int | None) -> None:
+    """Numbers from the xterm palette: a cube of six levels from 16 on, a ramp of greys from 232 on."""
+    assert cube_number(colour) == number

@@ -192,9 +192,7 @@ def words(
     )
 
 
-def trend(
-    key: str, title: str, width: int, priority: int, signal: str, meaning: str, most: int = 0
-) -> Column:
+def trend(key: str, title: str, width: int, priority: int, signal: str, meaning: str) -> Column:
     """The newest values of a trend as a sparkline, a cell a step."""
 
     def draw(row: Row, width: int) -> Line:
@@ -215,7 +213,6 @@ def trend(
         right=False,
         sortable=False,
         relevant=lambda replica: signal in replica.trends,
-        most=most,
     )
 
 

@@ -154,7 +154,7 @@ COLUMNS: tuple[Column, ...] = (
         lambda replica: numbers.scalar_number(replica.signals.get("kv_usage_ratio")),
     ),
     trend(
-        "kv_trend", "KV trend", 12, 40, "kv_usage_ratio", "KV use, 0 to 100 %, ten seconds a cell", most=24
+        "kv_trend", "KV trend", 12, 40, "kv_usage_ratio", "KV use, 0 to 100 %, ten seconds a cell"
     ),
     scalar(
         "preempt", "pre/s", 5, 12, "preemptions_per_second", "preemptions per second (SGLang: retractions)",
@@ -163,7 +163,7 @@ COLUMNS: tuple[Column, ...] = (
     scalar("tok", "tok/s", 5, 8, "generation_tokens_per_second", "generated tokens per second"),
     trend(
         "tok_trend", "tok/s trend", 12, 41, "generation_tokens_per_second",
-        "tokens per second, ten seconds a cell, all rows on one scale", most=24,
+        "tokens per second, ten seconds a cell, all rows on one scale",
     ),
     scalar("prompt", "in tok/s", 8, 52, "prompt_tokens_per_second", "prompt tokens per second, cached too"),
     scalar(

@@ -29,7 +29,7 @@ _TOP_SECONDS = 30.0
 _TOP_TURNS = 16
 """Tops are looked for in turns, not all of a thousand at once."""
 # A cell is a mean over its step, so every fourth sample is scale enough for a thousand rows.
-_RECENT = slice(-int(BY_KEY["tok_trend"].most * TREND_STEP_SECONDS / 2), None, 4)
+_RECENT = slice(-int(BY_KEY["tok_trend"].width * TREND_STEP_SECONDS), None, 4)
 
 
 class Stamp(NamedTuple):

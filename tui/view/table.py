@@ -18,6 +18,9 @@ from tui.view.mixed import DIFFERS
 from tui.view.placing import MARKER_WIDTH, Placed, place_columns
 from tui.view.query import Query
 
+_RULE_END = 100
+"""Up to this column a group's header is drawn out: further on it would be bytes without a word."""
+
 _GOODPUT_WIDTH = 100
 """From this width on, a group's header tells the goodput of its model."""
 
@@ -171,6 +174,7 @@ class FleetTable:
         if group.marks and rule >= width_of(group.marks) + 3:
             line[-1:] = [Span(f" · {group.marks}", "dim"), Span(" ")]
             rule = self._width - line_width(line)
+        rule -= max(self._width - _RULE_END, 0)
         return clip(merge([*line, Span("─" * max(rule, 0), "dim")]), self._width)
 
     def _goodput_of(self, group: Group) -> str:

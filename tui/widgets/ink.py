@@ -12,6 +12,9 @@ from textual.theme import BUILTIN_THEMES, Theme
 from themes.loader import Look, Palette
 from tui.view.cells import Line, printable, to_ascii
 
+_CUBE = (0x00, 0x5F, 0x87, 0xAF, 0xD7, 0xFF)
+"""Levels of red, green and blue in the 256-colour palette."""
+
 
 def textual_theme(palette: Palette) -> Theme:
     """The palette as a Textual theme, for the widgets that are not drawn by ink."""
@@ -87,6 +90,22 @@ def _style(look: Look) -> Style:
 
 
 def _rich_color(color: str | None) -> str | None:
-    if color is None or not color.startswith("ansi_"):
-        return color
-    return color.removeprefix("ansi_")
+    if color is None:
+        return None
+    if color.startswith("ansi_"):
+        return color.removeprefix("ansi_")
+    number = cube_number(color)
+    return color if number is None else f"color({number})"
+
+
+def cube_number(color: str) -> int | None:
+    """The number in the 256-colour palette of a `#rrggbb` that is exactly in it; None for any other.
+
+    Such a colour takes half the bytes on the wire, and a terminal of 256 colours shows it as it is meant.
+    """
+    parts = [int(color[at : at + 2], 16) for at in (1, 3, 5)]
+    if all(part in _CUBE for part in parts):
+        red, green, blue = (_CUBE.index(part) for part in parts)
+        return 16 + 36 * red + 6 * green + blue
+    grey, rest = divmod(parts[0] - 8, 10)
+    return 232 + grey if len(set(parts)) == 1 and not rest and 0 <= grey < 24 else None

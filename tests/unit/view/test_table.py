@@ -90,13 +90,13 @@ def test_200_columns_by_hand() -> None:
     )
     shown = table([one], width=200)
     assert line_text(shown.header()).rstrip() == (
-        " replica  state        run wait     KV % KV trend         pre/s tok/s tok/s trend  in tok/s req/s"
+        " replica  state        run wait     KV % KV trend     pre/s tok/s tok/s trend  in tok/s req/s"
         " TTFT50ms TTFT95ms TPOT95ms ITL95ms queue95ms hit%  acc GPU%     W  °C throttle     engine"
         "          age"
     )
-    # Cells of ten seconds; the newest began at AT and has no sample yet, the oldest samples are 119 s old.
+    # Twelve cells of ten seconds; the newest began at AT and has no sample yet.
     assert line_text(shown.line(1)).rstrip() == (
-        " a1       ▲ throttled   44    0 ██▌   64    ▄▄▄▄▄▄▄▄▄▄▄▄      0  2310 ███████████      5120  4.20"
+        " a1       ▲ throttled   44    0 ██▌   64 ▄▄▄▄▄▄▄▄▄▄▄      0  2310 ███████████      5120  4.20"
         "      120      310       38      41        20   38  3.2   94  1224  72 hw_slowdown  vLLM 0.33.0"
     )
 
