@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from enginetop.fleet.snapshot import FleetSnapshot
+from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tests.tui.snapshots import AT, alert, event, fleet, replica
 from tui.view.below import LoadMemory, WithBelow, below_lines
 from tui.view.cells import line_text, line_width
@@ -24,14 +24,14 @@ def texts(snapshot: FleetSnapshot, width: int, height: int) -> list[str]:
     return [line_text(line).rstrip() for line in lines]
 
 
-def busy(name: str, tokens: float) -> object:
+def busy(name: str, tokens: float) -> ReplicaSnapshot:
     trends = {"generation_tokens_per_second": (tokens,) * 300, "kv_usage_ratio": (0.5,) * 300}
     return replica(name, trends=trends, trend_times=TIMES)
 
 
 def test_load_of_the_fleet_is_the_sum_of_its_replicas() -> None:
     members = [busy("a", 400.0), busy("b", 600.0)]
-    found = texts(fleet(members), 160, 7)  # type: ignore[arg-type]
+    found = texts(fleet(members), 160, 7)
     assert found[0].startswith(" load, 10 min ──────")
     assert found[0].endswith("─")
     assert "  events ────" in found[0]
@@ -75,9 +75,9 @@ def test_little_room_stays_blank(height: int) -> None:
 
 def test_load_is_worked_out_once_a_step() -> None:
     memory = LoadMemory()
-    first = fleet([busy("a", 400.0)], at=AT + 1)  # type: ignore[list-item]
-    later = fleet([busy("a", 900.0)], at=AT + 9)  # type: ignore[list-item]
-    next_step = fleet([busy("a", 900.0)], at=AT + 11)  # type: ignore[list-item]
+    first = fleet([busy("a", 400.0)], at=AT + 1)
+    later = fleet([busy("a", 900.0)], at=AT + 9)
+    next_step = fleet([busy("a", 900.0)], at=AT + 11)
     assert memory.series(first) is memory.series(later)
     assert memory.series(first) is not memory.series(next_step)
 

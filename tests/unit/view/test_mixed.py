@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.snapshot import ReplicaSnapshot
@@ -13,7 +15,7 @@ from tui.view.query import Query
 from tui.view.table import FleetTable, Sort
 
 
-def member(name: str, seqs: int | None, **fields: object) -> ReplicaSnapshot:
+def member(name: str, seqs: int | None, **fields: Any) -> ReplicaSnapshot:
     config = {} if seqs is None else {"max_num_seqs": ConfigValue(seqs, "/server_info")}
     return replica(name, config=config, **fields)
 
