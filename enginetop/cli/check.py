@@ -106,6 +106,10 @@ def judge(snapshot: FleetSnapshot) -> Verdict:
         for replica in snapshot.replicas
         if _nothing_known(replica) and replica.gone_at is None
     ]
+    if not snapshot.replicas:
+        problems.append(
+            Problem(exit_codes.UNKNOWN, "fleet", snapshot.collector.told or "no replica was seen")
+        )
     problems = [problem for problem in problems if problem.code != exit_codes.OK]
     problems.sort(key=lambda problem: -_GRAVITY.index(problem.code))
     code = problems[0].code if problems else exit_codes.OK

@@ -7,6 +7,8 @@ import importlib
 import importlib.util
 import os
 import sys
+from argparse import Namespace
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from enginetop.cli import exit_codes
@@ -55,8 +57,19 @@ def _run(argv: list[str]) -> int:
     command, args = parse(argv)
     _explain_clash()
     module = importlib.import_module(f"enginetop.cli.{command.module}")
-    code: int = module.run(args)
+    with _past(args):
+        code: int = module.run(args)
     return code
+
+
+def _past(args: Namespace) -> AbstractContextManager[None]:
+    """The past that a command asks for, as the recording that it replays; nothing for the others."""
+    if not any(getattr(args, f"{name}_time", None) for name in ("at", "from", "to")):
+        return nullcontext()
+    from enginetop.cli.prometheus import past_range
+    from enginetop.cli.settings import resolve
+
+    return past_range(args, lambda: resolve(args, lambda _: None))
 
 
 def _explain_clash() -> None:

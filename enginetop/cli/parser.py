@@ -10,18 +10,23 @@ from dataclasses import dataclass
 from enginetop import __version__
 from enginetop.alerts.silence import duration_seconds
 from enginetop.cli.slo_flag import parse_slo
+from tuners.control.flags import FLAGS
 
 _TARGET_HELP = "http(s)://host:port[/path] or host:port; none: the fleet of the config file"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: its name, one line of help, the module of `enginetop.cli` that runs it, its arguments."""
+    """One command: its name, one line of help, the module of `enginetop.cli` that runs it, its arguments.
+
+    `takes_command`: what follows `--` is a command line of its own, as `args.command`.
+    """
 
     name: str
     help: str
     module: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
+    takes_command: bool = False
 
 
 def _positive(text: str) -> float:
@@ -60,6 +65,7 @@ def _at_most(most: int) -> Callable[[str], int]:
 def _reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=_TARGET_HELP)
     _discover(parser)
+    _prometheus(parser)
     parser.add_argument("--replay", metavar="FILE", help="read this recording instead of live targets")
     parser.add_argument(
         "--records",
@@ -83,6 +89,20 @@ def _discover(parser: argparse.ArgumentParser) -> None:
         help="targets that come and go: file_sd:FILE dns:HOST:PORT dns:_SERVICE._tcp.NAME dynamo:FOLDER "
         "prometheus:URL local",
     )
+
+
+def _prometheus(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--prometheus",
+        metavar="URL",
+        help="read the fleet from this Prometheus, Thanos, Mimir or VictoriaMetrics, not from its engines",
+    )
+    for flag, said in (
+        ("--at", "with --prometheus: the fleet as it was then (2026-11-30T08:15, or 15m: so long ago)"),
+        ("--from", "with --prometheus: review what happened from then on"),
+        ("--to", "with --from: until then (default: now)"),
+    ):
+        parser.add_argument(flag, dest=f"{flag[2:]}_time", metavar="TIME", help=said)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -204,6 +224,7 @@ def _curve_arguments(parser: argparse.ArgumentParser) -> None:
 def _record_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=_TARGET_HELP)
     _discover(parser)
+    _prometheus(parser)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="recording to write (.jsonl or .jsonl.gz)"
     )
@@ -321,6 +342,25 @@ def _silence_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default text")
 
 
+def _launch_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "%(prog)s [options] -- COMMAND ..."
+    parser.add_argument("--engine", choices=[kind.value for kind in FLAGS], help="what COMMAND starts")
+    parser.add_argument("--url", metavar="URL", help="where the engine answers (default: as COMMAND says)")
+    parser.add_argument(
+        "--drain", type=_positive, default=120.0, metavar="S", help="wait so long for requests (default 120)"
+    )
+    parser.add_argument(
+        "--ready", type=_positive, default=900.0, metavar="S", help="and so long for its start (default 900)"
+    )
+    parser.add_argument(
+        "--cut-requests",
+        action="store_true",
+        help="restart for a new value although requests still run then (default: leave it as it is)",
+    )
+    parser.add_argument("--config", metavar="FILE", help="config file: the engine's key")
+    parser.set_defaults(targets=[], interval=None, timeout=None, window=None, slo=None)
+
+
 UI = Command("", "the terminal UI on these targets", "ui", _ui_arguments)
 
 COMMANDS: tuple[Command, ...] = (
@@ -336,6 +376,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("apply", "carry out a plan: canary, verdict, promotion or rollback", "apply", _apply_arguments),
     Command("rollback", "undo a change", "rollback", _rollback_arguments),
     Command("audit", "print what was changed, when and why", "audit", _audit_arguments),
+    Command(
+        "launch",
+        "start an engine so that a restart can change its knobs",
+        "launch",
+        _launch_arguments,
+        takes_command=True,
+    ),
     Command("record", "record the raw pages of targets", "record", _record_arguments),
     Command(
         "doctor", "say what is wrong here and with the targets, and the fix", "doctor", _doctor_arguments
@@ -355,6 +402,11 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     """The command and its arguments. Exits with 0 after --help and --version, with 2 on a usage error."""
     command = next((known for known in COMMANDS if argv and argv[0] == known.name), UI)
     parser = _parser(command)
+    if command.takes_command:
+        end = argv.index("--") if "--" in argv else len(argv)
+        args = parser.parse_args(argv[1:end])
+        args.command = argv[end + 1 :]
+        return command, args
     return command, parser.parse_intermixed_args(argv[1:] if command is not UI else argv)
 
 

@@ -25,7 +25,8 @@ def run(args: argparse.Namespace) -> int:
     deadline = time.monotonic() + args.duration if args.duration else float("inf")
     with stop_event() as stopped:
         engine.start()
-        tell(f"recording {len(targets)} targets to {path}; ctrl+c ends it")
+        what = settings.prometheus.url if settings.prometheus is not None else f"{len(targets)} targets"
+        tell(f"recording {what} to {path}; ctrl+c ends it")
         while not recorder.problem and not stopped.wait(min(_LOOK_SECONDS, deadline - time.monotonic())):
             if time.monotonic() >= deadline:
                 break

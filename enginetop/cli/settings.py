@@ -16,6 +16,7 @@ from enginetop.alerts.objective_checks import burn_warnings
 from enginetop.cli.alert_settings import AlertSettings, alert_settings
 from enginetop.cli.discovering import LOCAL, DiscoverySetting, discovery_flag, discovery_table
 from enginetop.cli.listen import Listen, parse_listen
+from enginetop.cli.prometheus import PrometheusSetting, prometheus_url
 from enginetop.cli.record_logs import LogSetting, flag_setting, table_settings
 from enginetop.cli.targets import distinct, parse_target
 from enginetop.fleet.efficiency import Price
@@ -67,6 +68,8 @@ class Settings:
     """Where `watch` serves its own pages; None: nowhere."""
     records: tuple[LogSetting, ...] = ()
     """Logs of single requests that are followed."""
+    prometheus: PrometheusSetting | None = None
+    """Where the fleet is read from instead of from its engines."""
     discovery: tuple[DiscoverySetting, ...] = ()
     """Where targets are listed that come and go."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -128,6 +131,7 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         listen=_listen(args, config),
         records=_records(args, config, targets),
         discovery=_discovery(args, config, targets),
+        prometheus=_prometheus(args, config),
         keys=_keys(config),
         origin=str(Path(args.config) if args.config else config_path()),
     )
@@ -136,6 +140,25 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
 def _keys(config: Config | None) -> dict[str, tuple[str, ...]]:
     table = config.keys if config else {}
     return {word: (keys,) if isinstance(keys, str) else keys for word, keys in table.items()}
+
+
+def _prometheus(args: argparse.Namespace, config: Config | None) -> PrometheusSetting | None:
+    """The flag counts; the table of the config file adds how that server is reached, or stands alone.
+
+    Targets that are named on the command line are read themselves.
+    """
+    flag: str | None = getattr(args, "prometheus", None)
+    table = config.prometheus if config is not None else None
+    if flag is not None and (args.targets or args.discover or args.replay):
+        raise ConfigError("--prometheus finds its targets itself; leave TARGETs, --discover and --replay out")
+    if flag is None and (table is None or args.targets or getattr(args, "discover", ())):
+        return None
+    if flag is None and not hasattr(args, "prometheus"):
+        return None
+    url = prometheus_url(flag if flag is not None else table.url if table is not None else "")
+    if table is None or prometheus_url(table.url) != url:
+        return PrometheusSetting(url)
+    return PrometheusSetting(url, _credentials(table), table.tenant)
 
 
 def _discovery(

@@ -13,7 +13,6 @@ from enum import Enum, auto
 from pathlib import Path
 from types import FrameType
 
-from collectors.loop import LiveEngine
 from enginetop.alerts.book import AlertBook, AlertEvent
 from enginetop.alerts.sinks.desk import Desk, SinkHealth
 from enginetop.cli import exit_codes, wiring
@@ -28,6 +27,8 @@ from enginetop.cli.status_server import StatusServer
 from enginetop.cli.watch_lines import Lines, NdjsonLines, PlainLines
 from enginetop.cli.watch_pages import WatchPages
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import Target
+from enginetop.fleet.ports import FleetSource
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
 
 _SUMMARY_SECONDS = 60.0
@@ -146,7 +147,7 @@ class _Watch:
             told = self._open_desk(self._settings.alerts)
             engine = self._begin(self._settings, told)
             try:
-                tell(f"watching {len(targets)} targets; ctrl+c ends it")
+                tell(f"watching {_of_what(self._settings, targets)}; ctrl+c ends it")
                 while (wish := self._turn()) is not _Wish.STOP:
                     if wish is _Wish.RELOAD:
                         engine = self._reload(engine)
@@ -158,7 +159,7 @@ class _Watch:
             self._print_rest()
         return self._printer.end()
 
-    def _begin(self, settings: Settings, alerts: Sequence[Alert]) -> LiveEngine:
+    def _begin(self, settings: Settings, alerts: Sequence[Alert]) -> FleetSource:
         """An engine that works, with a book that goes on with these alerts."""
         targets = wiring.live_targets(settings, may_come=True)
         book = self._book = alert_book(settings, targets, self._quiet)
@@ -234,7 +235,7 @@ class _Watch:
             if not isinstance(found, _Wish):
                 self._printer.take(found, self._desk)
 
-    def _reload(self, engine: LiveEngine) -> LiveEngine:
+    def _reload(self, engine: FleetSource) -> FleetSource:
         """Read the config file again. One that cannot be used changes nothing."""
         try:
             settings = resolve(self._args, tell)
@@ -258,7 +259,9 @@ class _Watch:
             return engine
         engine.stop()
         known = {target.url for target in targets}
-        return self._begin(settings, [a for a in self._book.current() if a.target in known | {"fleet"}])
+        comes_and_goes = settings.prometheus is not None or bool(settings.discovery)
+        told = self._book.current()
+        return self._begin(settings, [a for a in told if comes_and_goes or a.target in known | {"fleet"}])
 
     def _open_desk(self, settings: AlertSettings) -> Sequence[Alert]:
         opened = open_desk(settings)
@@ -272,6 +275,12 @@ class _Watch:
         desk, self._desk = self._desk, None
         if desk is not None and (behind := desk.stop()):
             tell(f"not delivered yet, and kept for the next start: alerts for {', '.join(behind)}")
+
+
+def _of_what(settings: Settings, targets: Sequence[Target]) -> str:
+    if settings.prometheus is not None:
+        return f"what {settings.prometheus.url} scrapes"
+    return f"{len(targets)} targets"
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from collectors.engines.detect import RECORDED_FIELDS
 from collectors.feed import TargetFeed
@@ -13,28 +14,42 @@ from collectors.gpu.source import NvmlSource
 from collectors.http import HttpFetcher
 from collectors.layout import LayoutCache
 from collectors.loop import LiveEngine
+from collectors.raw_page import RawPageTap
 from collectors.record import Recorder
 from collectors.replay import Finish, ReplaySource, run_replay
 from collectors.sample import sample_fleet
 from enginetop.cli.alerting import alert_book
 from enginetop.cli.discovering import LOCAL, membership
 from enginetop.cli.live_advice import Clients, LiveAdvice
+from enginetop.cli.prometheus import client_of
 from enginetop.cli.record_logs import record_logs, record_reader
 from enginetop.cli.settings import Settings, config_path
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import LOCAL_HOST, Target, same_host
-from enginetop.fleet.ports import GpuSource
+from enginetop.fleet.ports import FleetSource, GpuSource
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.advice import Advisor
+
+if TYPE_CHECKING:
+    from collectors.prometheus.source import PrometheusLooks
+
+
+_BACKFILL_SECONDS = 300.0
+"""How much of the past a live view of a Prometheus begins with."""
+_SPACINGS_SECONDS = 90.0
+"""So much more than a window holds two scrapes of any usual interval before it."""
 
 
 def live_targets(settings: Settings, *, may_come: bool = False) -> tuple[Target, ...]:
     """The targets to scrape now: named ones, and what discovery finds; else engines on this machine.
 
     How those that were found are reached is added to `settings.credentials`. ConfigError when there are none
-    (`may_come`: and none can come), or when a log of requests belongs to none of them.
+    (`may_come`: and none can come), or when a log of requests belongs to none of them. A Prometheus knows its
+    own.
     """
+    if settings.prometheus is not None:
+        return ()
     targets = settings.targets
     members = membership(settings.discovery, targets, settings.credentials)
     if members is not None:
@@ -71,8 +86,10 @@ def sample(
     """Scrape `samples` times and return the snapshot.
 
     Logs of requests are read from their start: there was no time to follow them. ConfigError when one of them
-    cannot be used.
+    cannot be used, or when a Prometheus does not answer.
     """
+    if settings.prometheus is not None:
+        return _sample_prometheus(settings)
     reader = record_reader(settings.records, targets, from_start=True)
     tracker = _tracker(settings, targets, settings.interval_seconds)
     return sample_fleet(
@@ -95,11 +112,16 @@ def live_engine(
     gpu_source: GpuSource | None,
     recorder: Recorder | None = None,
     alert: Finish | None = None,
-) -> LiveEngine:
+    tap: RawPageTap | None = None,
+) -> FleetSource:
     """An engine that scrapes the targets until it is stopped, with advice that knows their knobs.
 
-    `alert` adds the alerts; None: a book of its own does.
+    With a Prometheus its scrapes are taken instead; knobs are out of reach there. `alert` adds the alerts;
+    None: a book of its own does. `tap` sees the pages.
     """
+
+    if settings.prometheus is not None:
+        return _prometheus_source(settings, recorder, alert or alert_book(settings, targets), tap)
 
     def knob_clients() -> Clients:
         from enginetop.cli import control  # its HTTP client costs more than a scrape: who asks pays it
@@ -116,7 +138,7 @@ def live_engine(
         tracker=tracker,
         records=None if reader is None else (reader, tracker.observe_claimed),
         members=None if members is None else (members, tracker),
-        new_feed=_feeds(),
+        new_feed=_feeds() if tap is None else tap.over(_feeds()),
         new_fetcher=lambda: HttpFetcher(settings.credentials if members is None else members.credentials),
         interval_seconds=settings.interval_seconds,
         timeout_seconds=settings.timeout_seconds,
@@ -125,6 +147,47 @@ def live_engine(
             LiveAdvice(knob_clients, tracker.set_thinking_budget), alert or alert_book(settings, targets)
         ),
         gpu_source=gpu_source,
+        recorder=recorder,
+    )
+
+
+def _sample_prometheus(settings: Settings) -> FleetSnapshot:
+    from collectors.prometheus.client import PrometheusError
+    from collectors.prometheus.source import sample_prometheus
+
+    try:
+        return sample_prometheus(_looks(settings, None, alert_book(settings, ()), settings.window_seconds))
+    except PrometheusError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _prometheus_source(
+    settings: Settings, recorder: Recorder | None, alert: Finish, tap: RawPageTap | None
+) -> FleetSource:
+    from collectors.prometheus.source import PrometheusSource
+
+    return PrometheusSource(
+        _looks(settings, recorder, alert, _BACKFILL_SECONDS, tap), settings.interval_seconds
+    )
+
+
+def _looks(
+    settings: Settings,
+    recorder: Recorder | None,
+    alert: Finish,
+    backfill_seconds: float,
+    tap: RawPageTap | None = None,
+) -> PrometheusLooks:
+    """Looks at the configured Prometheus; the first one goes back for the window and some spacings more."""
+    from collectors.prometheus.source import PrometheusLooks
+
+    assert settings.prometheus is not None
+    return PrometheusLooks(
+        client_of(settings.prometheus),
+        tracker=_tracker(settings, (), None),
+        new_feed=_feeds() if tap is None else tap.over(_feeds()),
+        backfill_seconds=max(backfill_seconds, settings.window_seconds) + _SPACINGS_SECONDS,
+        finish=finishing(Advisor(), alert),
         recorder=recorder,
     )
 
@@ -153,12 +216,17 @@ def replay_to_end(settings: Settings, path: Path, alert: Finish | None = None) -
     )
 
 
-def replay_source(settings: Settings, path: Path, speed: float) -> ReplaySource:
-    """A recording that plays at `speed` times its own pace. ConfigError when it cannot be used."""
+def replay_source(
+    settings: Settings, path: Path, speed: float, tap: RawPageTap | None = None
+) -> ReplaySource:
+    """A recording that plays at `speed` times its own pace. ConfigError when it cannot be used.
+
+    `tap` sees the pages.
+    """
     return ReplaySource(
         path,
         new_tracker=lambda targets: _tracker(settings, targets, None),
-        new_feed=_feeds(),
+        new_feed=_feeds() if tap is None else tap.over(_feeds()),
         new_finish=lambda: finishing(Advisor(), alert_book(settings)),
         speed=speed,
     )

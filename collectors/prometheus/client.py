@@ -1,0 +1,198 @@
+"""The HTTP API of a Prometheus: queries and label values, one clean line for everything that fails.
+
+`prometheus_api_client` does the talking, over a session whose rules are ours: keys are read at use, redirects
+stay within the origin, no retries behind our back, and what a server says beside its result is heard. Not for
+an event loop: every call waits for its answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import requests
+from prometheus_api_client import PrometheusConnect
+from prometheus_api_client.exceptions import PrometheusApiClientException
+
+from collectors.engines.json_fields import field_at
+from collectors.fetch import NO_CREDENTIALS, Credentials, FetchError, connection_fault, one_line
+from collectors.http import USER_AGENT
+from collectors.origin import Origin
+from enginetop.fleet.errors import EnginetopError
+from enginetop.fleet.observation import FailureKind
+
+TENANT_HEADER = "X-Scope-OrgID"
+
+_TAIL_BYTES = 4096
+_WARNINGS = re.compile(rb'"warnings"\s*:\s*\[\s*"((?:[^"\\]|\\.)*)"')
+_PARTIAL = b'"isPartial":true'
+_MOST_ERROR_BYTES = 65_536
+
+Labels = Mapping[str, str]
+
+
+class PrometheusError(EnginetopError):
+    """No usable answer. `kind` says why; the text is one line that names the server."""
+
+    def __init__(self, kind: FailureKind, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class PrometheusClient:
+    """One server, by the base URL of its API (with a prefix where it has one: `https://host/prometheus`).
+
+    Used from one thread at a time.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        credentials: Credentials = NO_CREDENTIALS,
+        *,
+        tenant: str | None = None,
+        timeout_seconds: float = 30.0,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._shown = Origin.of(urlsplit(self.url)).url
+        self._credentials = credentials
+        self._key = ""
+        self.warning = ""
+        """What the server said beside the newest result (a part of the data is missing); empty: nothing."""
+        self._session = requests.Session()
+        self._session.verify = not credentials.insecure_skip_verify and (credentials.ca_file or True)
+        self._session.headers["User-Agent"] = USER_AGENT
+        if tenant is not None:
+            self._session.headers[TENANT_HEADER] = tenant
+        self._session.hooks["response"] = [self._heard]
+        self._api = PrometheusConnect(
+            self.url,
+            session=self._session,
+            retry=0,
+            auth=self._with_key,
+            timeout=timeout_seconds,
+            method="POST",
+        )
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._session.close()
+
+    def now(self) -> float:
+        """Unix time by the server's clock."""
+        result = self._call(lambda: self._api.custom_query("time()"))
+        return float(_checked(result, list)[1])
+
+    def matrix(self, query: str, at: float) -> Sequence[dict[str, Any]]:
+        """Raw samples of a range selector at Unix time `at`: `{"metric": labels, "values": [[t, v], ...]}`.
+
+        Also a part of the data may be all there is: `warning` then says so.
+        """
+        params = {"time": f"{at:.3f}"}
+        result: Sequence[dict[str, Any]] = _checked(
+            self._call(lambda: self._api.custom_query(query, params)), list
+        )
+        return result
+
+    def label_values(self, label: str, start: float, end: float, match: str | None = None) -> Sequence[str]:
+        """The values of a label between two times, of the series that `match` selects."""
+        params = {"start": f"{start:.3f}", "end": f"{end:.3f}"}
+        if match is not None:
+            params["match[]"] = match
+        values = _checked(self._call(lambda: self._api.get_label_values(label, params)), list)
+        return [value for value in values if isinstance(value, str)]
+
+    def active_targets(self) -> Sequence[Any]:
+        """What the server scrapes, with the error of the newest scrape; empty where it does not tell."""
+        try:
+            data = self._call(lambda: self._api.get_targets("active"))
+        except PrometheusError as error:
+            if error.kind in (FailureKind.NO_ENGINE_METRICS, FailureKind.PROTOCOL):
+                return ()  # Thanos and Mimir have no targets of their own
+            raise
+        found = field_at(data, "activeTargets")
+        return found if isinstance(found, list) else ()
+
+    def _call(self, ask: Any) -> Any:
+        self.warning = ""
+        try:
+            return ask()
+        except PrometheusError:
+            raise
+        except FetchError as error:
+            raise self._error(error.kind, error.detail) from None
+        except requests.exceptions.Timeout:
+            raise self._error(FailureKind.TIMEOUT, "no answer in time") from None
+        except (PrometheusApiClientException, KeyError, TypeError, ValueError):
+            raise self._error(
+                FailureKind.PROTOCOL, "no answer of a Prometheus API; check the address"
+            ) from None
+        except OSError as error:  # all of requests' own are
+            try:
+                fault = connection_fault(error)
+            except OSError as own:
+                raise self._error(FailureKind.PROTOCOL, f"{type(own).__name__}") from None
+            hint = "; name the CA with ca_file" if fault.kind is FailureKind.TLS else ""
+            raise self._error(fault.kind, fault.detail + hint) from None
+
+    def _error(self, kind: FailureKind, detail: str) -> PrometheusError:
+        if len(self._key) > 1:
+            detail = detail.replace(self._key, "[key]")
+        return PrometheusError(kind, one_line(f"prometheus {self._shown}: {detail}"))
+
+    def _with_key(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """The key is read at use, so that it can be rotated; no .netrc puts another one in its place."""
+        key = self._credentials.bearer()
+        if key is not None:
+            self._key = key
+            request.headers["Authorization"] = f"Bearer {key}"
+        return request
+
+    def _heard(self, response: requests.Response, *_args: Any, **_kwargs: Any) -> None:
+        """Look at an answer before anybody makes something of it."""
+        if response.is_redirect:
+            self._within_origin(response)
+        elif response.status_code != 200:
+            raise self._refused(response)
+        else:
+            said = _WARNINGS.search(response.content[-_TAIL_BYTES:])
+            if said is not None:
+                self.warning = one_line(said[1].decode("utf-8", "replace"))
+            elif _PARTIAL in response.content[:_TAIL_BYTES].replace(b" ", b""):
+                self.warning = "a part of the data is missing"
+
+    def _within_origin(self, response: requests.Response) -> None:
+        location = urljoin(response.url or self.url, response.headers.get("location", ""))
+        try:
+            other = Origin.of(urlsplit(location))
+        except ValueError:
+            raise self._error(FailureKind.PROTOCOL, "redirected to a malformed address") from None
+        if other != Origin.of(urlsplit(self.url)):
+            raise self._error(
+                FailureKind.PROTOCOL, f"redirected to {other.url}, not followed: name that address"
+            )
+
+    def _refused(self, response: requests.Response) -> PrometheusError:
+        status = response.status_code
+        try:
+            said = field_at(response.json(), "error") if len(response.content) < _MOST_ERROR_BYTES else None
+        except ValueError:
+            said = None
+        words = f": {said}" if isinstance(said, str) and said.strip() else ""
+        if status in (401, 403):
+            hint = "; it needs a key, or another one: [prometheus] api_key_env or api_key_file"
+            return self._error(FailureKind.UNAUTHORIZED, f"HTTP {status}{words}{hint}")
+        if status in (404, 405):
+            return self._error(
+                FailureKind.NO_ENGINE_METRICS, f"HTTP {status}: no Prometheus API at that path"
+            )
+        kind = FailureKind.TIMEOUT if status in (408, 504) else FailureKind.SERVER_ERROR
+        return self._error(kind if status != 400 else FailureKind.PROTOCOL, f"HTTP {status}{words}")
+
+
+def _checked(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise PrometheusError(FailureKind.PROTOCOL, "prometheus: an answer of another form than expected")
+    return value

@@ -1,0 +1,286 @@
+"""The scrapes of a Prometheus as scrapes of ours: the pages that it took since the last look, in order.
+
+What is read is raw: range selectors over the families that the mapping tables know, one query (or a few,
+where the names are many) for the whole fleet. `up` tells which scrapes there were and which of them failed,
+so a dead replica is dead at once and never shows what it said before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from collectors.answer import Answer
+from collectors.discovery.roster import Changes, Roster
+from collectors.engines.json_fields import field_at
+from collectors.fetch import one_line
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.members import Members, Scraped
+from collectors.prometheus.names import one_of, selectors, wanted_names
+from collectors.prometheus.pages import PageAssembler, body_of
+from collectors.scrape import Feed, Scrape
+from enginetop.fleet.model import Target
+from enginetop.fleet.observation import Failure, FailureKind, Observation
+
+PATH = "/metrics"
+_HEADERS = {"content-type": "text/plain; version=0.0.4"}
+_PROBE_SECONDS = 120.0
+"""How long the names and jobs that a server has are taken for known."""
+_NAMES_SECONDS = 3600.0
+"""What a server has is what had samples in this time: an engine that is down is remembered for so long."""
+_UP_SECONDS = 150.0
+"""How far a look goes back for scrapes that came late."""
+_FORGOTTEN_SECONDS = 600.0
+"""A scraped thing without samples for so long belongs to nobody any more."""
+_LATE_SECONDS = 30.0
+"""How long a scrape may be without its series: where samples arrive one by one (remote write)."""
+_MOST_SAMPLES = 2_000_000
+"""Samples in one query; a longer stretch of time is asked in parts."""
+_SLACK_SECONDS = 1.0
+
+_JOBS_NAMES_CHARACTERS = 3000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """What one look brought: who came and went, and the scrapes since the look before, in time order.
+
+    `warning` is what the server said of missing data.
+    """
+
+    at: float
+    changes: Changes
+    scrapes: Sequence[Scrape]
+    warning: str = ""
+
+
+@dataclass(slots=True)
+class _News:
+    """The scrapes of a stretch of time that were not taken yet."""
+
+    pages: defaultdict[Scraped, set[float]] = field(default_factory=lambda: defaultdict(set))
+    failures: list[tuple[float, Scraped]] = field(default_factory=list)
+    seconds: dict[tuple[Scraped, float], float] = field(default_factory=dict)
+
+
+class PrometheusFleet:
+    """A fleet as one server scrapes it. `look` raises PrometheusError when there is no usable answer."""
+
+    def __init__(self, client: PrometheusClient, new_feed: Callable[[Target], Feed]) -> None:
+        self._client = client
+        self._new_feed = new_feed
+        self._members = Members()
+        self._assembler = PageAssembler(self._members)
+        self._roster = Roster()
+        self._feeds: dict[str, Feed] = {}
+        self._names: Sequence[str] = ()
+        self._jobs: Sequence[str] = ()
+        self._probed_at = -math.inf
+        self._why: Mapping[str, str] = {}
+        self._known = 0
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The engines that are listed now."""
+        return self._roster.targets
+
+    def look(self, at: float, since: float | None = None) -> Look:
+        """Everything up to Unix time `at` of the server's clock that was not taken yet.
+
+        `since` is where the first look begins; later ones go on from where they were.
+        """
+        warnings: list[str] = []
+        self._probe(at, since)
+        if not self._jobs:
+            return Look(at, self._roster.take("prometheus", (), at), ())
+        begin = since if since is not None else at - _UP_SECONDS
+        news = self._ups(begin, at)
+        warnings.append(self._client.warning)
+        if len(self._members) != self._known:
+            self._known = len(self._members)
+            self._assembler.forget()
+        pages: dict[tuple[Scraped, float], list[str]] = {}
+        for start, end in self._parts(news, at):
+            for scraped_at, lines in self._pages(news.pages, start, end).items():
+                pages.setdefault(scraped_at, []).extend(lines)
+            warnings.append(self._client.warning)
+        taken = self._taken(news, pages, at)
+        changes = self._changes(at)
+        scrapes = [scrape for scrape in map(self._scrape, taken) if scrape is not None]
+        return Look(at, changes, scrapes, next(filter(None, warnings), ""))
+
+    def _probe(self, at: float, since: float | None) -> None:
+        """Learn in which spelling which names are there, and whose they are."""
+        if self._names and at - self._probed_at < _PROBE_SECONDS:
+            return
+        start = min(at - _NAMES_SECONDS, since if since is not None else at)
+        self._names = wanted_names(self._client.label_values("__name__", start, at))
+        jobs: set[str] = set()
+        if self._names:
+            telling = [name for name in self._names if not name.endswith(("_bucket", "_sum", "_created"))]
+            for batch in _batches(telling or self._names):
+                match = f'{{__name__=~"{one_of(batch)}",server=""}}'
+                jobs.update(self._client.label_values("job", start, at, match))
+        self._jobs = sorted(jobs)
+        self._probed_at = at
+
+    def _ups(self, begin: float, at: float) -> _News:
+        """Which scrapes there were, good and failed ones."""
+        news = _News()
+        span = math.ceil(at - begin + _SLACK_SECONDS)
+        query = f'{{__name__=~"up|scrape_duration_seconds",job=~"{one_of(self._jobs)}"}}[{span}s]'
+        durations: list[tuple[Scraped, Sequence[tuple[float, str]]]] = []
+        for series in self._client.matrix(query, at):
+            labels = dict(series["metric"])
+            name = labels.pop("__name__", "")
+            scraped = self._members.of_up(labels)
+            if name != "up":
+                durations.append((scraped, series["values"]))
+                continue
+            for sampled_at, value in series["values"]:
+                scraped.seen_at = max(scraped.seen_at, sampled_at)
+                if sampled_at <= scraped.newest or sampled_at < begin:
+                    continue
+                if value == "1":
+                    news.pages[scraped].add(sampled_at)
+                else:
+                    news.failures.append((sampled_at, scraped))
+            scraped.failing = bool(series["values"]) and series["values"][-1][1] != "1"
+        for scraped, values in durations:
+            for sampled_at, value in values:
+                news.seconds[(scraped, sampled_at)] = float(value)
+        for series in self._client.matrix(f'up{{job=~"{one_of(self._jobs)}"}}', at):
+            labels = {name: value for name, value in series["metric"].items() if name != "__name__"}
+            self._members.of_up(labels).listed_at = at
+        if news.failures:
+            self._why = self._reasons()
+        return news
+
+    def _reasons(self) -> Mapping[str, str]:
+        """Why the newest scrape of each instance failed, where the server tells."""
+        found: dict[str, str] = {}
+        for entry in self._client.active_targets():
+            instance, error = field_at(entry, "labels", "instance"), field_at(entry, "lastError")
+            if isinstance(instance, str) and isinstance(error, str) and error:
+                found[instance] = one_line(error)
+        return found
+
+    def _parts(self, news: _News, at: float) -> Iterator[tuple[float, float]]:
+        """The stretches of time in which pages are asked for, oldest first."""
+        times = sorted({time for wanted in news.pages.values() for time in wanted})
+        if not times:
+            return
+        pages = sum(map(len, news.pages.values()))
+        parts = max(1, math.ceil(pages * len(self._names) / _MOST_SAMPLES))
+        width = max((times[-1] - times[0]) / parts, _SLACK_SECONDS)
+        start = times[0]
+        while start <= times[-1]:
+            end = min(start + width, at) if start + width < times[-1] else times[-1]
+            yield start, end
+            start = math.nextafter(end, math.inf)
+
+    def _pages(
+        self, wanted: Mapping[Scraped, Set[float]], start: float, end: float
+    ) -> Mapping[tuple[Scraped, float], list[str]]:
+        inside = {
+            scraped: {time for time in times if start <= time <= end} for scraped, times in wanted.items()
+        }
+        span = math.ceil(end - start + _SLACK_SECONDS)
+        pages: dict[tuple[Scraped, float], list[str]] = {}
+        for selector in selectors(self._names, self._jobs):
+            matrix = self._client.matrix(f"{selector}[{span}s]", end)
+            for place, lines in self._assembler.pages(matrix, inside).items():
+                pages.setdefault(place, []).extend(lines)
+        return pages
+
+    def _taken(
+        self, news: _News, pages: Mapping[tuple[Scraped, float], list[str]], at: float
+    ) -> list[tuple[float, Scraped, Answer]]:
+        """The answers in time order. A page whose series have not arrived yet waits for the next look."""
+        answers: list[tuple[float, Scraped, Answer]] = []
+        for scraped, times in news.pages.items():
+            for time in sorted(times):
+                lines = pages.get((scraped, time))
+                if lines is None and at - time < _LATE_SECONDS:
+                    break
+                scraped.newest = max(scraped.newest, time)
+                if lines is None and not scraped.has_series:
+                    continue
+                scraped.has_series = True
+                seconds = news.seconds.get((scraped, time), 0.0)
+                body = body_of(lines or [])
+                answers.append((time, scraped, Answer(PATH, time, seconds, 200, _HEADERS, body)))
+        for time, scraped in news.failures:
+            scraped.newest = max(scraped.newest, time)
+            answers.append((time, scraped, self._failed(scraped, time)))
+        answers.sort(key=lambda answer: answer[0])
+        return answers
+
+    def _failed(self, scraped: Scraped, at: float) -> Answer:
+        """A scrape of the server's that failed, as if it had been ours."""
+        why = self._why.get(scraped.labels.get("instance", ""), "")
+        kind, status = failure_of(why)
+        cause = why.rpartition(": ")[2]
+        detail = f"its scraper says: {cause}" if cause else "its scraper cannot read it"
+        if status is not None:
+            return Answer(PATH, at, status=status)
+        return Answer(PATH, at, error=kind, detail=detail)
+
+    def _changes(self, at: float) -> Changes:
+        """Who came and went since the last look."""
+        self._members.forget(at - _FORGOTTEN_SECONDS)
+        changes = self._roster.take("prometheus", self._members.listed(at), at)
+        expired = self._roster.expire(at)
+        for url in (*changes.dropped, *expired.dropped):
+            self._feeds.pop(url, None)
+        moved = dict(changes.moved)
+        former = {url: self._feeds.pop(url) for url in moved if url in self._feeds}
+        self._feeds |= {moved[url].url: feed for url, feed in former.items()}
+        return Changes((*expired.dropped, *changes.dropped), changes.moved, changes.left, changes.joined)
+
+    def _scrape(self, taken: tuple[float, Scraped, Answer]) -> Scrape | None:
+        at, scraped, answer = taken
+        url = scraped.target.url
+        feed = self._feeds.get(url)
+        if feed is None:
+            feed = self._feeds[url] = self._new_feed(scraped.target)
+        try:
+            return Scrape(url, (answer,), feed.take((answer,), at, answer.seconds))
+        except Exception as error:  # noqa: BLE001 - as in the live engine: one target's trouble is its state
+            failure = Failure(FailureKind.COLLECTOR, at, one_line(f"{type(error).__name__}: {error}"))
+            return Scrape(url, (), Observation(at, 0.0, failure=failure))
+
+
+def failure_of(why: str) -> tuple[FailureKind, int | None]:
+    """What an error of Prometheus's scraper means: a failure of the connection, or an HTTP status."""
+    text = why.lower()
+    _, named, status = text.partition("http status ")
+    if named and status[:3].isdigit():
+        return FailureKind.SERVER_ERROR, int(status[:3])
+    for words, kind in _SCRAPE_ERRORS:
+        if any(word in text for word in words):
+            return kind, None
+    return FailureKind.REFUSED, None
+
+
+_SCRAPE_ERRORS: tuple[tuple[tuple[str, ...], FailureKind], ...] = (
+    (("x509", "tls", "certificate"), FailureKind.TLS),
+    (("no such host", "lookup "), FailureKind.DNS),
+    (("deadline exceeded", "timeout", "timed out"), FailureKind.TIMEOUT),
+    (("body size limit",), FailureKind.TOO_LARGE),
+    (("unexpected eof",), FailureKind.TRUNCATED),
+    (("expected", "invalid", "parse", "sample limit", "content-type"), FailureKind.PROTOCOL),
+)
+
+
+def _batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    batch: list[str] = []
+    for name in names:
+        if batch and sum(map(len, batch)) + len(batch) + len(name) > _JOBS_NAMES_CHARACTERS:
+            yield batch
+            batch = []
+        batch.append(name)
+    if batch:
+        yield batch

@@ -1,0 +1,130 @@
+"""What a Prometheus scrapes, as `up` tells it: one row an engine, and the labels that its series have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import quote
+
+from collectors.discovery.listing import Listed, role_of, target_at
+from enginetop.fleet.model import Target
+
+Labels = Mapping[str, str]
+
+_NAMES = ("pod", "hostname", "name")
+_TWIN_LABELS = frozenset(
+    {"job", "endpoint", "service", "container", "prometheus", "prometheus_replica", "replica"}
+)
+"""Labels in which two scrapes of one engine may differ."""
+
+Key = tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Scraped:
+    """One thing that is scraped. `labels` are those of its `up`; `newest` is the last sample that was taken.
+
+    `has_series`: something of an engine was seen of it. `failing`: its newest scrape failed. `seen_at` is the
+    time of the newest sample, `listed_at` of the last look at which it was still scraped.
+    """
+
+    labels: Labels
+    target: Target
+    newest: float = -math.inf
+    has_series: bool = False
+    failing: bool = False
+    seen_at: float = -math.inf
+    listed_at: float = -math.inf
+
+
+class Members:
+    """The scraped things by their labels, each engine once."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, Scraped] = {}
+        self._label_names: dict[str, tuple[str, ...]] = {}
+        self._by_values: dict[tuple[str, ...], Scraped] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def of_up(self, labels: Labels) -> Scraped:
+        """The thing that an `up` series belongs to."""
+        key = tuple(sorted(labels.items()))
+        known = self._by_key.get(key)
+        if known is None:
+            known = self._by_key[key] = Scraped(labels, _target(labels))
+            self._index()
+        return known
+
+    def of_series(self, labels: Labels) -> Scraped | None:
+        """The thing that a series was scraped from, None when none is known."""
+        job = labels.get("job", "")
+        names = self._label_names.get(job)
+        if names is None:
+            return None
+        return self._by_values.get((job, *(labels.get(name, "") for name in names)))
+
+    def forget(self, before: float) -> None:
+        """Forget what was not seen since Unix time `before`."""
+        kept = {key: one for key, one in self._by_key.items() if one.seen_at >= before}
+        if len(kept) != len(self._by_key):
+            self._by_key = kept
+            self._index()
+
+    def listed(self, at: float) -> Sequence[Listed]:
+        """The engines of the look `at`: what shows an engine's series, or cannot be scraped at all."""
+        found: dict[str, list[Scraped]] = {}
+        for one in self._by_key.values():
+            if one.listed_at == at and (one.has_series or one.failing):
+                found.setdefault(_target(one.labels).url, []).append(one)
+        listed: list[Listed] = []
+        for group in found.values():
+            for one in _apart(group):
+                identity = "/".join(filter(None, (one.labels.get("namespace"), one.labels.get("pod"))))
+                listed.append(Listed(one.target, identity if "pod" in one.labels else ""))
+        return listed
+
+    def _index(self) -> None:
+        names: dict[str, set[str]] = {}
+        for one in self._by_key.values():
+            own = set(one.labels) - {"job"}
+            job = one.labels.get("job", "")
+            names[job] = names[job] & own if job in names else own
+        self._label_names = {job: tuple(sorted(common)) for job, common in names.items()}
+        self._by_values = {}
+        for one in self._by_key.values():
+            job = one.labels.get("job", "")
+            values = (one.labels.get(name, "") for name in self._label_names[job])
+            self._by_values.setdefault((job, *values), one)
+
+
+def _apart(group: Sequence[Scraped]) -> Sequence[Scraped]:
+    """Of things at one address each engine once; those of other clusters get other URLs."""
+    first = min(group, key=lambda one: sorted(one.labels.items()))
+    told: dict[tuple[str, ...], Scraped] = {}
+    for one in sorted(group, key=lambda one: sorted(one.labels.items())):
+        differing = sorted(
+            name
+            for name in (one.labels.keys() | first.labels.keys()) - _TWIN_LABELS
+            if one.labels.get(name) != first.labels.get(name)
+        )
+        place = tuple(f"{name}={one.labels.get(name, '')}" for name in differing)
+        if place not in told:
+            told[place] = one
+            base = _target(one.labels)
+            where = "/".join(quote(part, safe="=") for part in place)
+            one.target = replace(base, url=f"{base.url}/{where}") if place else base
+    return list(told.values())
+
+
+def _target(labels: Labels) -> Target:
+    instance = labels.get("instance", "")
+    name = next((labels[label] for label in _NAMES if labels.get(label)), "")
+    role = role_of(labels.get("role") or labels.get("llm_d_ai_role"))
+    try:
+        return target_at(instance, name=name, role=role, model=labels.get("model"))
+    except ValueError:
+        shown = quote(instance or "unknown", safe="")
+        return Target(f"http://{shown}", name or instance or "unknown", role=role)

@@ -1,0 +1,72 @@
+"""Which series are asked of a Prometheus: those that the mapping tables read, spelled as they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from collectors.engines import companion
+from collectors.engines.detect import TABLES
+from collectors.engines.mapping import Row, Table
+from collectors.engines.matching import SIMULATED_GAUGE
+
+START_TIME = "process_start_time_seconds"
+"""Changes when a process restarts; asked of the jobs of engines only."""
+
+_MOST_CHARACTERS = 3000
+"""Names in one query: its address stays below what proxies allow."""
+
+_TABLES: tuple[Table, ...] = tuple(table for engine in TABLES for table in engine.tables)
+_ROWS: tuple[tuple[Row, tuple[str, ...]], ...] = (
+    *((row, tuple(filter(None, row.prefixes or table.prefixes))) for table in _TABLES for row in table.rows),
+    *((row, row.prefixes) for row in companion.ROWS),
+)
+PREFIXES: tuple[str, ...] = tuple(
+    sorted(
+        {*chain.from_iterable(prefixes for _, prefixes in _ROWS), *(p for t in _TABLES for p in t.prefixes)}
+    )
+)
+"""How the names of every engine's series begin."""
+
+_READ_FAMILIES = frozenset(
+    prefix + name for row, prefixes in _ROWS for prefix in prefixes for name in row.names
+)
+
+
+def wanted_names(known: Iterable[str]) -> tuple[str, ...]:
+    """Of all names of a server those that are worth asking for, in order.
+
+    Buckets that no table reads are left out; everything else of an engine stays, since its counts show
+    progress and its information series tell settings.
+    """
+    return tuple(sorted(name for name in known if _wanted(name)))
+
+
+def _wanted(name: str) -> bool:
+    if name == SIMULATED_GAUGE:
+        return True
+    if not name.startswith(PREFIXES):
+        return False
+    return not name.endswith("_bucket") or name.removesuffix("_bucket") in _READ_FAMILIES
+
+
+def selectors(names: Sequence[str], jobs: Sequence[str]) -> Iterator[str]:
+    """Instant selectors for these names of these jobs; series that name a `server` are a router's copies."""
+    job = f'job=~"{one_of(jobs)}",server=""'
+    batch: list[str] = []
+    for name in (*names, START_TIME):
+        if batch and sum(map(len, batch)) + len(batch) + len(name) > _MOST_CHARACTERS:
+            yield f'{{__name__=~"{one_of(batch)}",{job}}}'
+            batch = []
+        batch.append(name)
+    yield f'{{__name__=~"{one_of(batch)}",{job}}}'
+
+
+def one_of(words: Iterable[str]) -> str:
+    """A regular expression that matches exactly these words, as a PromQL string holds it."""
+    return "|".join(map(_literal, words))
+
+
+def _literal(word: str) -> str:
+    escaped = "".join(f"\\{c}" if c in ".+*?()|[]{}^$\\" else c for c in word)
+    return escaped.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,151 @@
+"""A fleet read from a Prometheus, live: looks from a thread of its own, one immutable snapshot each."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from collectors.discovery.membership import ChangingTracker, apply
+from collectors.fetch import one_line
+from collectors.listeners import Listeners
+from collectors.prometheus.client import PrometheusClient, PrometheusError
+from collectors.prometheus.fleet import PrometheusFleet
+from collectors.scrape import Feed, Intake, ScrapeSink, Tracker, unchanged
+from enginetop.fleet.model import Target
+from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot
+
+_DUTY = 2.0
+"""After a look the server is left alone for at least as long as it worked, whatever the interval says."""
+
+
+class MovingTracker(Tracker, ChangingTracker, Protocol):
+    """A tracker whose targets come and go."""
+
+
+class PrometheusLooks:
+    """Looks at a fleet and keeps a tracker up to date with them; not for several threads at once.
+
+    `backfill_seconds`: how far back the first look goes.
+    """
+
+    def __init__(
+        self,
+        client: PrometheusClient,
+        *,
+        tracker: MovingTracker,
+        new_feed: Callable[[Target], Feed],
+        backfill_seconds: float,
+        finish: Callable[[FleetSnapshot], FleetSnapshot] = unchanged,
+        recorder: ScrapeSink | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._tracker = tracker
+        self._fleet = PrometheusFleet(client, new_feed)
+        self._backfill = backfill_seconds
+        self._finish = finish
+        self._intake = Intake(tracker, recorder)
+        self._monotonic = monotonic
+        self._clock: tuple[float, float] | None = None  # the server's time, and ours when it said so
+        self._looked = False
+
+    def look(self, at: float | None = None) -> FleetSnapshot:
+        """One look (at the server's time; `at`: as of then) and the snapshot. PrometheusError: no answer."""
+        now = self._client.now() if at is None else at
+        self._clock = (now, self._monotonic())
+        look = self._fleet.look(now, None if self._looked else now - self._backfill)
+        self._looked = True
+        apply(look.changes, self._tracker, now)
+        for scrape in look.scrapes:
+            self._intake.take(scrape, None)
+        return self.picture(
+            now, CollectorHealth(problem=self._intake.problem, discovery_problem=look.warning)
+        )
+
+    def picture(self, now: float, health: CollectorHealth) -> FleetSnapshot:
+        """The fleet as far as it is known."""
+        return self._finish(self._tracker.snapshot(now, health))
+
+    def without_answer(self, problem: str) -> FleetSnapshot:
+        """The fleet while the server does not answer: what is known grows old."""
+        if self._clock is None:
+            return self.picture(time.time(), CollectorHealth(problem=problem))
+        then, ours = self._clock
+        return self.picture(then + self._monotonic() - ours, CollectorHealth(problem=problem))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+
+class PrometheusSource:
+    """A `FleetSource`: looks every `interval_seconds`, less often where a look takes long."""
+
+    def __init__(self, looks: PrometheusLooks, interval_seconds: float) -> None:
+        self._looks = looks
+        self._interval = interval_seconds
+        self._latest: FleetSnapshot | None = None
+        self._listeners = Listeners()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._fault = ""
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._latest = self._looks.without_answer("")
+        self._thread = threading.Thread(target=self._run, name="enginetop-prometheus", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a look that is under way is over first."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self._looks.close()
+
+    def latest(self) -> FleetSnapshot | None:
+        """The newest snapshot; None before `start`."""
+        return self._latest
+
+    def subscribe(self, on_snapshot: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_snapshot` from the source's thread after each snapshot; returns the call that ends it."""
+        return self._listeners.subscribe(on_snapshot)
+
+    def finished(self) -> bool:
+        """A live fleet always goes on."""
+        return False
+
+    def request_refresh(self) -> None:
+        """Look now."""
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            begun = time.monotonic()
+            try:
+                self._latest = self._looks.look()
+            except PrometheusError as error:
+                self._latest = self._looks.without_answer(str(error))
+            except Exception as error:  # noqa: BLE001 - becomes visible, the loop goes on
+                self._note_fault(error)
+                self._latest = self._looks.without_answer(self._fault)
+            self._listeners.notify(self._note_fault)
+            took = time.monotonic() - begun
+            self._wake.wait(max(self._interval - took, (_DUTY - 1) * took))
+            self._wake.clear()
+
+    def _note_fault(self, error: Exception) -> None:
+        self._fault = one_line(f"a fault of the collector: {type(error).__name__}: {error}")
+
+
+def sample_prometheus(looks: PrometheusLooks, at: float | None = None) -> FleetSnapshot:
+    """One look and its snapshot. PrometheusError when the server gives no usable answer."""
+    try:
+        return looks.look(at)
+    finally:
+        looks.close()

@@ -1,0 +1,130 @@
+"""`--prometheus URL`: a fleet read from a Prometheus, now or as it was.
+
+What it keeps of the past is written as a recording, so that whatever plays recordings plays it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from collectors.fetch import NO_CREDENTIALS, Credentials
+from enginetop.alerts.silence import duration_seconds
+from enginetop.cli.diagnostics import tell
+from enginetop.fleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collectors.prometheus.client import PrometheusClient
+    from enginetop.cli.settings import Settings
+
+_TIMEOUT_SECONDS = 30.0
+_LONGEST_SECONDS = 7 * 86400.0
+_TIMES = (
+    "write a time (2026-11-30T08:15, with Z or an offset where it is not this machine's) or how long ago: 15m"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusSetting:
+    """The server, how it is reached, and whose data of it are read."""
+
+    url: str
+    credentials: Credentials = NO_CREDENTIALS
+    tenant: str | None = None
+
+
+def prometheus_url(text: str) -> str:
+    """The base URL of a server. ConfigError when the text is none; it is not repeated: it may hold a key."""
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        port = parts.port
+    except ValueError:
+        raise ConfigError("--prometheus: no address; write http(s)://host:port[/prefix]") from None
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigError(
+            "--prometheus: no credentials and no query in an address; name a variable or a file with "
+            "api_key_env or api_key_file in the [prometheus] table of the config file"
+        )
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError("--prometheus: no address; write http(s)://host:port[/prefix]")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    path = parts.path.rstrip("/").removesuffix("/api/v1")
+    return f"{parts.scheme}://{host}{f':{port}' if port is not None else ''}{path}"
+
+
+def client_of(setting: PrometheusSetting) -> PrometheusClient:
+    """A client of the server."""
+    from collectors.prometheus.client import PrometheusClient
+
+    return PrometheusClient(
+        setting.url, setting.credentials, tenant=setting.tenant, timeout_seconds=_TIMEOUT_SECONDS
+    )
+
+
+def time_of(text: str, now: float) -> float:
+    """The Unix time that a flag names. ConfigError when it names none."""
+    ago = duration_seconds(text)
+    if ago is not None:
+        return now - ago
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ConfigError(f"{text!r} is no time; {_TIMES}") from None
+
+
+@contextmanager
+def past_range(args: argparse.Namespace, settle: Callable[[], Settings]) -> Iterator[None]:
+    """While a command runs: the past that its flags ask for, as the recording that it replays."""
+    at, begin, end = (getattr(args, name, None) for name in ("at_time", "from_time", "to_time"))
+    if (at is None) == (begin is None) or (end is not None and begin is None):
+        raise ConfigError("write either --at TIME, or --from TIME and, if it ended, --to TIME")
+    settings = settle()
+    if settings.prometheus is None:
+        raise ConfigError("--at and --from read the past from a Prometheus; name it with --prometheus URL")
+    with TemporaryDirectory(prefix="enginetop-past-") as folder:
+        path = Path(folder) / "past.jsonl"
+        write_past(settings, path, at, begin, end)
+        args.replay, args.prometheus = str(path), None
+        yield
+
+
+def write_past(settings: Settings, path: Path, at: str | None, begin: str | None, end: str | None) -> int:
+    """Write what the server has of a stretch of time as a recording; the number of scrapes in it.
+
+    `at`: of the window that ends then. ConfigError when there is nothing.
+    """
+    from collectors.prometheus.client import PrometheusError
+    from collectors.prometheus.past import record_past
+
+    if settings.prometheus is None:
+        raise ConfigError("the past is read from a Prometheus; name it with --prometheus URL")
+    client = client_of(settings.prometheus)
+    try:
+        now = client.now()
+        ends = at or end
+        last = time_of(ends, now) if ends else now
+        first = time_of(begin, now) if begin else last - 2 * settings.window_seconds
+        if not first < last or last - first > _LONGEST_SECONDS:
+            raise ConfigError(f"--from {begin!r} --to {end!r}: a stretch of the past lasts up to 7 days")
+        began = time.monotonic()
+        scrapes = record_past(client, path, first, min(last, now), settings.interval_seconds)
+    except PrometheusError as error:
+        raise ConfigError(str(error)) from None
+    finally:
+        client.close()
+    if not scrapes:
+        raise ConfigError(f"{settings.prometheus.url}: no engine was scraped in that time")
+    tell(f"{scrapes} scrapes read from {settings.prometheus.url} in {time.monotonic() - began:.1f} s")
+    return scrapes
