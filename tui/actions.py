@@ -15,6 +15,7 @@ class Place(StrEnum):
     ANYWHERE = "anywhere"
     FLEET = "fleet"
     REPLICA = "replica"
+    RAW = "raw page"
     LATENCY = "latency"
     SPECULATION = "speculation"
     REASONING = "reasoning"
@@ -109,6 +110,7 @@ _WORDS: Mapping[str, str] = {
 _ANYWHERE = (Place.ANYWHERE,)
 _FLEET = (Place.FLEET,)
 _REPLICA = (Place.REPLICA,)
+_RAW = (Place.RAW,)
 _TUNERS = (Place.TUNERS,)
 _ALERTS = (Place.ALERTS,)
 _EVENTS = (Place.EVENTS,)
@@ -118,6 +120,7 @@ _COLUMNS = (Place.COLUMNS,)
 _LISTS = (*_OPENING, Place.PALETTE, Place.COLUMNS)
 _READING = (
     Place.REPLICA,
+    Place.RAW,
     Place.LATENCY,
     Place.SUGGESTION,
     Place.CHANGE,
@@ -159,6 +162,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("neighbour(1)", ("n",), "next", "the next replica of the list", _REPLICA, 3),
     Action("neighbour(-1)", ("p",), "previous", "the previous replica of the list", _REPLICA, 4),
     Action("tune", ("t",), "tune", "advice for this replica", _REPLICA, 5),
+    Action("raw_page", ("w",), "raw page", "its last page as it was served", _REPLICA, 11),
+    Action("search", ("slash",), "search", "only the lines with these words", _RAW, 1, at_once=True),
     Action("acknowledge", ("a",), "ack", "say that you look after it, until it is over", _ALERTS, 2),
     Action("note", ("n",), "ack with a note", "the same, with a note for others", _ALERTS),
     Action("silence(1800)", ("s",), "silence", "silence its rule at its target for 30 min", _ALERTS, 3),

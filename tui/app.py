@@ -22,7 +22,7 @@ from enginetop.alerts.silence import QuietDesk  # noqa: E402
 from enginetop.fleet.change import FINAL_STATES, ChangeView  # noqa: E402
 from enginetop.fleet.errors import EnginetopError  # noqa: E402
 from enginetop.fleet.model import Target  # noqa: E402
-from enginetop.fleet.ports import ChangeControl, FleetSource, Playback  # noqa: E402
+from enginetop.fleet.ports import ChangeControl, FleetSource, Playback, RawPages  # noqa: E402
 from enginetop.fleet.snapshot import FleetSnapshot  # noqa: E402
 from themes.loader import choose_theme, load_theme  # noqa: E402
 from tui.actions import ACTIONS, Action, Place  # noqa: E402
@@ -38,6 +38,7 @@ from tui.screens.detail import DetailScreen  # noqa: E402
 from tui.screens.fleet import FleetScreen  # noqa: E402
 from tui.screens.help import HelpScreen  # noqa: E402
 from tui.screens.pages import PAGES  # noqa: E402
+from tui.screens.raw_page import RawPageScreen  # noqa: E402
 from tui.screens.tuners import TunersScreen  # noqa: E402
 from tui.travel_app import TravelApp  # noqa: E402
 from tui.view.change import leave_question  # noqa: E402
@@ -69,6 +70,7 @@ class Options(TypedDict, total=False):
     playback: Playback | None
     actions: Sequence[Action] | None
     fault_log: Path | None
+    pages: RawPages | None
 
 
 class FleetApp(TravelApp):
@@ -82,6 +84,7 @@ class FleetApp(TravelApp):
     silenced and acknowledged through `quiet`, in the same name. `playback` is the source itself when it plays
     a recording; `actions` is the table with the user's keys; `fault_log` is where faults of views are
     written down. Unknown `theme`: ConfigError.
+    `pages` are the raw pages of replicas.
     The user's own themes are files of `theme_folder`, his columns of the fleet are kept in `columns`.
     """
 
@@ -122,6 +125,7 @@ class FleetApp(TravelApp):
         playback: Playback | None = None,
         actions: Sequence[Action] | None = None,
         fault_log: Path | None = None,
+        pages: RawPages | None = None,
     ) -> None:
         palette = load_theme(choose_theme(theme, os.environ), theme_folder)
         super().__init__(playback, ansi_color=True if palette.ansi else None)
@@ -131,6 +135,7 @@ class FleetApp(TravelApp):
         self.mouse = mouse
         self.failures: list[str] = []
         """What went wrong in the program itself, one line each; not empty: the exit code is not 0."""
+        self._pages = pages
         self._columns = columns
         self._chosen, self._columns_problem = _saved(columns)
         self.source = source
@@ -363,6 +368,15 @@ class FleetApp(TravelApp):
     def on_picture_screen_tuners_wanted(self, message: PictureScreen.TunersWanted) -> None:
         """Open the tuners of one replica."""
         self._open_tuners(message.url)
+
+    def on_picture_screen_raw_page_wanted(self, message: PictureScreen.RawPageWanted) -> None:
+        """Open the raw page of one replica."""
+        if self._pages is None:
+            self.top.say("pages are not kept here")
+            return
+        self.top.open_screen(
+            RawPageScreen(self.inks, self.note_failure, message.url, self._pages, self.begin)
+        )
 
     def _open_tuners(self, only: str | None) -> None:
         screen = TunersScreen(self.inks, self.note_failure, self._desk, only)

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from collectors.raw_page import raw_page_tap
 from enginetop.alerts.silence import QuietDesk
 from enginetop.cli import exit_codes, wiring
 from enginetop.cli.alerting import alert_book, quiet_file
@@ -16,7 +17,7 @@ from enginetop.cli.settings import state_folder as user_state_folder
 from enginetop.cli.user import user_name
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
-from enginetop.fleet.ports import ChangeControl, FleetSource, GpuSource, Playback
+from enginetop.fleet.ports import ChangeControl, FleetSource, GpuSource, Playback, RawPages
 from tui.keymap import with_keys
 
 _SAMPLES = 2
@@ -50,14 +51,15 @@ def watch(
         print_snapshot(wiring.sample(settings, targets, _SAMPLES, gpu_source), "table", title)
         return exit_codes.OK
     quiet = quiet_file(state_folder)
-    source = wiring.live_engine(settings, targets, gpu_source, alert=alert_book(settings, targets, quiet))
+    book, tap = alert_book(settings, targets, quiet), raw_page_tap()
+    source = wiring.live_engine(settings, targets, gpu_source, alert=book, tap=tap)
     if settings.control is None:
-        return show(args, settings, source, targets, title, quiet=quiet)
+        return show(args, settings, source, targets, title, quiet=quiet, pages=tap)
     from enginetop.cli import control  # its HTTP client is imported only where changes can be made
 
     controller = control.controller(settings, source, targets, state_folder)
     with control.recovery(controller):
-        return show(args, settings, source, targets, title, controller, quiet)
+        return show(args, settings, source, targets, title, controller, quiet, pages=tap)
 
 
 def play(args: argparse.Namespace, settings: Settings, recording: Path, speed: float) -> int:
@@ -66,8 +68,9 @@ def play(args: argparse.Namespace, settings: Settings, recording: Path, speed: f
     if not has_terminal():
         print_snapshot(wiring.replay_to_end(settings, recording), "table", title)
         return exit_codes.OK
-    source = wiring.replay_source(settings, recording, speed)
-    return show(args, settings, source, (), title, playback=source)
+    tap = raw_page_tap()
+    source = wiring.replay_source(settings, recording, speed, tap)
+    return show(args, settings, source, (), title, playback=source, pages=tap)
 
 
 def show(
@@ -79,10 +82,12 @@ def show(
     control: ChangeControl | None = None,
     quiet: QuietDesk | None = None,
     playback: Playback | None = None,
+    pages: RawPages | None = None,
 ) -> int:
     """Run the UI on a source until the user leaves it; without `control` it only reads.
 
     Alerts are silenced and acknowledged through `quiet`; `playback` is the source when it plays a recording.
+    `pages` are the pages behind the numbers.
     """
     actions = with_keys(settings.keys, f"{settings.origin}: keys")
     from tui.app import run_app  # textual is imported here and nowhere else in the command line
@@ -99,6 +104,7 @@ def show(
         mouse=not args.no_mouse,
         targets=targets,
         playback=playback,
+        pages=pages,
         actions=actions,
         fault_log=user_state_folder() / "faults.log",
     )

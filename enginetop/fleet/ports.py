@@ -60,6 +60,38 @@ class Playback(FleetSource, Protocol):
         """Go to an instant of the recording, forward or back, as fast as possible."""
 
 
+@dataclass(frozen=True, slots=True)
+class RawPage:
+    """One page as it was served: `said` tells status, size and time taken, or what went wrong.
+
+    Nothing in `lines` is a secret or anything that a terminal would obey; of JSON they hold the fields that
+    are used.
+    """
+
+    path: str
+    said: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RawScrape:
+    """The pages of one scrape of the target `url`, complete at `at` (Unix seconds)."""
+
+    url: str
+    at: float
+    pages: tuple[RawPage, ...]
+
+
+class RawPages(Protocol):
+    """The pages behind the numbers, of one target at a time and only while somebody looks at them."""
+
+    def watch(self, url: str | None) -> None:
+        """Keep the pages of this target from its next scrape on; None: keep nothing."""
+
+    def latest(self) -> RawScrape | None:
+        """The last scrape of the watched target; None before one. A large page takes a moment."""
+
+
 class ChangeControl(Protocol):
     """What a front end may ask of the controller of changes.
 

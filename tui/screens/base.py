@@ -72,6 +72,13 @@ class PictureScreen(Screen[None]):
             super().__init__()
             self.url = url
 
+    class RawPageWanted(Message):
+        """The raw page of one replica is to be shown."""
+
+        def __init__(self, url: str) -> None:
+            super().__init__()
+            self.url = url
+
     @property
     def export_name(self) -> str:
         """What a file with this view is called."""

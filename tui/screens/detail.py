@@ -56,3 +56,7 @@ class DetailScreen(ReadingScreen):
     def action_tune(self) -> None:
         """Show the advice for this replica."""
         self.post_message(self.TunersWanted(self.url))
+
+    def action_raw_page(self) -> None:
+        """Show its last page as it was served."""
+        self.post_message(self.RawPageWanted(self.url))
