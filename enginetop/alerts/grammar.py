@@ -4,7 +4,8 @@ expression = all_of ("or" all_of)*          `and` binds tighter than `or`
 all_of     = comparison ("and" comparison)*
 comparison = SIGNAL OP NUMBER
 SIGNAL     = a name of either catalogue, the core's or the one beyond it; of a distribution with
-             .p50 .p90 .p95 .p99 .mean or .count
+             .p50 .p90 .p95 .p99 .mean or .count; or an engine's own gauge of the same meaning, with the
+             engine's prefix in either spelling (vllm:num_requests_waiting, vllm_num_requests_waiting)
 OP         = > >= < <= == !=
 """
 
@@ -40,7 +41,7 @@ _MOST_CHARACTERS = 1000
 _HOW = "write SIGNAL OP NUMBER, as in kv_usage_ratio > 0.95"
 _TOKEN = re.compile(r"\s*(?:(?P<op>[<>=!]=?)|(?P<word>[^\s<>=!]+))")
 
-_ENGINE_NAMES: dict[str, str] = {
+_ENGINE_GAUGES: dict[str, str] = {
     "num_requests_running": "requests_running",
     "num_running_reqs": "requests_running",
     "num_requests_waiting": "requests_waiting",
@@ -48,6 +49,11 @@ _ENGINE_NAMES: dict[str, str] = {
     "kv_cache_usage_perc": "kv_usage_ratio",
     "gpu_cache_usage_perc": "kv_usage_ratio",
     "token_usage": "kv_usage_ratio",
+}
+"""Series of engines, without the engine's prefix, that say what a signal says, in the same unit."""
+
+_ENGINE_NAMES: dict[str, str] = {
+    **_ENGINE_GAUGES,
     "num_preemptions_total": "preemptions_per_second",
     "num_preemptions": "preemptions_per_second",
     "time_to_first_token_seconds": "ttft_seconds.p95",
@@ -138,6 +144,9 @@ def _comparison(words: list[str]) -> Comparison:
 
 
 def _signal(name: str) -> tuple[str, str]:
+    bare = _ENGINE_PREFIX.sub("", name)
+    if bare != name and bare in _ENGINE_GAUGES:
+        return _ENGINE_GAUGES[bare], ""
     if name in NAMES:
         signal, _, part = name.partition(".")
         return signal, part
