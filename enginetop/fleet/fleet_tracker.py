@@ -97,8 +97,8 @@ class FleetTracker:
         tracker.observe(observation, next_try_at)
         if observation.reading is not None and observation.reading.gpus:
             self._board.observe_own(url, observation.reading.at, observation.reading.gpus)
-        repeats = tracker.role is Role.PREFILL and tracker.stack in self._decoding
-        if tracker.ended is not None and not repeats and not (tracker.is_router and self._engines_told):
+        repeats = tracker.who.role is Role.PREFILL and tracker.who.stack in self._decoding
+        if tracker.ended is not None and not repeats and not (tracker.who.is_router and self._engines_told):
             self._burn.add(*tracker.ended)
 
     def follow(self, target: Target, at: float) -> None:
@@ -156,8 +156,9 @@ class FleetTracker:
         self._give_out(trackers)
         roles = roles_of_workers(tracker.workers for tracker in trackers if tracker.workers)
         for tracker in trackers:
-            tracker.be_told(roles.get(tracker.worker) if tracker.worker is not None else None)
-        engines = frozenset(tracker.target.url for tracker in trackers if not tracker.is_router)
+            worker = tracker.who.identity.worker
+            tracker.be_told(None if worker is None else roles.get(worker))
+        engines = frozenset(tracker.target.url for tracker in trackers if not tracker.who.is_router)
         shares = self._board.shares([tracker.target for tracker in trackers], engines, now)
         replicas = tuple(
             tracker.snapshot(now, shares.get(tracker.target.url, NO_GPUS)) for tracker in trackers
@@ -178,7 +179,7 @@ class FleetTracker:
         """Give the records that wait to their owners."""
         if not self._claimed or not all(tracker.looked_at for tracker in trackers):
             return
-        known = [(tracker.target, tracker.model) for tracker in trackers if not tracker.is_router]
+        known = [(tracker.target, tracker.who.model) for tracker in trackers if not tracker.who.is_router]
         while self._claimed:
             record = self._claimed.popleft()
             owner = owner_of(record, known)
@@ -218,7 +219,9 @@ class FleetTracker:
     @property
     def _engines_told(self) -> bool:
         """Whether an engine's own page was read: routers then add nothing."""
-        return any(tracker.facts is not None and not tracker.is_router for tracker in self._trackers.values())
+        return any(
+            tracker.facts is not None and not tracker.who.is_router for tracker in self._trackers.values()
+        )
 
     def _summary(
         self,
@@ -229,11 +232,11 @@ class FleetTracker:
     ) -> FleetSummary:
         engines_told = self._engines_told
         up = [
-            (tracker, replica, StagePart(tracker.facts, tracker.role, tracker.stack))
+            (tracker, replica, StagePart(tracker.facts, tracker.who.role, tracker.who.stack))
             for tracker, replica in zip(trackers, replicas, strict=True)
             if tracker.facts is not None
             and replica.state in UP_STATES
-            and not (engines_told and tracker.is_router)
+            and not (engines_told and tracker.who.is_router)
         ]
         self._decoding = frozenset(part.stack for _, _, part in up if part.stage is Role.DECODE)
         once = self._stages.counted([part for _, _, part in up])

@@ -1,17 +1,30 @@
-"""Signals of one replica's window, worked out when they are asked for and kept while they stay true."""
+"""Signals of one replica's window, kept while they stay true; and what its state lets be shown of them."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from enginetop.fleet.beyond import beyond
-from enginetop.fleet.derive import rank_signals, signals
+from enginetop.fleet.derive import no_signals, rank_signals, signals
 from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.history import TargetHistory
-from enginetop.fleet.model import Quality
+from enginetop.fleet.model import Quality, ReplicaState
 from enginetop.fleet.snapshot import Distribution, RankSnapshot, Scalar, Signals, SignalValue
+from enginetop.fleet.state import duration_text
+
+_VALUES_MEAN_NOTHING = frozenset(
+    {
+        ReplicaState.DOWN,
+        ReplicaState.UNAUTHORIZED,
+        ReplicaState.LOADING,
+        ReplicaState.NO_ENGINE_METRICS,
+        ReplicaState.UNKNOWN,
+    }
+)
+"""In these states the last good page says nothing about now; in `stale` it is shown as old."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +72,33 @@ class WindowValues:
         while len(pages) > 1 and pages[0] <= baseline:
             pages.popleft()
         return pages[0] + self._window_seconds if len(pages) > 1 else math.inf
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """The values of a window as the state of their replica allows: as derived, old, or none.
+
+    `facts` is None unless they say something about now.
+    """
+
+    signals: Signals
+    ranks: tuple[RankSnapshot, ...] = ()
+    beyond: Signals = field(default_factory=lambda: MappingProxyType({}))
+    facts: WindowFacts | None = None
+
+
+def shown(
+    values: Values | None, state: ReplicaState, page_at: float | None, now: float, power: Scalar
+) -> Shown:
+    """What is shown at Unix time `now` of a replica whose newest page is of `page_at`, drawing `power`."""
+    if values is None or page_at is None or state in _VALUES_MEAN_NOTHING:
+        return Shown(no_signals(Quality.UNKNOWN, "no good page yet" if page_at is None else state.value))
+    signals: Signals = {**values.signals, "power_watts": power}
+    if state is not ReplicaState.STALE:
+        return Shown(signals, values.ranks, values.beyond, values.facts)
+    note = f"{duration_text(now - page_at)} old"
+    ranks = tuple(RankSnapshot(rank.labels, aged(rank.signals, note)) for rank in values.ranks)
+    return Shown(aged(signals, note), ranks, aged(values.beyond, note))
 
 
 def aged(values: Signals, note: str) -> Signals:

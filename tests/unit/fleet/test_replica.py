@@ -322,10 +322,10 @@ class TestShownValues:
         assert made.snapshot(9.0).last_failure is None
 
     def test_a_router_is_told_apart(self) -> None:
-        assert tracker(page(0, identity=ROUTER)).is_router
-        assert tracker(page(0, identity=replace(VLLM, role=Role.GATEWAY))).is_router
-        assert not tracker(page(0)).is_router
-        assert not tracker().is_router
+        assert tracker(page(0, identity=ROUTER)).who.is_router
+        assert tracker(page(0, identity=replace(VLLM, role=Role.GATEWAY))).who.is_router
+        assert not tracker(page(0)).who.is_router
+        assert not tracker().who.is_router
 
 
 class TestEvents:
