@@ -26,8 +26,12 @@ _WATCHED_SECONDS, _MOST_WATCHED_SECONDS = 900.0, 3900.0
 """How long advice is waited for; the longer one while more evidence may bring some."""
 _ORDER = ("max_num_seqs", "num_speculative_tokens", "thinking_token_budget", "max_num_batched_tokens")
 """Which knob goes first where several have advice: what destroys work before what makes it slow."""
-_CONTROL = ControlSettings(blocks=120)
-"""The product's judge over two hours: replicas of a saturated pool differ by luck for many minutes."""
+_CONTROL = ControlSettings()
+_LOOKS = (30, 60, 120)
+"""Blocks after which a trial is judged, and ended unless it is inconclusive: replicas of a saturated pool
+differ by luck for many minutes. Each look has its share of alpha (Bonferroni), so that looking thrice does
+not err more often than once.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +152,28 @@ def _tried(subject: Subject, old: Settings, new: Settings, seed: int) -> Verdict
         )
         for place, settings in enumerate((new, old))
     )
-    blocks = []
-    before = (0.0, 0.0, 0.0, 0.0)
-    for number in range(_CONTROL.blocks + 1):
-        until = _CONTROL.warmup_seconds + number * _CONTROL.block_seconds
-        canary.advance(until)
-        baseline.advance(until)
-        counts = (*_counts(canary), *_counts(baseline))
-        if number:
+    blocks = list[Block]()
+    before = _counts_at(canary, baseline, _CONTROL.warmup_seconds)
+    alpha, verdict = _CONTROL.alpha / len(_LOOKS), Verdict.INCONCLUSIVE
+    for look in _LOOKS:
+        while len(blocks) < look:
+            began = _CONTROL.warmup_seconds + len(blocks) * _CONTROL.block_seconds
+            ended = began + _CONTROL.block_seconds
+            counts = _counts_at(canary, baseline, ended)
             gained = [after - earlier for after, earlier in zip(counts, before, strict=True)]
-            blocks.append(Block(until - _CONTROL.block_seconds, until, *gained))
-        before = counts
-    return judge(blocks, alpha=_CONTROL.alpha, margin=_CONTROL.margin).verdict
+            blocks.append(Block(began, ended, *gained))
+            before = counts
+        verdict = judge(blocks, alpha=alpha, margin=_CONTROL.margin).verdict
+        if verdict is not Verdict.INCONCLUSIVE:
+            break
+    return verdict
+
+
+def _counts_at(canary: FleetModel, baseline: FleetModel, second: float) -> tuple[float, ...]:
+    """Judged and good requests of both until `second`."""
+    canary.advance(second)
+    baseline.advance(second)
+    return (*_counts(canary), *_counts(baseline))
 
 
 def _counts(model: FleetModel) -> tuple[float, float]:

@@ -89,10 +89,15 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What settings are worth: good requests per second and replica, and the share of thoughts cut."""
+    """What settings are worth: good requests per second and replica, and the share of thoughts cut.
+
+    `most_running` is the largest batch of any engine: no higher `max_num_seqs` changes anything. None where
+    engines were restarted, so that it is not known.
+    """
 
     goodput: float
     truncated_ratio: float
+    most_running: int | None = None
 
     @property
     def comparable(self) -> bool:
@@ -161,7 +166,10 @@ def worth(subject: Subject, settings: Settings, seed: int) -> Worth:
         truncated_ratio(member.traffic.reasoning_tokens, budget)
         for member in subject.scenario.pools[0].members
     )
-    return Worth(good / _JUDGED_SECONDS / len(truths), cut)
+    engines = [engine for replica in model.replicas for engine in replica.engines]
+    restarts = any(member.faults for member in subject.scenario.pools[0].members) or subject.scenario.faults
+    most = None if restarts else max(engine.most_running for engine in engines)
+    return Worth(good / _JUDGED_SECONDS / len(truths), cut, most)
 
 
 def truncated_ratio(lengths: Lengths, budget: int) -> float:

@@ -23,6 +23,12 @@ def preempted_ratio(preemptions: float, finished: float) -> float:
     return math.inf if preemptions > 0 else 0.0
 
 
+def redone_ratio(redone_per_second: float, useful_per_second: float) -> float:
+    """Share of all computed tokens that are computed again; 0 when nothing is computed."""
+    computed = redone_per_second + useful_per_second
+    return redone_per_second / computed if computed > 0 else 0.0
+
+
 def tokens_gained(memory_bytes: float, step_ratio: float, kv_bytes_per_token: float) -> float:
     """KV tokens that a larger share of the GPU's memory holds."""
     return memory_bytes * step_ratio / kv_bytes_per_token

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 
 from tuners.case import Case
+from tuners.kv_maths import preempted_ratio
 
 FEWEST_MINUTES = 5
 FEWEST_REQUESTS = 300
@@ -35,7 +36,7 @@ def lateness_of(case: Case) -> Lateness | None:
     return Lateness(
         math.fsum(one.requests * (1.0 - one.ttft_within) for one in minutes) / requests,
         math.fsum(one.requests * (1.0 - one.tpot_within) for one in minutes) / requests,
-        math.fsum(one.preemptions for one in minutes) / requests,
+        preempted_ratio(math.fsum(one.preemptions for one in minutes), requests),
         len(minutes),
         requests,
     )

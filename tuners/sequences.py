@@ -1,8 +1,8 @@
 """The rule for `max_num_seqs`, and what else helps against KV pressure.
 
 Too many sequences for the KV cache are preempted: work is destroyed and done again. Too few leave a queue
-beside an empty cache. What fits is worked out from the lengths of what is served. Heuristic, and constants
-here: the shares and the step.
+beside a cache that would have held them, which costs more unless much work is destroyed. What fits is worked
+out from the lengths of what is served. Heuristic, and constants here: the shares and the steps.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import math
 from enginetop.fleet.snapshot import Advice
 from tuners.case import Case, Rule
 from tuners.knob_values import SEQUENCES
-from tuners.kv_maths import fitting_sequences, preempted_ratio
+from tuners.kv_maths import fitting_sequences, redone_ratio
 from tuners.thinking_maths import resident_tokens
 from tuners.trend import seconds_to_full, trend_of
 from tuners.words import at_least, count, known_count, lacking, not_fresh, percent, row, time_text, too_short
 
 FEWEST_REQUESTS = 60
-CRITICAL_PREEMPTED_RATIO = 0.01
-CRITICAL_PREEMPTIONS_PER_SECOND = 0.1
+LEAST_REDONE_RATIO = 0.1
+"""A lower cap is worth its queue when this share of all computed tokens is computed a second time."""
 ROOMY_KV = 0.50
 FULL_SEQUENCES_SHARE = 0.98
 RAISE_RATIO, MOST_RAISE_RATIO = 1.25, 2.0
@@ -39,12 +39,13 @@ _NEEDED = (
     "kv_usage_ratio",
     "preemptions",
     "preemptions_per_second",
-    "requests_finished_per_second",
+    "prompt_tokens_per_second",
+    "generation_tokens_per_second",
 )
 
 
 def calls(case: Case) -> str | None:
-    """`lower` while requests are preempted for want of KV, `raise` while they queue beside an empty cache."""
+    """`lower` while preemptions destroy much work, `raise` while requests queue beside an empty cache."""
     if case.knobs.sequences is None or _unfit(case) is not None:
         return None
     if _preempts(case):
@@ -103,13 +104,30 @@ def _kv(case: Case) -> float:
     return kv.mean if kv.mean is not None else kv.number or 0.0
 
 
-def _preempts(case: Case) -> bool:
-    per_second = case.replica.scalar("preemptions_per_second").number
-    finished = case.replica.scalar("requests_finished_per_second").number
+def _redone(case: Case) -> float | None:
+    """Share of the computed tokens that preemptions have computed twice; None where lengths are not known.
+
+    A victim computes its prompt again, and half of its output by expectation.
+    """
+    replica = case.replica
+    per_second = replica.scalar("preemptions_per_second").number or 0.0
     if not per_second:
-        return False
-    ratio = preempted_ratio(per_second, finished or 0.0)
-    return per_second / case.engines > CRITICAL_PREEMPTIONS_PER_SECOND or ratio > CRITICAL_PREEMPTED_RATIO
+        return 0.0
+    prompt, output = (replica.distribution(name).mean.value for name in ("prompt_tokens", "output_tokens"))
+    computed = [
+        replica.scalar(name).number for name in ("prompt_tokens_per_second", "generation_tokens_per_second")
+    ]
+    if prompt is None or output is None or None in computed:
+        return None
+    return redone_ratio(
+        per_second * resident_tokens(prompt, output), math.fsum(one or 0.0 for one in computed)
+    )
+
+
+def _preempts(case: Case) -> bool:
+    """Whether preemptions destroy enough work, or may for all that is known."""
+    redone = _redone(case)
+    return redone is None or redone >= LEAST_REDONE_RATIO
 
 
 def _queues_for_a_seat(case: Case, sequences: int) -> bool:
@@ -195,7 +213,9 @@ def _raised(case: Case, sequences: int, said: str) -> Advice:
 def _symptom(case: Case, sequences: int, called: str) -> str:
     if called == "lower":
         per_second = case.replica.scalar("preemptions_per_second").number or 0.0
-        return f"{per_second:.2f} preemptions a second at KV {percent(_kv(case))}"
+        said = f"{per_second:.2f} preemptions a second at KV {percent(_kv(case))}"
+        redone = _redone(case)
+        return said if redone is None else f"{said}: {percent(redone)} of the work is done again"
     return f"{_waiting(case):.0f} wait: all {sequences} seats are taken while KV is {percent(_kv(case))} full"
 
 
@@ -213,6 +233,9 @@ def _no_call(case: Case, sequences: int) -> Advice:
     running = _running(case)
     if _waiting(case) > 0 and running >= FULL_SEQUENCES_SHARE * sequences:
         why = f"all {sequences} seats are taken, but KV is {percent(_kv(case))} full: more would not fit"
+        return row(SEQUENCES, "hold", why, sequences, bound_by="kv")
+    if case.replica.scalar("preemptions_per_second").number:
+        why = f"{_symptom(case, sequences, 'lower')}: less than a queue for fewer seats would cost"
         return row(SEQUENCES, "hold", why, sequences, bound_by="kv")
     why = f"{running:.0f} of {sequences} seats are taken and nothing is preempted"
     return row(SEQUENCES, "hold", why, sequences)

@@ -57,7 +57,7 @@ class EngineModel:
 
     `history` bounds how many ended requests `finished` keeps; with `keeps_steps`, `steps` holds sixteen times
     as many steps.
-    `truth` and `conditions` may outlive it; `seed` decides whom faults hit. An engine for prefill ends its
+    `most_running` is the largest batch so far. `truth` and `conditions` may outlive it; `seed` decides whom faults hit. An engine for prefill ends its
     requests at the first token and puts them into `outbox`, to be taken from there.
     """
 
@@ -82,6 +82,7 @@ class EngineModel:
         self.steps: deque[Step] = deque(maxlen=16 * history)
         self.outbox: list[Request] = []
         self.busy_seconds = 0.0
+        self.most_running = 0
         self._conditions = Conditions() if conditions is None else conditions
         self._chance = random.Random(f"{seed}/faults")
         self._source = source
@@ -255,6 +256,7 @@ class EngineModel:
         self._pool.take(request.blocks)
         self._kv_tokens += request.cached_tokens + request.computed_tokens
         self._running.append(request)
+        self.most_running = max(self.most_running, len(self._running))
         self._prefilling.append(request)
 
     def _finish_chunked_step(self, seconds: float) -> None:

@@ -32,7 +32,6 @@ def pressed(
             "kv_capacity_tokens": 190_640,
             "requests_running": 50,
             "requests_waiting": 6,
-            "requests_finished_per_second": 2.0,
             "preemptions": 24.0,
             "preemptions_per_second": 0.4,
             "prompt_tokens": distribution(2000, 2000),
@@ -67,7 +66,7 @@ def test_what_fits_is_suggested_under_preemption() -> None:
     assert (found.action, found.current, found.proposed, found.bound_by) == ("lower", 64, 57, "kv")
     assert (found.apply, found.via) == ("live", "knob_api")
     assert found.because[:2] == (
-        "0.40 preemptions a second at KV 97 %",
+        "0.40 preemptions a second at KV 97 %: 11 % of the work is done again",
         "3.0k KV tokens a sequence (p90) fit 57 times into 90 % of the cache",
     )
     assert found.because[2].startswith(
@@ -91,14 +90,23 @@ def test_a_cap_that_does_not_bind_leaves_the_other_remedies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("per_second", "finished", "called"),
-    [(0.11, 100.0, "lower"), (0.09, 100.0, None), (0.03, 2.0, "lower"), (0.02, 2.0, None)],
+    ("per_second", "called"),
+    # each preemption computes 2000 + 2000 / 2 tokens again, beside 7200 + 2310: .353 x 3000 = 1059 of 10569
+    [(0.353, "lower"), (0.352, None), (0.1, None)],
 )
-def test_critical_is_a_tenth_a_second_or_one_in_a_hundred(
-    per_second: float, finished: float, called: str | None
-) -> None:
-    one = pressed({"preemptions_per_second": per_second, "requests_finished_per_second": finished})
+def test_a_tenth_of_the_work_done_again_is_too_much(per_second: float, called: str | None) -> None:
+    one = pressed({"preemptions_per_second": per_second})
     assert calls(Case(one, KNOBS)) == called
+
+
+def test_a_few_preemptions_cost_less_than_a_queue() -> None:
+    # .1 x 3000 = 300 of 9810
+    found = advice(pressed({"preemptions_per_second": 0.1}))
+    assert (found.action, found.bound_by) == ("hold", "kv")
+    assert found.because[-1] == (
+        "0.10 preemptions a second at KV 97 %: 3 % of the work is done again: "
+        "less than a queue for fewer seats would cost"
+    )
 
 
 def test_a_quarter_more_where_the_cache_is_half_empty() -> None:

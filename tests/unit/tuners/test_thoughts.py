@@ -87,13 +87,13 @@ def seen(at: float, *at_most: float, model: str = "m") -> ReplicaSnapshot:
 
 
 def test_the_log_counts_from_its_first_page() -> None:
+    assert ThoughtLog().thoughts is None
     log = ThoughtLog()
-    assert log.thoughts is None
     log.take(seen(0, 5, 50, 60), None)
     log.take(seen(30, 6, 70, 85), None)
     assert log.thoughts == Thoughts({64.0: 1, 1024.0: 20, INF: 25}, 30.0)
-    log.take(replica("b1", totals={}, scraped_at=AT + 40), None)
-    assert ThoughtLog().thoughts is None
+    log.take(seen(50, 6, 70, 86, model="m"), None)
+    assert log.thoughts == Thoughts({64.0: 1, 1024.0: 20, INF: 26}, 50.0)
 
 
 def test_an_hour_is_kept() -> None:
