@@ -48,6 +48,7 @@ def is_reachable(threshold: float, target: float) -> bool:
     return threshold * (1.0 - target) <= 1.0 + 1e-12
 
 
+_WITHIN = "requests_within_slo"
 _FIELDS = 8
 Counts = tuple[float, float, float, float, float, float, float, float]
 """Ended, completed, judged one by one, those of them within the objective; then of the histograms of TTFT and
@@ -64,12 +65,15 @@ class RequestCounter:
 
     def __init__(self, slo: Slo) -> None:
         self.limits = (slo.ttft_seconds, slo.tpot_seconds)
+        self._asked_for = slo.source != "default"
         self._totals: Counts | None = None
+        self._for_another = 0.0
 
     def take(self, slots: Slots, increases: Sequence[float], totals: Mapping[str, float]) -> Counts:
         """The increase of the counts since the former page; of the first page none.
 
-        `increases` (by slot) and `totals` (names of `totals.TOTALS`) are running ones.
+        `increases` (by slot) and `totals` (names of `totals.TOTALS`) are running ones. What the engine side
+        counted for another objective than one that was asked for is not among those judged one by one.
         """
         ended = totals.get("requests_finished", totals.get("requests_judged", 0.0))
         failed = totals.get("requests_judged_failed", 0.0)
@@ -77,27 +81,35 @@ class RequestCounter:
             lost = totals.get("requests_aborted", 0.0) + totals.get("requests_errored", 0.0)
         else:
             lost = failed
-        judged = totals.get("requests_judged", 0.0) - failed if "requests_within_slo" in totals else 0.0
+        judged = totals.get("requests_judged", 0.0) - failed if _WITHIN in totals else 0.0
         sums = (sum([increases[slot] * weight for slot, weight in row]) for row in _plan(slots, self.limits))
         ttft, ttft_within, tpot, tpot_within = sums
         now: Counts = (
             ended,
             ended - lost,
             judged,
-            totals.get("requests_within_slo", 0.0),
+            totals.get(_WITHIN, 0.0),
             ttft,
             min(ttft, ttft_within),
             tpot,
             min(tpot, tpot_within),
         )
         before, self._totals = self._totals, now
+        elsewhere = self._counts_for_another(slots, increases)
         if before is None:
             return NO_COUNTS
         # a target whose series were forgotten counts from zero again
         a, b, c, d, e, f, g, h = (
             new - old if new >= old else 0.0 for new, old in zip(now, before, strict=True)
         )
-        return a, b, c, d, e, f, g, h
+        return (a, b, 0.0, 0.0, e, f, g, h) if elsewhere else (a, b, c, d, e, f, g, h)
+
+    def _counts_for_another(self, slots: Slots, increases: Sequence[float]) -> bool:
+        if not self._asked_for:
+            return False
+        others, own = _counted_for(slots, self.limits)
+        before, self._for_another = self._for_another, sum([increases[slot] for slot in others])
+        return self._for_another > before or (bool(others) and not own)
 
 
 class _Ring:
@@ -212,6 +224,22 @@ class BurnHistory:
         else:
             return None
         return _Bad(ended, min(1.0, max(0.0, 1.0 - share * completed / ended)))
+
+
+_objectives: WeakKeyDictionary[Slots, dict[tuple[float, float], tuple[tuple[int, ...], bool]]] = (
+    WeakKeyDictionary()
+)
+
+
+def _counted_for(slots: Slots, limits: tuple[float, float]) -> tuple[tuple[int, ...], bool]:
+    """The slots that count requests within other objectives, and whether one counts those within `limits`."""
+    known = _objectives.setdefault(slots, {})
+    found = known.get(limits)
+    if found is None:
+        named = {slot: one.slo for slot, one in enumerate(slots.series) if one.measure == _WITHIN}
+        others = tuple(slot for slot, slo in named.items() if slo is not None and slo != limits)
+        found = known[limits] = others, len(others) < len(named)
+    return found
 
 
 _plans: WeakKeyDictionary[Slots, dict[tuple[float, float], tuple[_Weights, ...]]] = WeakKeyDictionary()

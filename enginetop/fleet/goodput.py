@@ -57,7 +57,7 @@ def goodput(signals: Signals, window: WindowFacts | None, slo: Slo) -> Goodput:
         return Goodput(_offered(signals), note=NOTHING_NOW)
     facts = window.total
     several = sum(increase > 0 for increase in facts.within_slo.values()) > 1
-    exact = _counted(facts, slo, doubt=_SEVERAL if several else "")
+    exact = _counted(facts, slo, doubt=_SEVERAL if several else "", own=True)
     return _goodput(signals, facts, exact, attainment(signals, facts, slo))
 
 
@@ -70,8 +70,9 @@ def fleet_goodput(signals: Signals, facts: Facts | None, slo: Slo, parts: Sequen
     if facts is None:
         return Goodput(_offered(signals), note=NOTHING_NOW)
     doubt = next((part.goodput.note for part in parts if part.goodput.quality is Quality.SUSPECT), "")
-    exact = _counted(facts, slo, doubt=doubt)
-    if all(_limits(part.slo) == _limits(slo) for part in parts):
+    own = all(_limits(part.slo) == _limits(slo) for part in parts)
+    exact = _counted(facts, slo, doubt=doubt, own=own)
+    if own:
         return _goodput(signals, facts, exact, attainment(signals, facts, slo))
     shares = own_attainment(signals, facts, [(part.facts, part.slo) for part in parts])
     return _goodput(signals, facts, exact, shares)
@@ -114,7 +115,12 @@ def _limits(slo: Slo) -> _Objective:
     return slo.ttft_seconds, slo.tpot_seconds
 
 
-def _counted(facts: Facts, slo: Slo, doubt: str = "") -> _Exact:
+def _counted(facts: Facts, slo: Slo, doubt: str, *, own: bool) -> _Exact:
+    """What the engine side counted. `own`: `slo` is what every replica is held against.
+
+    Counts for another objective say nothing of one that somebody asked for; where nobody did, they are the
+    only objective that anybody chose, and are told with its name.
+    """
     judged, within = facts.increase(_JUDGED), facts.increase(_WITHIN)
     failed = _or_nothing(facts, _FAILED)
     if judged is None or within is None or failed is None:
@@ -130,6 +136,9 @@ def _counted(facts: Facts, slo: Slo, doubt: str = "") -> _Exact:
             Quality.SUSPECT,
             doubt or "more requests within the SLO than completed",
         )
+    if own and slo.source != "default" and (other := _other_objective(facts, _limits(slo))) is not None:
+        note = "the engine side counts for TTFT {:g} s and TPOT {:g} s, not for this SLO".format(*other)
+        return _Exact(None, counted_for, note=note)
     notes = []
     covered = facts.parts - max(_uncounted(facts, measure) for measure in (_JUDGED, _WITHIN))
     if covered < facts.parts:
@@ -146,9 +155,17 @@ def _objective(facts: Facts) -> _Objective | None:
 
     An engine side counts for one objective at a time; series of former ones stay on the page and stand still.
     """
-    growing = [slo for slo, increase in facts.within_slo.items() if increase > 0]
-    candidates = growing or list(facts.within_slo)
+    candidates = _objectives(facts)
     return candidates[0] if len(candidates) == 1 else None
+
+
+def _objectives(facts: Facts) -> list[_Objective | None]:
+    return [slo for slo, increase in facts.within_slo.items() if increase > 0] or list(facts.within_slo)
+
+
+def _other_objective(facts: Facts, limits: _Objective) -> _Objective | None:
+    """An objective that requests were counted for and that is named, and not `limits`."""
+    return next((one for one in _objectives(facts) if one is not None and one != limits), None)
 
 
 def _completed_per_second(facts: Facts) -> float | None:

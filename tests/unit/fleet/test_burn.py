@@ -176,3 +176,38 @@ class TestCounter:
 
     def test_an_objective_past_the_last_bound_is_not_counted(self) -> None:
         assert self.counts(self.ZERO, self.BUSY, slo=Slo(9.0, 0.05))[4:6] == (0.0, 0.0)
+
+    @pytest.mark.parametrize(
+        ("slo", "counted_for", "judged"),
+        [
+            (Slo(0.6, 0.05, source="flag"), (0.6, 0.05), 10.0),
+            (Slo(0.6, 0.05, source="flag"), None, 10.0),  # the page does not name it
+            (Slo(0.6, 0.05, source="config"), (0.7, 0.05), 0.0),
+            (Slo(), (0.7, 0.05), 10.0),  # nobody asked for one
+        ],
+    )
+    def test_what_was_counted_for_another_objective_is_not_judged(
+        self, slo: Slo, counted_for: tuple[float, float] | None, judged: float
+    ) -> None:
+        within = Series("requests_within_slo", "", "within", slo=counted_for)
+        slots = Slots((value("requests_judged"), within))
+        counter, totals = RequestCounter(slo), RunningTotals()
+        for page in ((0.0, 0.0), (10.0, 8.0)):
+            totals.take(slots, page)
+            found = counter.take(slots, page, totals.values)
+        assert found[:3] == (10.0, 10.0, judged)
+
+    def test_an_objective_that_is_set_later_is_judged_from_then_on(self) -> None:
+        slots = Slots(
+            (
+                value("requests_judged"),
+                Series("requests_within_slo", "", "former", slo=(0.7, 0.05)),
+                Series("requests_within_slo", "", "ours", slo=(0.6, 0.05)),
+            )
+        )
+        counter, totals = RequestCounter(Slo(0.6, 0.05, source="flag")), RunningTotals()
+        judged = []
+        for page in ((0.0, 0.0, 0.0), (10.0, 8.0, 0.0), (20.0, 8.0, 7.0)):
+            totals.take(slots, page)
+            judged.append(counter.take(slots, page, totals.values)[2:4])
+        assert judged == [(0.0, 0.0), (0.0, 0.0), (10.0, 7.0)]

@@ -102,6 +102,14 @@ def test_an_objective_other_than_the_configured_one_is_named() -> None:
     assert found.note == "counted for TTFT 0.6 s and TPOT 0.05 s, not for the configured SLO"
 
 
+@pytest.mark.parametrize("asked", [Slo(0.7, 0.05, source="flag"), Slo(0.6, 0.1, source="config")])
+def test_counts_for_another_objective_than_the_one_asked_for_are_not_exact(asked: Slo) -> None:
+    found = of(FULL, 100, 0, 0, 100, 0, 90, slo=asked)
+    assert (found.exact, found.good_per_second) == (None, None)
+    assert found.note.startswith("the engine side counts for TTFT 0.6 s and TPOT 0.05 s, not for this SLO")
+    assert of(FULL, 100, 0, 0, 100, 0, 90, slo=Slo(*OURS, source="flag")).exact == 0.9
+
+
 def test_a_former_objective_stands_still_and_does_not_count() -> None:
     shape = columns(value("requests_judged"), within((1.0, 0.1)), within())
     found = of(shape, 140, 80, 30, first=[100, 80, 0])
