@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from collectors.recording_reader import Recording
 from collectors.replay import Player
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import Target
@@ -66,7 +67,7 @@ def pages(until: float, bad_from: float) -> Iterator[str]:
 def snapshots(tmp_path_factory: pytest.TempPathFactory) -> list[FleetSnapshot]:
     file = tmp_path_factory.mktemp("burn") / "hours.jsonl"
     file.write_text("".join(pages(2 * HOUR, HOUR)), encoding="utf-8")
-    player = Player(file, new_tracker=tracker, new_feed=new_feeds())
+    player = Player(Recording(file), new_tracker=tracker, new_feed=new_feeds())
     return [player.step(step) for step in player.recording.steps()]
 
 
