@@ -34,6 +34,7 @@ PICTURED = (200, 50)
 KEYS: Mapping[Place, Sequence[str]] = {
     Place.FLEET: (),
     Place.REPLICA: ("j", "2"),
+    Place.BESIDE: ("j", "2", "v"),
     Place.LATENCY: ("3",),
     Place.SPECULATION: ("4",),
     Place.REASONING: ("5",),

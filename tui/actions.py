@@ -16,6 +16,7 @@ class Place(StrEnum):
     FLEET = "fleet"
     REPLICA = "replica"
     RAW = "raw page"
+    BESIDE = "side by side"
     LATENCY = "latency"
     SPECULATION = "speculation"
     REASONING = "reasoning"
@@ -81,6 +82,8 @@ _WORDS: Mapping[str, str] = {
     "read_end(1)": "last",
     "neighbour(1)": "next",
     "neighbour(-1)": "previous",
+    "other(1)": "next",
+    "other(-1)": "previous",
     "silence(1800)": "silence",
     "silence(7200)": "silence-long",
     "undo_quiet": "undo",
@@ -111,6 +114,7 @@ _ANYWHERE = (Place.ANYWHERE,)
 _FLEET = (Place.FLEET,)
 _REPLICA = (Place.REPLICA,)
 _RAW = (Place.RAW,)
+_BESIDE = (Place.BESIDE,)
 _TUNERS = (Place.TUNERS,)
 _ALERTS = (Place.ALERTS,)
 _EVENTS = (Place.EVENTS,)
@@ -121,6 +125,7 @@ _LISTS = (*_OPENING, Place.PALETTE, Place.COLUMNS)
 _READING = (
     Place.REPLICA,
     Place.RAW,
+    Place.BESIDE,
     Place.LATENCY,
     Place.SUGGESTION,
     Place.CHANGE,
@@ -161,7 +166,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("read_end(1)", _END, "end", "scroll to the last line", _READING, shown="G End"),
     Action("neighbour(1)", ("n",), "next", "the next replica of the list", _REPLICA, 3),
     Action("neighbour(-1)", ("p",), "previous", "the previous replica of the list", _REPLICA, 4),
+    Action("other(1)", ("n",), "next", "the next one beside it, those of its pool first", _BESIDE, 3),
+    Action("other(-1)", ("p",), "previous", "the previous one beside it", _BESIDE, 4),
     Action("tune", ("t",), "tune", "advice for this replica", _REPLICA, 5),
+    Action("beside", ("v",), "beside", "another replica side by side with it", _REPLICA, 11),
     Action("raw_page", ("w",), "raw page", "its last page as it was served", _REPLICA, 11),
     Action("search", ("slash",), "search", "only the lines with these words", _RAW, 1, at_once=True),
     Action("acknowledge", ("a",), "ack", "say that you look after it, until it is over", _ALERTS, 2),

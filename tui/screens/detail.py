@@ -9,6 +9,7 @@ from textual.binding import BindingType
 
 from tui.actions import Place
 from tui.screens.base import bindings_for
+from tui.screens.beside import BesideScreen
 from tui.screens.reading import ReadingScreen
 from tui.view.cells import Line
 from tui.view.detail import detail_lines, detail_title
@@ -60,3 +61,7 @@ class DetailScreen(ReadingScreen):
     def action_raw_page(self) -> None:
         """Show its last page as it was served."""
         self.post_message(self.RawPageWanted(self.url))
+
+    def action_beside(self) -> None:
+        """Show another replica side by side with it."""
+        self.open_screen(BesideScreen(self.inks, self.complain, self.url))

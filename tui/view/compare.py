@@ -10,7 +10,7 @@ from enginetop.fleet.signals import DISTRIBUTIONS, SCALARS
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Signals
 from themes.loader import Ink
 from tui.view import numbers
-from tui.view.cells import UNKNOWN, Line, Span, clip, fit, merge, pad, plain, spread
+from tui.view.cells import UNKNOWN, Line, Span, clip, cut_middle, fit, merge, pad, plain, spread
 from tui.view.heading import badges
 from tui.view.picture import Picture
 
@@ -43,13 +43,14 @@ def compare_lines(pair: Pair | None, url: str | None, width: int) -> list[Line]:
         lines += _counts(pair)
     else:
         found = [_replica(snapshot, url) for snapshot in pair]
-        lines.append(_words("state", *(UNKNOWN if one is None else str(one.state) for one in found)))
+        lines.append(word_line("state", *(UNKNOWN if one is None else str(one.state) for one in found)))
         sides = [{} if one is None else one.signals for one in found]
-    head = _row("", "A", "B", "B - A", "head")
-    return [clip(line, width) for line in (head, *lines, *_figures(*sides))]
+    head = head_line("A", "B", "B - A")
+    return [clip(line, width) for line in (head, *lines, *figure_lines(*sides))]
 
 
-def _figures(first: Signals, second: Signals) -> Iterator[Line]:
+def figure_lines(first: Signals, second: Signals) -> Iterator[Line]:
+    """A row for each figure that is known on one side at least: the first, the second, what lies between."""
     for signal in SCALARS:
         name = signal.name
         before, after = (numbers.scalar_number(side.get(name)) for side in (first, second))
@@ -91,10 +92,15 @@ def _counts(pair: Pair) -> Iterator[Line]:
     yield from _figure("alerts firing", before, after, numbers.count)
 
 
-def _words(label: str, first: str, second: str) -> Line:
-    return _row(
-        label, first, second, "same" if first == second else "changed", "dim" if first == second else "title"
-    )
+def word_line(label: str, first: str, second: str, other: str = "changed") -> Line:
+    """A row of words, and whether they are the same; `other` says that they are not."""
+    same = first == second
+    return _row(label, first, second, "same" if same else other, "dim" if same else "title")
+
+
+def head_line(first: str, second: str, between: str) -> Line:
+    """The titles of the three columns, cut to their width."""
+    return _row("", cut_middle(first, _NUMBER_WIDTH), cut_middle(second, _NUMBER_WIDTH), between, "head")
 
 
 def _row(label: str, first: str, second: str, change: str, ink: Ink) -> Line:

@@ -52,6 +52,19 @@ def further_plots(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
         yield from _rows(replica, at, width, _of(replica)[_columns(width) :])
 
 
+def plots_beside(first: ReplicaSnapshot, second: ReplicaSnapshot, at: float, width: int) -> Lines:
+    """Each plot of two replicas next to one another, on one scale."""
+    cell = (width - 2) // 2
+    for plot in _PLOTS:
+        both = [one for one in (first, second) if plot.signal in one.trends and one.trend_times]
+        if len(both) < 2:
+            continue
+        top = plot.top or max(charts.scale_of(one.trends[plot.signal]) for one in both) or 1.0
+        drawn = [_drawn(plot, one, at, cell - 2, top) for one in both]
+        yield from _beside(drawn, cell)
+        yield EMPTY_LINE
+
+
 def _of(replica: ReplicaSnapshot) -> list[_Plot]:
     return [plot for plot in _PLOTS if plot.signal in replica.trends and replica.trend_times]
 
@@ -65,23 +78,33 @@ def _rows(replica: ReplicaSnapshot, at: float, width: int, plots: Sequence[_Plot
     cell = (width - 2) // columns
     drawn = [_drawn(plot, replica, at, cell - 2) for plot in plots]
     for first in range(0, len(drawn), columns):
-        beside = drawn[first : first + columns]
-        height = max(map(len, beside))
-        for number in range(height):
-            parts = [lines[number] if number < len(lines) else (Span(" " * (cell - 2)),) for lines in beside]
-            yield merge(span for part in parts for span in (Span("  "), *part))
+        yield from _beside(drawn[first : first + columns], cell)
         yield EMPTY_LINE
 
 
-def _drawn(plot: _Plot, replica: ReplicaSnapshot, at: float, width: int) -> list[Line]:
-    """A plot of exactly `width` cells: scale at the left, newest value at the right edge."""
+def _beside(drawn: Sequence[list[Line]], cell: int) -> Lines:
+    """Plots in cells of this width; a lower one is filled up."""
+    for number in range(max(map(len, drawn))):
+        parts = [lines[number] if number < len(lines) else (Span(" " * (cell - 2)),) for lines in drawn]
+        yield merge(span for part in parts for span in (Span("  "), *part))
+
+
+def _drawn(
+    plot: _Plot, replica: ReplicaSnapshot, at: float, width: int, top: float | None = None
+) -> list[Line]:
+    """A plot of exactly `width` cells: scale at the left, newest value at the right edge.
+
+    `top`: where the scale ends, None: at the highest of what is drawn.
+    """
     scale_width = 8
     room = max(width - scale_width - 1, 1)
     times, values = replica.trend_times, replica.trends[plot.signal]
     step = _plot_step(times, at, room)
     series = charts.resample(values, times, at, step, room)
     limit = plot.limit(replica.slo) if plot.limit is not None else None
-    top = plot.top if plot.top is not None else charts.scale_of(series, limit or 0.0) or 1.0
+    if top is None:
+        top = plot.top if plot.top is not None else charts.scale_of(series, limit or 0.0) or 1.0
+    top = max(top, limit or 0.0)
     rows: list[Line] = [(Span(row, "spark"),) for row in charts.area(series, room, PLOT_ROWS, top)]
     scale = [plot.text(top), *[""] * (PLOT_ROWS - 2), "0"]
     title = plot.title

@@ -1,0 +1,126 @@
+"""Two replicas side by side: what they are, what is set differently, every figure, and plots on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+from enginetop.fleet.snapshot import ReplicaSnapshot
+from tui.view import numbers
+from tui.view.cells import (
+    EMPTY_LINE,
+    UNKNOWN,
+    Line,
+    Span,
+    clip,
+    cut_middle,
+    fit,
+    line_width,
+    merge,
+    plain,
+    spread,
+    wrap_text,
+)
+from tui.view.compare import figure_lines, head_line, word_line
+from tui.view.detail_plots import plots_beside
+from tui.view.engines import engine_text
+from tui.view.figures import WIDE, Lines
+from tui.view.heading import badges
+from tui.view.picture import Picture
+
+_DIFFERS = "differs"
+_SHORT = 10
+"""A setting of up to so many characters fits into a column."""
+_TABLE_WIDTH = 84
+_PLOTS_AT_THE_RIGHT = 160
+
+
+def others(picture: Picture, url: str) -> list[str]:
+    """Who can stand beside a replica, by URL: first those of its model and role, then all others."""
+    one = picture.replica(url)
+    if picture.snapshot is None or one is None:
+        return []
+    rest = [other for other in picture.snapshot.replicas if other.target.url != url]
+    rest.sort(key=lambda other: (other.model, other.role) != (one.model, one.role))
+    return [other.target.url for other in rest]
+
+
+def beside_title(picture: Picture, url: str, other: str | None, width: int) -> Line:
+    """Who stands beside whom."""
+    names = f"{picture.name_of(url)} beside {picture.name_of(other)}" if other else picture.name_of(url)
+    return spread((Span(f" {names}", "title"),), badges(picture), width)
+
+
+def beside_lines(picture: Picture, url: str, other: str | None, width: int) -> list[Line]:
+    """Both replicas, none of the lines wider than `width`."""
+    first, second = picture.replica(url), picture.replica(other or "")
+    if picture.snapshot is None or first is None or second is None:
+        said = "there is no other replica" if first is not None else "this replica is no longer in the fleet"
+        return [clip(plain(f" {said}", "warn"), width)]
+    names = (first.target.name, second.target.name)
+    words = [picture.conditions[one.target.url].word for one in (first, second)]
+    lines: list[Line] = [
+        head_line(*names, f"{cut_middle(names[1], 10)} - {cut_middle(names[0], 10)}"),
+        word_line("state", words[0], words[1], _DIFFERS),
+        *_told_apart("engine", engine_text(first), engine_text(second), width),
+        *_told_apart("model", _model(first), _model(second), width),
+        *_bound(first, second),
+        *_settings(first, second, width),
+        *figure_lines(first.signals, second.signals),
+    ]
+    if width >= _PLOTS_AT_THE_RIGHT:
+        plots = plots_beside(first, second, picture.snapshot.at, width - _TABLE_WIDTH)
+        lines = [
+            merge((*_in_cells(line or EMPTY_LINE, _TABLE_WIDTH), *(plot or EMPTY_LINE)))
+            for line, plot in zip_longest(lines, plots)
+        ]
+    elif width >= WIDE:
+        lines += (EMPTY_LINE, *plots_beside(first, second, picture.snapshot.at, width))
+    return [clip(line, width) for line in lines]
+
+
+def _in_cells(line: Line, width: int) -> Line:
+    shown = clip(line, width - 1)
+    return (*shown, Span(" " * (width - line_width(shown))))
+
+
+def _model(replica: ReplicaSnapshot) -> str:
+    return f"{replica.model or UNKNOWN} · {replica.role}"
+
+
+def _told_apart(label: str, first: str, second: str, width: int) -> Iterator[Line]:
+    """A row where both are the same, else one for each: words are too long for a column."""
+    told: Sequence[str] = (first,) if first == second else (first, second)
+    for number, text in enumerate(told):
+        name = fit(label if not number else "", 30)
+        for piece in wrap_text(text, max(width - 33, 10)):
+            yield (Span(f" {name} ", "head"), Span(piece, "dim" if len(told) == 1 else "text"))
+            name = " " * 30
+
+
+def _bound(first: ReplicaSnapshot, second: ReplicaSnapshot) -> Lines:
+    for word in dict.fromkeys((*first.bound_by, *second.bound_by)):
+        one, other = first.bound_by.get(word, 0.0), second.bound_by.get(word, 0.0)
+        if word != "unknown" and max(one, other) >= 0.005:
+            shown, shown_other = (f"{numbers.percent(share)} %" for share in (one, other))
+            yield word_line(f"bound by {word}", shown, shown_other, _DIFFERS)
+
+
+def _settings(first: ReplicaSnapshot, second: ReplicaSnapshot, width: int) -> Lines:
+    """Settings that differ; of the others how many there are."""
+    same = 0
+    for key in sorted({*first.config, *second.config}):
+        one, other = _value(first, key), _value(second, key)
+        if one == other:
+            same += 1
+        elif max(len(one), len(other)) <= _SHORT:
+            yield word_line(key, one, other, _DIFFERS)
+        else:
+            yield from _told_apart(key, one, other, width)
+    if same:
+        yield (Span(f" {fit('settings', 30)} ", "head"), Span(f"{same} are the same", "dim"))
+
+
+def _value(replica: ReplicaSnapshot, key: str) -> str:
+    setting = replica.config.get(key)
+    return UNKNOWN if setting is None or setting.value is None else str(setting.value)
