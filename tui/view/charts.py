@@ -16,7 +16,7 @@ Values = Sequence[float | None]
 
 def bar(ratio: float | None, width: int) -> str:
     """A horizontal bar of `width` cells for a ratio of 0 to 1."""
-    if ratio is None:
+    if ratio is None or math.isnan(ratio):
         return " " * width
     eighths = round(min(max(ratio, 0.0), 1.0) * width * 8)
     if ratio > 0:
