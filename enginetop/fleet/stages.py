@@ -7,7 +7,7 @@ never left out: where only prefill workers are watched, their counts are all the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -67,6 +67,9 @@ def stage_that_counts(measure: str, stack: str) -> Role | None:
     return Role.DECODE if whole else COUNTED_BY.get(measure)
 
 
+_WHOLE_PROMPTS = frozenset({"prompt_tokens_processed", "prompt_tokens"})
+"""What a worker counts of a prompt even where its KV cache came from elsewhere."""
+
 _DYNAMO = "dynamo"
 _OTHER: Mapping[Role, Role] = MappingProxyType({Role.PREFILL: Role.DECODE, Role.DECODE: Role.PREFILL})
 
@@ -93,6 +96,8 @@ class StageRule:
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[WindowFacts, frozenset[str], WindowFacts]] = {}
+        self._undecided: Set[str] = frozenset()
+        """Stacks whose decode workers are only known by the prefill workers beside them."""
 
     def counted(self, parts: Sequence[StagePart]) -> list[WindowFacts]:
         """The facts of all replicas of a fleet, each measure of a request from one stage only."""
@@ -103,6 +108,9 @@ class StageRule:
         for part in parts:
             if part.stage in _OTHER:
                 told.setdefault((part.stack, part.stage), set()).update(_tells(part.facts.total))
+        self._undecided = {part.stack for part in parts if part.stage is not part.role} - {
+            part.stack for part in parts if part.role is Role.DECODE
+        }
         self._kept = {at: self._filtered(at, part, told) for at, part in enumerate(parts)}
         return [filtered for _, _, filtered in self._kept.values()]
 
@@ -112,6 +120,9 @@ class StageRule:
         other = _OTHER.get(part.role)
         elsewhere = told.get((part.stack, other), ()) if other is not None else ()
         left_out = frozenset(m for m in elsewhere if stage_that_counts(m, part.stack) is other)
+        if part.role is Role.PREFILL and part.stack in self._undecided:
+            # Such a worker counts whole prompts, whether it computed them or not: not once more here.
+            left_out |= _WHOLE_PROMPTS.intersection(elsewhere)
         kept = self._kept.get(at)
         if kept is not None and kept[0] is part.facts and kept[1] == left_out:
             return kept

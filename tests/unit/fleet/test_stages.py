@@ -135,7 +135,18 @@ def test_a_dynamo_worker_of_no_stage_is_one_of_decode_beside_prefill_workers() -
         StagePart(facts(*BOTH), Role.PREFILL, "dynamo"), StagePart(facts(*BOTH), Role.AGGREGATED, "dynamo")
     )
     assert "requests_finished" not in prefill
+    assert "prompt_tokens_processed" not in prefill  # the backend's page has the whole of every prompt
     assert backend == set(BOTH)  # it may have computed its prompts itself
+
+
+def test_the_prompts_of_a_prefill_pool_count_where_its_decode_workers_are_known() -> None:
+    prefill, _, decode = counted(
+        StagePart(facts(*BOTH), Role.PREFILL, "dynamo"),
+        StagePart(facts(*BOTH), Role.AGGREGATED, "dynamo"),
+        StagePart(facts(*BOTH), Role.DECODE, "dynamo"),
+    )
+    assert "prompt_tokens_processed" in prefill
+    assert "prompt_tokens_processed" not in decode
 
 
 def test_facts_that_stay_are_the_same_objects_after_the_rule() -> None:
