@@ -19,9 +19,17 @@ def prepare(environ: MutableMapping[str, str]) -> None:
         del environ["NO_COLOR"]
 
 
+_PLAIN_TERMINALS = frozenset({"linux", "dumb", "ansi", "cons25", "vt100", "vt102", "vt220", "vt320"})
+
+
 def wants_ascii(environ: MutableMapping[str, str]) -> bool:
-    """Whether the terminal's font or encoding cannot be expected to have our glyphs."""
-    if environ.get("TERM") == "linux":
+    """Whether the terminal's font or encoding cannot be expected to have our glyphs.
+
+    The encoding is that of the locale: `C`, or one that names another than UTF-8. No locale at all says
+    nothing, for such is the environment of many a container with a UTF-8 terminal before it.
+    """
+    if environ.get("TERM") in _PLAIN_TERMINALS:
         return True
     spoken = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or ""
-    return spoken in ("C", "POSIX")
+    encoding = spoken.partition(".")[2].partition("@")[0].lower().replace("-", "")
+    return spoken in ("C", "POSIX") or encoding not in ("", "utf8")

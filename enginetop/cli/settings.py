@@ -43,6 +43,15 @@ class KnobPath:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """The `[screen]` table: a theme's name, keys of columns, ASCII only."""
+
+    theme: str | None = None
+    columns: tuple[str, ...] = ()
+    ascii_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The resolved settings of a run.
 
@@ -74,6 +83,8 @@ class Settings:
     """Where targets are listed that come and go."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The user's own keys on the screen, by word of the action."""
+    look: Look = Look()
+    """How the screen looks."""
     origin: str = ""
     """The config file."""
 
@@ -133,8 +144,13 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         discovery=_discovery(args, config, targets),
         prometheus=_prometheus(args, config),
         keys=_keys(config),
+        look=_look(config),
         origin=str(Path(args.config) if args.config else config_path()),
     )
+
+
+def _look(config: Config | None) -> Look:
+    return Look(config.screen.theme, config.screen.columns, config.screen.ascii) if config else Look()
 
 
 def _keys(config: Config | None) -> dict[str, tuple[str, ...]]:

@@ -10,15 +10,17 @@ from collectors.raw_page import raw_page_tap
 from enginetop.alerts.silence import QuietDesk
 from enginetop.cli import exit_codes, wiring
 from enginetop.cli.alerting import alert_book, quiet_file
+from enginetop.cli.column_file import ColumnFile
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.output import has_terminal, print_snapshot
-from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.settings import Settings, config_path, resolve
 from enginetop.cli.settings import state_folder as user_state_folder
 from enginetop.cli.user import user_name
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 from enginetop.fleet.ports import ChangeControl, FleetSource, GpuSource, Playback, RawPages
 from tui.keymap import with_keys
+from tui.view.placing import read_choice
 
 _SAMPLES = 2
 
@@ -89,7 +91,8 @@ def show(
     Alerts are silenced and acknowledged through `quiet`; `playback` is the source when it plays a recording.
     `pages` are the pages behind the numbers.
     """
-    actions = with_keys(settings.keys, f"{settings.origin}: keys")
+    actions, look = with_keys(settings.keys, f"{settings.origin}: keys"), settings.look
+    configured = read_choice(look.columns, f"{settings.origin}: screen.columns") if look.columns else ()
     from tui.app import run_app  # textual is imported here and nowhere else in the command line
 
     return run_app(
@@ -99,8 +102,10 @@ def show(
         control=control,
         quiet=quiet,
         approver=user_name(),
-        theme=args.theme,
-        ascii_only=args.ascii,
+        theme=args.theme or look.theme,
+        theme_folder=config_path().parent / "themes",
+        columns=ColumnFile(user_state_folder() / "columns.toml", configured),
+        ascii_only=args.ascii or look.ascii_only,
         mouse=not args.no_mouse,
         targets=targets,
         playback=playback,

@@ -209,6 +209,14 @@ class WatchTable(_Table):
     listen_any_address: bool = False
 
 
+class ScreenTable(_Table):
+    """The `[screen]` table: how the terminal UI looks. `--theme` and columns saved there outrank it."""
+
+    theme: str | None = None
+    columns: tuple[str, ...] = ()
+    ascii: bool = False
+
+
 class Config(_Table):
     """The whole file. Every key may be missing."""
 
@@ -226,6 +234,7 @@ class Config(_Table):
     cost: CostTable | None = None
     records: tuple[RecordsTable, ...] = ()
     watch: WatchTable = WatchTable()
+    screen: ScreenTable = ScreenTable()
     keys: Mapping[str, str | tuple[str, ...]] = {}
     """The user's own keys on the screen: word of an action = key, or keys."""
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+from pathlib import Path
 
 import pytest
 
+import tui
 from tests.tui.snapshots import FakeSource, down_replica, fleet, replica
 from themes.loader import theme_names
 from tui.app import FleetApp
 from tui.terminal import prepare, wants_ascii
+from tui.view.cells import ASCII_TWINS, Span, line_text, to_ascii
+from tui.view.severity import GLYPH_OF
 from tui.widgets.ink import cube_number
 
 
@@ -59,6 +64,31 @@ def test_terminals_without_our_glyphs() -> None:
     assert wants_ascii({"LANG": "C"})
     assert not wants_ascii({"TERM": "xterm-256color", "LANG": "C.UTF-8"})
     assert not wants_ascii({"LC_ALL": "de_DE.UTF-8", "LANG": "C"})
+    assert not wants_ascii({"LANG": "de_DE.utf8@euro"})
+    assert wants_ascii({"LANG": "de_DE.ISO-8859-1"})
+    assert wants_ascii({"LC_CTYPE": "POSIX", "LANG": "de_DE.UTF-8"})
+    assert wants_ascii({"TERM": "vt220"})
+    assert not wants_ascii({"TERM": "screen"})
+
+
+def test_every_glyph_has_a_twin_in_ascii() -> None:
+    """All glyphs in texts of the screens; docstrings are left out."""
+    without = {}
+    for path in Path(tui.__path__[0]).rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+                for glyph in node.value:
+                    if not glyph.isascii() and ord(glyph) not in ASCII_TWINS:
+                        without[glyph] = path.name
+    assert without == {}
+
+
+def test_states_are_told_apart_in_ascii() -> None:
+    twins = {line_text(to_ascii((Span(glyph),))) for glyph in GLYPH_OF.values()}
+    assert len(twins) == len(GLYPH_OF)
+    assert all(twin.isascii() and twin.strip() and twin != "?" for twin in twins)
 
 
 @pytest.mark.parametrize(

@@ -199,15 +199,16 @@ def wrap_items(items: Sequence[Line], width: int, separator: Span) -> Line:
     return merge(used)
 
 
-_ASCII = str.maketrans(
+ASCII_TWINS = str.maketrans(
     {
         **dict(zip("▁▂▃▄▅▆▇█", "__.-=+*#", strict=True)),
         **dict(zip("▏▎▍▌▋▊▉", "   ++++", strict=True)),
         **dict(zip("●▲✖◌○◆▸▾↓↑←↻≠", "oAX~.!>vv^<R#", strict=True)),
         **dict(zip("–…·≥≤×°µ─→", "-~|><x'u->", strict=True)),
-        **dict(zip("┊▴◄", "|^<", strict=True)),
+        **dict(zip("┊▴◄∞", "|^<*", strict=True)),
     }
 )
+"""What stands for each of our glyphs where there is nothing but ASCII; states have letters of their own."""
 
 
 def to_ascii(line: Line) -> Line:
@@ -216,7 +217,7 @@ def to_ascii(line: Line) -> Line:
 
 
 def _ascii(text: str) -> str:
-    text = text.translate(_ASCII)
+    text = text.translate(ASCII_TWINS)
     if text.isascii():
         return text
     spans, _ = split_graphemes(text)
