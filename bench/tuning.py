@@ -1,8 +1,9 @@
-"""How good the advice is: `python -m bench.tuning [--scenario NAME|FILE ...] [--seeds N] [--json]`.
+"""How good the advice is: `python -m bench.tuning [--scenario NAME|FILE ...] [--held-back] [--seeds N]`.
 
 For every scenario the closed loop (advice, canary, judge; at most four changes) is held against the best of a
 grid of at most sixty settings, by exact goodput on the same traffic. Beside it, what static budgets of 2048
-and 8192 and a rule of thumb are worth. A ratio of 1 is the grid's best.
+and 8192 and a rule of thumb are worth. A ratio of 1 is the grid's best. `--held-back` takes the scenarios of
+`bench/scenarios`, which no constant was chosen by.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from enginetop.fleet.errors import ConfigError
 from enginetop.simulator.builtin import SCENARIOS
 from enginetop.simulator.scenario_file import find_scenario
 
+HELD_BACK = tuple(sorted(str(path) for path in (Path(__file__).parent / "scenarios").glob("*.toml")))
 _CACHE = Path("build/bench-tuning-grid.json")
 _STATIC = (2048, 8192)
 _STATIC_KEYS = tuple(f"static_{budget}_ratio" for budget in _STATIC)
@@ -160,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; with `--json` one JSON object as the last line."""
     parser = argparse.ArgumentParser(prog="python -m bench.tuning", description=__doc__)
     parser.add_argument("--scenario", nargs="+", default=[name for name in SCENARIOS if name != "demo"])
+    parser.add_argument("--held-back", dest="scenario", action="store_const", const=HELD_BACK)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--cache", type=Path, default=_CACHE)
     parser.add_argument("--json", action="store_true")

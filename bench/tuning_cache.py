@@ -82,7 +82,7 @@ class GridCache:
                 if known[_name(one)] != _told(value):
                     raise StaleCacheError(f"{subject.name} {one}: kept {known[_name(one)]}, now {value}")
             families = _families(one for one in every if _name(one) not in known)
-            for found in workers.map(_family_worth, repeat(subject), families, repeat(seed)):
+            for found in workers.map(family_worth, repeat(subject), families, repeat(seed)):
                 known |= {_name(one): _told(value) for one, value in found.items()}
         self.verified += len(again)
         return {one: _worth_of(known[_name(one)]) for one in every}
@@ -104,7 +104,7 @@ def _families(settings: Iterable[Settings]) -> list[tuple[Settings, ...]]:
     return [tuple(members) for _, members in groupby(ordered, key=others)]
 
 
-def _family_worth(subject: Subject, family: tuple[Settings, ...], seed: int) -> dict[Settings, Worth]:
+def family_worth(subject: Subject, family: tuple[Settings, ...], seed: int) -> dict[Settings, Worth]:
     """The worth of each. A cap that was never reached is worth as much as any lower one that would not be."""
     found: dict[Settings, Worth] = {}
     last: Worth | None = None

@@ -100,7 +100,13 @@ def test_an_hour_is_kept() -> None:
     log = ThoughtLog()
     for minute in range(90):
         log.take(seen(60.0 * minute, minute, 10 * minute, 10 * minute), None)
-    assert log.thoughts == Thoughts({64.0: 60, 1024.0: 600, INF: 600}, 3600.0)
+    # marks every five minutes: the oldest of the last hour at minute 89 is that of minute 30
+    assert log.thoughts == Thoughts({64.0: 59, 1024.0: 590, INF: 590}, 3540.0)
+
+
+def counted(log: ThoughtLog) -> float:
+    """Requests in the log."""
+    return log.thoughts.count if log.thoughts is not None else 0.0
 
 
 def test_a_lower_budget_takes_nothing_away_and_a_higher_one_does() -> None:
@@ -109,20 +115,24 @@ def test_a_lower_budget_takes_nothing_away_and_a_higher_one_does() -> None:
     log.take(seen(0, 0, 0, 0), -1)
     log.take(seen(60, 1, 10, 10), 4096)
     log.take(seen(120, 2, 20, 20), 4096)
-    assert log.thoughts is not None
-    assert log.thoughts.count == 20
+    assert counted(log) == 20
     log.take(seen(180, 3, 30, 30), 8192)
-    assert log.thoughts.count == 0
+    assert counted(log) == 0
     log.take(seen(240, 3, 35, 36), 8192)
-    assert log.thoughts.count == 6
+    assert counted(log) == 6
     log.take(seen(300, 3, 35, 36), None)
-    assert log.thoughts.count == 0
+    assert counted(log) == 0
 
 
-def test_another_model_thinks_otherwise() -> None:
+def test_another_model_or_other_buckets_begin_anew() -> None:
     log = ThoughtLog()
     log.take(seen(0, 0, 0, 0), None)
     log.take(seen(60, 1, 10, 10), None)
+    assert counted(log) == 10
     log.take(seen(120, 1, 12, 12, model="other"), None)
-    assert log.thoughts is not None
-    assert log.thoughts.count == 0
+    assert counted(log) == 0
+    log.take(seen(180, 1, 14, 14, model="other"), None)
+    assert counted(log) == 2
+    coarse = replica("b1", totals={"reasoning_tokens.le.inf": 20.0}, scraped_at=AT + 240)
+    log.take(replace(coarse, model="other"), None)
+    assert counted(log) == 0
