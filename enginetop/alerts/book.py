@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -66,14 +66,17 @@ class AlertBook:
         self._take_restored(snapshot.at)
         changed: list[Alert] = []
         kept: dict[Key, Instance] = {}
+        of_rule: defaultdict[tuple[str, str], dict[Key, Instance]] = defaultdict(dict)
+        for key, one in self._instances.items():
+            of_rule[key[:2]][key] = one
         for rule in self._rules.values():
-            mine = {key: one for key, one in self._instances.items() if key[:2] == rule.id}
+            mine = of_rule.pop(rule.id, {})
             for key, step in self._look(rule, mine, snapshot, labels):
                 if step.instance is not None:
                     kept[key] = step.instance
                 if step.changed is not None:
                     changed.append(step.changed)
-        orphans = [one for key, one in self._instances.items() if key[:2] not in self._rules]
+        orphans = [one for others in of_rule.values() for one in others.values()]
         changed += [replace(one.alert, state=RESOLVED) for one in orphans]
         quiet = self._quiet.read()
         acknowledged = self._acknowledged(quiet, kept, labels, snapshot.at)
@@ -184,19 +187,22 @@ class AlertBook:
         names = {replica.target.url: replica.target.name for replica in snapshot.replicas}
         causes = inhibitors(alerts)
         silences = (*self._silences, *quiet.silences)
-        marked = [
-            replace(
-                alert,
-                inhibited_by=causes.get(place, ""),
-                silenced_by=silenced_by(silences, alert, names.get(alert.target, alert.target), snapshot.at),
-                acknowledged_by=acknowledged.get(identity(alert), ""),
+        marked = []
+        for place, alert in enumerate(alerts):
+            name = names.get(alert.target, alert.target)
+            by = (
+                causes.get(place, ""),
+                silenced_by(silences, alert, name, snapshot.at) if silences else "",
+                acknowledged.get(identity(alert), "") if acknowledged else "",
             )
-            for place, alert in enumerate(alerts)
-        ]
+            if by != (alert.inhibited_by, alert.silenced_by, alert.acknowledged_by):
+                inhibited, silenced, seen = by
+                alert = replace(alert, inhibited_by=inhibited, silenced_by=silenced, acknowledged_by=seen)
+            marked.append(alert)
         return tuple(sorted(marked, key=_gravity))
 
     def _note(self, at: float, changed: Sequence[Alert], alerts: Sequence[Alert]) -> None:
-        marked = {identity(alert): alert for alert in alerts}
+        marked = {identity(alert): alert for alert in alerts} if changed else {}
         for alert in changed:
             self._events.append(AlertEvent(at, marked.get(identity(alert), alert)))
 

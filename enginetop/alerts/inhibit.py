@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from enginetop.alerts.rule import FIRING, Severity
 from enginetop.fleet.snapshot import Alert
@@ -43,33 +43,30 @@ def inhibitors(alerts: Iterable[Alert]) -> dict[int, str]:
     Besides the table a rule's graver stage keeps its milder one about the same thing quiet.
     """
     alerts = tuple(alerts)
-    firing: defaultdict[str, list[Alert]] = defaultdict(list)
+    firing: defaultdict[str, defaultdict[str, list[Alert]]] = defaultdict(lambda: defaultdict(list))
     for alert in alerts:
         if alert.state == FIRING:
-            firing[alert.target].append(alert)
+            firing[alert.target][alert.rule].append(alert)
     found: dict[int, str] = {}
     for place, alert in enumerate(alerts):
-        cause = _cause(alert, firing.get(alert.target, ()))
-        if cause:
+        there = firing.get(alert.target)
+        if there and (cause := _cause(alert, there)):
             found[place] = cause
     return found
 
 
-def _cause(alert: Alert, firing: Iterable[Alert]) -> str:
-    others = [other for other in firing if other is not alert]
+def _cause(alert: Alert, firing: Mapping[str, Sequence[Alert]]) -> str:
+    """The rule that explains the alert, of those that fire at its target."""
     for rule, symptoms in CAUSES.items():
+        if rule == alert.rule:
+            break  # no cause of it, and what comes later in the order is none either
         explains = alert.rule not in _NEVER_SYMPTOMS if symptoms is None else alert.rule in symptoms
-        earlier = alert.rule not in CAUSES or _order(rule) < _order(alert.rule)
-        if explains and earlier and any(other.rule == rule for other in others):
+        if explains and rule in firing:
             return rule
-    graver = any(other.rule == alert.rule and _about_the_same(other, alert) for other in others)
+    graver = any(_is_graver(other, alert) for other in firing.get(alert.rule, ()))
     return alert.rule if graver else ""
 
 
-def _order(rule: str) -> int:
-    return list(CAUSES).index(rule)
-
-
-def _about_the_same(graver: Alert, milder: Alert) -> bool:
-    same = graver.labels.get("gpu_uuid") == milder.labels.get("gpu_uuid")
-    return same and Severity(graver.severity).rank > Severity(milder.severity).rank
+def _is_graver(other: Alert, alert: Alert) -> bool:
+    same = other.labels.get("gpu_uuid") == alert.labels.get("gpu_uuid")
+    return same and Severity(other.severity).rank > Severity(alert.severity).rank
