@@ -195,8 +195,9 @@ def _look(table: object, ink: str, origin: str) -> Look:
         raise ConfigError(f"{origin}: {ink} must be a table such as {{ color = '#1a2b3c', bold = true }}")
     for key in sorted(table.keys() - {"color", "background", *_ATTRIBUTES}):
         raise ConfigError(f"{origin}: {ink}.{key} is not known")
+    where = f"{origin}: {ink}"
     return Look(
-        color=_color(table, "color", origin) if "color" in table else None,
-        background=_color(table, "background", origin) if "background" in table else None,
-        **{key: _flag(table, key, origin) for key in _ATTRIBUTES if key in table},
+        color=_color(table, "color", where) if "color" in table else None,
+        background=_color(table, "background", where) if "background" in table else None,
+        **{key: _flag(table, key, where) for key in _ATTRIBUTES if key in table},
     )

@@ -10,7 +10,10 @@ import pytest
 from enginetop.cli import ui
 from enginetop.cli.control import recovery
 from enginetop.cli.main import main
+from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import Slo
+from tests.tui.snapshots import FakeSource
+from tui.app import FleetApp
 from tuners.control.controller import Controller
 from tuners.control.driver import ControlError
 
@@ -87,3 +90,57 @@ def test_a_recovery_that_fails_is_told_when_the_screen_is_gone(capsys: pytest.Ca
         thread.join(10)
         assert capsys.readouterr().err == ""
     assert capsys.readouterr().err == "enginetop: another controller is at work: pid 4711\n"
+
+
+def screen_config(tmp_path: Path, text: str) -> list[str]:
+    config = tmp_path / "fleet.toml"
+    config.write_text(f'[[targets]]\nurl = "http://127.0.0.1:9"\n[screen]\n{text}\n', encoding="utf-8")
+    return ["--config", str(config)]
+
+
+def test_the_screen_looks_as_the_config_file_says(given: dict[str, Any], tmp_path: Path) -> None:
+    argv = screen_config(tmp_path, 'theme = "light"\nascii = true\ncolumns = ["kv", "tok"]')
+    assert main(argv) == 0
+    assert (given["theme"], given["ascii_only"]) == ("light", True)
+    assert given["columns"].load() == ("name", "state", "kv", "tok")
+    assert given["theme_folder"] == tmp_path / "config" / "enginetop" / "themes"
+
+
+def test_the_command_line_and_saved_columns_outrank_the_config_file(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    argv = screen_config(tmp_path, 'theme = "light"\ncolumns = ["kv"]')
+    saved = tmp_path / "state" / "enginetop" / "columns.toml"
+    saved.parent.mkdir(parents=True)
+    saved.write_text('columns = ["run"]\n')
+    assert main([*argv, "--theme", "dark"]) == 0
+    assert given["theme"] == "dark"
+    assert given["columns"].load() == ("name", "state", "run")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('columns = ["kw"]', "screen.columns: no column is called 'kw'; there are: name state model"),
+        ('columns = ["kv", "kv"]', "screen.columns: column 'kv' is named twice"),
+        ("colums = []", "screen.colums"),
+    ],
+)
+def test_a_screen_table_that_cannot_be_used_is_one_line(
+    given: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    assert main(screen_config(tmp_path, text)) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1
+    assert said in told[0]
+    assert str(tmp_path / "fleet.toml") in told[0]
+
+
+def test_a_theme_that_is_not_there_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "themes"
+    folder.mkdir()
+    (folder / "mine.toml").write_text('base = "dark"\n[inks]\ncrit = { color = "red" }\n')
+    for name, said in (("nope", "'nope' is not known"), ("mine", "mine.toml: crit: color must be a colour")):
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        with pytest.raises(ConfigError, match=said):
+            FleetApp(FakeSource(), theme=name, theme_folder=folder)

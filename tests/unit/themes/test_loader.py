@@ -56,7 +56,7 @@ def test_a_theme_reads_back() -> None:
         (toml(surfaces__error='"red"'), "error must be a colour"),
         (toml(inks__ok='{ colour = "#ffffff" }'), "ok.colour is not known"),
         (toml(inks__ok='"#ffffff"'), "ok must be a table"),
-        (toml(inks__ok="{ bold = 1 }"), "bold must be true or false"),
+        (toml(inks__ok="{ bold = 1 }"), "ok: bold must be true or false"),
         ("= 3", "not valid TOML"),
     ],
 )
