@@ -21,6 +21,7 @@ from textual.pilot import Pilot
 
 from bench.recording import record
 from enginetop.cli import wiring
+from enginetop.cli.alerting import alert_book
 from enginetop.cli.settings import Settings
 from enginetop.fleet.snapshot import FleetSnapshot, Slo
 from enginetop.simulator.builtin import SCENARIOS
@@ -40,9 +41,13 @@ KEYS: Mapping[Place, Sequence[str]] = {
     Place.REASONING: ("5",),
     Place.GPU: ("6",),
     Place.ALERTS: ("7",),
+    Place.WHY: ("7", "G", "k", "k", "w"),
+    Place.HISTORY: ("7", "h"),
     Place.TUNERS: ("8",),
     Place.SUGGESTION: ("8", "enter"),
     Place.EVENTS: ("9",),
+    Place.COMPARE: ("b", "left_curly_bracket", "b", "B"),
+    Place.PALETTE: ("ctrl+p",),
     Place.HELP: ("question_mark",),
 }
 """What is pressed to come from the fleet to each view."""
@@ -53,12 +58,13 @@ WITHOUT_A_RECORDING: Mapping[Place, str] = {
     Place.PAST: "needs an audit",
     Place.QUIET: "needs what a rule leaves alone",
     Place.CONFIRM: "asks before something is changed",
-    Place.COMPARE: "needs two bookmarks",
-    Place.PALETTE: "lists the actions of the view below it",
+    Place.RAW: "needs the pages themselves",
+    Place.COLUMNS: "chooses the columns of the fleet",
 }
 """Places that have no file, and why."""
 
 _SECONDS = 698.0
+_PICTURES, _PICTURE_SECONDS = 6, 20.0
 _FRAME_SECONDS = 0.15
 """Longer than Textual takes for a frame."""
 
@@ -67,23 +73,26 @@ _FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 class _Still:
-    """A source that tells one picture."""
+    """A source that tells some pictures at once, and stays with the last one."""
 
-    def __init__(self, snapshot: FleetSnapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, snapshots: Sequence[FleetSnapshot]) -> None:
+        self._snapshots = snapshots
+        self._shown: FleetSnapshot | None = None
         self._listeners: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Tell it."""
-        for listener in self._listeners:
-            listener()
+        """Tell them."""
+        for snapshot in self._snapshots:
+            self._shown = snapshot
+            for listener in self._listeners:
+                listener()
 
     def stop(self) -> None:
         """Nothing runs."""
 
-    def latest(self) -> FleetSnapshot:
-        """The picture."""
-        return self._snapshot
+    def latest(self) -> FleetSnapshot | None:
+        """The last one told."""
+        return self._shown
 
     def subscribe(self, on_snapshot: Callable[[], None]) -> Callable[[], None]:
         """Remember a listener."""
@@ -98,13 +107,23 @@ class _Still:
         """There is nothing to ask."""
 
 
-def recorded_fleet() -> FleetSnapshot:
-    """The fleet at the end of the fixed recording."""
+def recorded_fleet() -> list[FleetSnapshot]:
+    """The end of the fixed recording: a picture now and then of its last minutes, oldest first."""
     settings = Settings((), {}, 2.0, 1.8, 60.0, (("*", _SLO),))
+    book = alert_book(settings)
+    kept: list[FleetSnapshot] = []
+
+    def keep(snapshot: FleetSnapshot) -> FleetSnapshot:
+        told = book(snapshot)
+        if not kept or told.at - kept[-1].at >= _PICTURE_SECONDS:
+            kept.append(told)
+        return told
+
     with TemporaryDirectory(prefix="enginetop-screens-") as folder:
         path = Path(folder) / "fleet.jsonl"
         record(path, SCENARIOS["demo"], seconds=_SECONDS)
-        return wiring.replay_to_end(settings, path)
+        last = wiring.replay_to_end(settings, path, keep)
+    return [*(one for one in kept[-_PICTURES:] if one.at < last.at), last]
 
 
 def name_of(place: Place, size: tuple[int, int], ending: str) -> str:
@@ -118,20 +137,22 @@ def expected_files() -> set[str]:
     return texts | {name_of(place, PICTURED, "svg") for place in KEYS}
 
 
-def write_screens(folder: Path, snapshot: FleetSnapshot) -> None:
+def write_screens(folder: Path, snapshots: Sequence[FleetSnapshot]) -> None:
     """Write the whole set into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     for place, keys in KEYS.items():
         for size in SIZES:
-            text, picture = asyncio.run(_shot(snapshot, keys, size))
+            text, picture = asyncio.run(_shot(snapshots, keys, size))
             (folder / name_of(place, size, "txt")).write_text(text, encoding="utf-8")
             if size == PICTURED:
                 (folder / name_of(place, size, "svg")).write_text(picture, encoding="utf-8")
 
 
-async def _shot(snapshot: FleetSnapshot, keys: Sequence[str], size: tuple[int, int]) -> tuple[str, str]:
+async def _shot(
+    snapshots: Sequence[FleetSnapshot], keys: Sequence[str], size: tuple[int, int]
+) -> tuple[str, str]:
     """The screen after these keys, as text and as SVG."""
-    app = FleetApp(_Still(snapshot), title="prod-eu", theme="dark", clock=lambda: 100.0)
+    app = FleetApp(_Still(snapshots), title="prod-eu", theme="dark", clock=lambda: 100.0)
     async with app.run_test(size=size) as pilot:
         text = await _settled(app, pilot)
         for key in keys:

@@ -22,6 +22,8 @@ class Place(StrEnum):
     REASONING = "reasoning"
     GPU = "gpu"
     ALERTS = "alerts"
+    WHY = "why"
+    HISTORY = "alert history"
     TUNERS = "tuners"
     EVENTS = "events"
     COLUMNS = "columns"
@@ -118,7 +120,7 @@ _BESIDE = (Place.BESIDE,)
 _TUNERS = (Place.TUNERS,)
 _ALERTS = (Place.ALERTS,)
 _EVENTS = (Place.EVENTS,)
-_PAGES = (Place.SPECULATION, Place.REASONING, Place.GPU, Place.EVENTS)
+_PAGES = (Place.SPECULATION, Place.REASONING, Place.GPU, Place.EVENTS, Place.HISTORY)
 _OPENING = (Place.FLEET, *_PAGES, Place.ALERTS, Place.TUNERS, Place.PAST)
 _COLUMNS = (Place.COLUMNS,)
 _LISTS = (*_OPENING, Place.PALETTE, Place.COLUMNS)
@@ -126,6 +128,7 @@ _READING = (
     Place.REPLICA,
     Place.RAW,
     Place.BESIDE,
+    Place.WHY,
     Place.LATENCY,
     Place.SUGGESTION,
     Place.CHANGE,
@@ -177,6 +180,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("silence(1800)", ("s",), "silence", "silence its rule at its target for 30 min", _ALERTS, 3),
     Action("silence(7200)", ("S",), "silence 2 h", "silence its rule at its target for 2 h", _ALERTS),
     Action("silence_words", ("c",), "custom", "silence other rules, targets and times", _ALERTS, 10),
+    Action("why", ("w",), "why", "its rule, its value over time, what keeps it quiet", _ALERTS, 8),
+    Action("history", ("h",), "history", "what began to fire, also what is over", _ALERTS, 9),
     Action("began", ("J",), "jump", "the fleet as it was when the alert began", _ALERTS, 9),
     Action("undo_quiet", ("u",), "undo", "take back the acknowledgement, else the silences", _ALERTS, 8),
     Action("next_kind", ("f",), "kind", "only the next kind of events, in the end all again", _EVENTS, 3),

@@ -351,7 +351,9 @@ class FleetApp(TravelApp):
         """Open the alerts."""
         if not isinstance(self.screen, AlertsScreen):
             self.action_fleet()
-            screen = AlertsScreen(self.inks, self.note_failure, self._alert_desk)
+            screen = AlertsScreen(
+                self.inks, self.note_failure, self._alert_desk, lambda: self.travel.timeline.begins
+            )
             screen.picture = self._picture()
             self.push_screen(screen)
 

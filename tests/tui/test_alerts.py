@@ -203,3 +203,25 @@ def test_of_two_alerts_of_one_rule_only_the_chosen_one_is_acknowledged(quiet: Qu
         assert one.key[3] == (("gpu_uuid", "G-2"),)
 
     assert play(story, quiet, snapshot=replace(FLEET, alerts=(hot("G-1"), hot("G-2")))).failures == []
+
+
+def test_why_and_history_of_the_selected_alert(quiet: QuietFile) -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, quiet: QuietFile) -> None:
+        await press(app, pilot, "w")
+        assert "why · TargetDown · a" in screen_lines(app)[0]
+        assert "fires after 30 s of it" in screen_text(app)
+        await publish(app, pilot, source, replace(FLEET, alerts=(SLOW,), sequence=2, at=AT + 2))
+        assert "this alert is over" in screen_text(app)
+        await press(app, pilot, "escape")
+        again = replace(DOWN, since=AT + 4)
+        await publish(app, pilot, source, replace(FLEET, alerts=(again, SLOW), sequence=3, at=AT + 4))
+        await press(app, pilot, "h")
+        assert "alerts that began" in screen_lines(app)[0]
+        assert "TargetDown" in screen_lines(app)[1]
+        assert "still fires" in screen_lines(app)[1]
+        await press(app, pilot, "enter")
+        assert screen_kind(app) is DetailScreen
+        await press(app, pilot, "escape", "escape")
+        assert screen_kind(app) is AlertsScreen
+
+    assert not play(story, quiet, keeps=False).failures

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -16,7 +16,9 @@ from tui.alert_desk import WORDS_HELP, AlertDesk
 from tui.screens.base import PictureScreen, bindings_for
 from tui.screens.detail import DetailScreen
 from tui.screens.listing import ListScreen
-from tui.view.alerts import AlertsTable, alerts_title, alerts_verdict
+from tui.screens.why import HistoryScreen, WhyScreen
+from tui.timeline import AlertBegin
+from tui.view.alerts import AlertsTable, alert_key, alerts_title, alerts_verdict
 from tui.view.cells import Line, Span, clip, plain, printable, spread
 from tui.view.heading import badges
 from tui.widgets.ink import Inks
@@ -27,14 +29,24 @@ _ACTS = frozenset({"acknowledge", "note", "silence(1800)", "silence(7200)", "sil
 
 
 class AlertsScreen(ListScreen):
-    """Pending and firing alerts, the gravest first. Without `desk` nobody can say anything to them."""
+    """Pending and firing alerts, the gravest first. Without `desk` nobody can say anything to them.
+
+    `begins` tells which alerts began in the time that is kept.
+    """
 
     PLACE = Place.ALERTS
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.ALERTS)]
 
-    def __init__(self, inks: Inks, complain: Complain, desk: AlertDesk | None) -> None:
+    def __init__(
+        self,
+        inks: Inks,
+        complain: Complain,
+        desk: AlertDesk | None,
+        begins: Callable[[], Sequence[AlertBegin]] = tuple,
+    ) -> None:
         super().__init__(inks, complain)
         self.table: AlertsTable | None = None
+        self._begins = begins
         self._desk = desk
         self._said = ""
 
@@ -83,7 +95,7 @@ class AlertsScreen(ListScreen):
         """What is done to an alert needs one, and somebody who keeps it; not the way to where one is."""
         if action.name == "alerts":
             return False
-        if action.name == "began":
+        if action.name in ("began", "why"):
             return self._selected() is not None
         if action.name in _ACTS:
             return self._desk is not None and self._selected() is not None
@@ -98,6 +110,16 @@ class AlertsScreen(ListScreen):
         alert = self._selected()
         if alert is not None:
             self.post_message(self.BeganWanted(alert))
+
+    def action_why(self) -> None:
+        """Show why the alert under the cursor is there."""
+        alert = self._selected()
+        if alert is not None:
+            self.open_screen(WhyScreen(self.inks, self.complain, alert_key(alert)))
+
+    def action_history(self) -> None:
+        """Show the alerts that began, also those that are over."""
+        self.open_screen(HistoryScreen(self.inks, self.complain, self._begins))
 
     def action_note(self) -> None:
         """Acknowledge it with a note."""

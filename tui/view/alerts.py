@@ -13,11 +13,12 @@ from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.heading import badges
 from tui.view.picture import Picture
 
-_SEVERITIES: Mapping[str, Severity] = {
+SEVERITIES: Mapping[str, Severity] = {
     "critical": Severity.CRIT,
     "warning": Severity.WARN,
     "info": Severity.INFO,
 }
+"""How an alert's word for its severity is shown."""
 _WIDE = 120
 
 
@@ -49,7 +50,7 @@ class AlertsTable:
         alert = self._alerts[index // 2]
         if index % 2:
             return clip((Span("     "), Span(printable(alert.summary or alert.rule), "dim")), self._width)
-        severity = _SEVERITIES.get(alert.severity, Severity.WARN)
+        severity = SEVERITIES.get(alert.severity, Severity.WARN)
         quiet = alert.state != FIRING or bool(marks(alert))
         ink: Ink = "dim" if quiet else INK_OF[severity]
         wide = self._width >= _WIDE

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
+from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import ReplicaSnapshot, Slo
 from tui.view import charts, numbers
 from tui.view.cells import EMPTY_LINE, Line, Span, merge, pad
@@ -27,6 +28,7 @@ class _Plot:
     text: Callable[[float | None], str]
     top: float | None = None
     limit: Callable[[Slo], float] | None = None
+    limit_word: str = "SLO"
     ticks: str = ""
     """A signal whose times above zero are ticks underneath."""
 
@@ -50,6 +52,17 @@ def further_plots(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
     """The plots that did not fit at the top."""
     if width < _THREE:
         yield from _rows(replica, at, width, _of(replica)[_columns(width) :])
+
+
+def one_plot(replica: ReplicaSnapshot, signal: str, at: float, width: int, limit: float | None) -> list[Line]:
+    """The plot of one trend with a line at `limit` (None: none); empty where nothing of it is kept."""
+    if not replica.trend_times or signal not in replica.trends:
+        return []
+    known = next((plot for plot in _PLOTS if plot.signal == signal), None)
+    plot = known or _Plot(signal, SIGNALS[signal.partition(".")[0]].title, numbers.rate)
+    line = None if limit is None else lambda _: limit
+    word = "threshold" if limit is not None else ""
+    return _drawn(replace(plot, limit=line, limit_word=word), replica, at, width)
 
 
 def plots_beside(first: ReplicaSnapshot, second: ReplicaSnapshot, at: float, width: int) -> Lines:
@@ -112,7 +125,7 @@ def _drawn(
         place = charts.row_of(limit, PLOT_ROWS, top)
         rows[place] = _with_line(rows[place][0].text)
         scale[place] = plot.text(limit) if 0 < place < PLOT_ROWS - 1 else scale[place]
-        title = f"{title} (SLO {plot.text(limit)})"
+        title = f"{title} ({plot.limit_word} {plot.text(limit)})"
     if plot.ticks and any(replica.trends.get(plot.ticks) or ()):
         title = f"{title} ({_TICK} preempted)"
     caption = pad(f"{title}, last {numbers.seconds_text(step * room)}", width)[: max(width, 0)]
