@@ -330,7 +330,8 @@ def _duration(text: str) -> float:
 
 
 def _silence_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("act", choices=("add", "list", "expire"), help="what to do")
+    acts = ("add", "list", "expire")
+    parser.add_argument("act", choices=acts, metavar="{add,list,expire}", help="what to do")
     parser.add_argument("id", nargs="?", metavar="ID", help="of the silence that is to expire")
     parser.add_argument(
         "--for", dest="duration", type=_duration, metavar="2h", help="how long: 45s 30m 2h 3d"
