@@ -12,7 +12,7 @@ from enginetop.fleet.document import snapshot_document
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.prometheus_text import prometheus_text
 from enginetop.fleet.snapshot import FleetSnapshot
-from tui.view.cells import Line, line_text, to_ascii
+from tui.view.cells import Line, line_text, printable, to_ascii
 from tui.view.events import events_line
 from tui.view.heading import title_line, verdict_line
 from tui.view.picture import Picture
@@ -48,7 +48,7 @@ def print_lines(lines: Iterable[Line]) -> None:
     """Print lines without their inks, in ASCII where the stream takes nothing else."""
     wide = "utf" in (sys.stdout.encoding or "").lower()
     for line in lines:
-        print(line_text(line if wide else to_ascii(line)).rstrip())
+        print(printable(line_text(line if wide else to_ascii(line))).rstrip())
 
 
 def table_lines(snapshot: FleetSnapshot, width: int, title: str = "") -> list[Line]:
