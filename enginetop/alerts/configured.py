@@ -101,7 +101,6 @@ def _expression_check(expression: Expression, said: str) -> Check:
             if breached is False:
                 continue
             seen = value_of(expression.first, told)
-            value = seen.low if seen.censored else seen.value
-            yield Finding(replica.target.url, breached, value, expression.first.number, said)
+            yield Finding(replica.target.url, breached, seen.at_least, expression.first.number, said)
 
     return check

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from operator import eq, ge, gt, le, lt, ne
 
 from enginetop.alerts.grammar import Comparison, Expression
-from enginetop.fleet.model import Quality
+from enginetop.fleet.model import BELIEVED
 from enginetop.fleet.snapshot import NO_QUANTILE, Distribution, Quantile, Scalar, Signals
 
 _TESTS: Mapping[str, Callable[[float, float], bool]] = {
@@ -18,9 +18,6 @@ _TESTS: Mapping[str, Callable[[float, float], bool]] = {
     "==": eq,
     "!=": ne,
 }
-
-BELIEVED: frozenset[Quality] = frozenset({Quality.OK, Quality.ESTIMATED})
-"""Qualities of values that a rule acts on. An old or a doubtful value is none."""
 
 
 def holds(expression: Expression, signals: Signals) -> bool | None:

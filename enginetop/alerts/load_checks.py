@@ -139,7 +139,7 @@ def slower_than_slo(signal: str, title: str, limit_seconds: Callable[[ReplicaSna
             return Finding(url, False)
         name = next((key for key, q in reversed(PERCENTILES) if q <= replica.slo.target + 1e-9), "")
         quantile = times.quantiles.get(name, Quantile())
-        value = quantile.low if quantile.censored else quantile.value
+        value = quantile.at_least
         if value is None or (quantile.censored and value < limit):
             return Finding(url, None)
         mark = "≥" if quantile.censored else ""

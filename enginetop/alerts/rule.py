@@ -113,9 +113,6 @@ class Step:
     changed: Alert | None = None
 
 
-NOTHING = Step(None)
-
-
 def key_of(rule: Rule, finding: Finding) -> Key:
     """The identity of the alert that a finding is about."""
     return (*rule.id, finding.target, tuple(sorted(finding.subject.items())))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from enginetop.alerts.evaluate import BELIEVED
-from enginetop.fleet.model import UP_STATES, is_router
+from enginetop.fleet.model import BELIEVED, UP_STATES, is_router
 from enginetop.fleet.snapshot import Distribution, FleetSnapshot, ReplicaSnapshot, Scalar
 
 Points = Sequence[tuple[float, float]]

@@ -146,7 +146,7 @@ def _facts(replica: ReplicaSnapshot) -> Iterator[str]:
     for name, title in _SPOKEN_TIMES:
         found = replica.signals.get(name)
         quantile = found.quantiles.get("p95") if isinstance(found, Distribution) else None
-        seconds = None if quantile is None else quantile.low if quantile.censored else quantile.value
+        seconds = None if quantile is None else quantile.at_least
         if quantile is not None and seconds is not None:
             over = "over " if quantile.censored else ""
             yield f"{title} p95 {over}{_spoken_seconds(seconds)}"

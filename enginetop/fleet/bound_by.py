@@ -178,8 +178,7 @@ def _quantile(signals: Signals, name: str, key: str) -> float | None:
     signal = signals[name]
     if not isinstance(signal, Distribution) or signal.quality is Quality.SUSPECT:
         return None
-    quantile = signal.quantiles[key]
-    return quantile.low if quantile.censored else quantile.value
+    return signal.quantiles[key].at_least
 
 
 def _late(signals: Signals, name: str, limit: float) -> bool | None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from enginetop.fleet.model import Quality
+from enginetop.fleet.model import BELIEVED, Quality
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import Goodput, Scalar, Signals, SignalValue
 
@@ -21,7 +21,6 @@ _ENERGY, _COST, _GOOD_COST = (
     "cost_per_million_tokens",
     "cost_per_million_good_tokens",
 )
-_SOUND = (Quality.OK, Quality.ESTIMATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def efficiency(
 ) -> Mapping[str, SignalValue]:
     """The signals of energy and cost. `why_not` says why power or the number of GPUs is not known."""
     tokens = signals[_TOKENS]
-    rate = tokens.number if isinstance(tokens, Scalar) and tokens.quality in _SOUND else None
+    rate = tokens.number if isinstance(tokens, Scalar) and tokens.quality in BELIEVED else None
     unit = price.currency if price is not None and price.currency else SIGNALS[_COST].unit
     if rate is None or rate <= 0:
         why = "no tokens in the window" if rate is not None else "the token rate is not known"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.figure_ring import FigureRing, ring_bytes
-from enginetop.fleet.model import Quality
+from enginetop.fleet.model import BELIEVED
 from enginetop.fleet.snapshot import Distribution, Goodput, Scalar, Signals
 
 LOAD_NAMES: tuple[str, ...] = ("running", "good_per_second", "attainment", "ttft_p99_seconds", "estimated")
@@ -16,7 +16,6 @@ second, their share of the completed ones, TTFT p99 (its lower bound where it li
 """
 
 KEPT_SECONDS = 6 * 3600.0
-_FRESH = (Quality.OK, Quality.ESTIMATED)
 _WHOLE = 0.75
 """A window that covers less than this share of its time tells of no load."""
 
@@ -54,7 +53,7 @@ class LoadLog:
         if self._begin is None or now < self._begin:
             self._begin = now
             self._running.clear()
-        if isinstance(running, Scalar) and running.number is not None and running.quality in _FRESH:
+        if isinstance(running, Scalar) and running.number is not None and running.quality in BELIEVED:
             self._running.append(running.number)
         if now - self._begin < self._window_seconds:
             return
@@ -76,7 +75,7 @@ class LoadLog:
 
 
 def _achieved(goodput: Goodput) -> tuple[float | None, float | None, bool]:
-    if goodput.quality not in _FRESH:
+    if goodput.quality not in BELIEVED:
         return None, None, False
     if goodput.good_per_second is not None:
         return goodput.good_per_second, goodput.exact, False
@@ -85,7 +84,6 @@ def _achieved(goodput: Goodput) -> tuple[float | None, float | None, bool]:
 
 def _ttft_p99(signals: Signals) -> float | None:
     ttft = signals["ttft_seconds"]
-    if not isinstance(ttft, Distribution) or ttft.quality not in _FRESH or not ttft.count:
+    if not isinstance(ttft, Distribution) or ttft.quality not in BELIEVED or not ttft.count:
         return None
-    p99 = ttft.quantiles["p99"]
-    return p99.low if p99.censored else p99.value
+    return ttft.quantiles["p99"].at_least

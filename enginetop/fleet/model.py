@@ -87,6 +87,10 @@ class Quality(StrEnum):
     INVALID = "invalid"
 
 
+BELIEVED: frozenset[Quality] = frozenset({Quality.OK, Quality.ESTIMATED})
+"""Qualities of values that something may rest on (an alert, a plot): not what is old or doubtful."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One thing to scrape.

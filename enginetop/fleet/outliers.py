@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import median
 
-from enginetop.fleet.model import Quality, ReplicaState
+from enginetop.fleet.model import BELIEVED, ReplicaState
 from enginetop.fleet.pools import Pool, pools
 from enginetop.fleet.snapshot import Distribution, Outlier, ReplicaSnapshot, Scalar, Signals
 
@@ -26,7 +26,6 @@ _ROBUST_DEVIATIONS = 3.5
 """Iglewicz and Hoaglin's limit for a modified z-score."""
 _NORMAL = 1.4826
 _SERVING = frozenset({ReplicaState.OK, ReplicaState.IDLE, ReplicaState.NO_PROGRESS})
-_FRESH = (Quality.OK, Quality.ESTIMATED)
 
 
 class Worse(Enum):
@@ -149,7 +148,7 @@ def _judged(
 def _figure(signals: Signals, name: str) -> _Figure | None:
     base, _, part = name.partition(".")
     signal = signals.get(base)
-    if signal is None or signal.quality not in _FRESH:
+    if signal is None or signal.quality not in BELIEVED:
         return None
     if isinstance(signal, Scalar):
         return None if signal.number is None else _Figure(signal.number, signal.number)
@@ -160,7 +159,7 @@ def _quantile(signal: Distribution, part: str) -> _Figure | None:
     quantile = signal.quantiles.get(part)
     if quantile is None or (signal.count or 0.0) < LEAST_COUNT:
         return None
-    value = quantile.low if quantile.censored else quantile.value
+    value = quantile.at_least
     if value is None:
         return None
     return _Figure(value, value if quantile.low is None else quantile.low)

@@ -216,8 +216,7 @@ class ReplicaTracker:
         if isinstance(preemptions, Scalar):
             self._log.preemptions(now, preemptions.number)
         if isinstance(e2e, Distribution) and e2e.count:
-            p99 = e2e.quantiles["p99"]
-            longest = p99.low if p99.censored else p99.value
+            longest = e2e.quantiles["p99"].at_least
             if longest is not None:
                 self._state.requests_took(values.facts.at, longest)
         self._note_bound(values)

@@ -47,6 +47,11 @@ class Quantile:
     high: float | None = None
     censored: bool = False
 
+    @property
+    def at_least(self) -> float | None:
+        """The value; past the last finite bound that bound."""
+        return self.low if self.censored else self.value
+
 
 NO_QUANTILE = Quantile()
 

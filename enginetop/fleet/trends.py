@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from enginetop.fleet.figure_ring import FigureRing, ring_bytes
-from enginetop.fleet.model import Quality
+from enginetop.fleet.model import BELIEVED
 from enginetop.fleet.snapshot import NO_GOODPUT, Goodput, Scalar, Signals
 
 TREND_NAMES: tuple[str, ...] = (
@@ -35,8 +35,6 @@ RATES: Mapping[str, str] = MappingProxyType(
 KEPT_SECONDS = 900.0
 """How far back trends reach."""
 
-_FRESH = (Quality.OK, Quality.ESTIMATED)
-
 
 def trend_bytes(interval_seconds: float) -> int:
     """The most that the trends of one replica take."""
@@ -58,7 +56,7 @@ def trend_values(
             values[name] = _of_goodput(goodput, part)
             continue
         signal = signals[base]
-        if signal.quality not in _FRESH:
+        if signal.quality not in BELIEVED:
             values[name] = None
         elif not isinstance(signal, Scalar):
             values[name] = signal.quantiles[part].value
@@ -68,7 +66,7 @@ def trend_values(
 
 
 def _of_goodput(goodput: Goodput, part: str) -> float | None:
-    if goodput.quality not in _FRESH:
+    if goodput.quality not in BELIEVED:
         return None
     if part == "attainment":
         return goodput.joint.independent if goodput.exact is None else goodput.exact
