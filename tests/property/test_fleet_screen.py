@@ -40,7 +40,7 @@ HOSTILE = (
 )
 hostile = st.sampled_from(HOSTILE)
 parsed = st.sampled_from([printable(text) for text in HOSTILE])
-"""As labels are once they were parsed: what a terminal would obey is taken out there, and again at the end."""
+"""As labels are once they were parsed: what a terminal would obey is taken out there, and at the end."""
 widths, heights = st.integers(20, 300), st.integers(5, 100)
 choices = st.lists(st.sampled_from([key for key in BY_KEY if key not in FIXED]), unique=True).map(
     lambda keys: (*FIXED, *keys) if keys else ()
