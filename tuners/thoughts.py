@@ -62,15 +62,14 @@ class Thoughts:
 
         None: no length is known to.
         """
-        bounds = [bound for bound in self.at_most if math.isfinite(bound)]
-        if not bounds:
+        shortest = self.quantile(1.0 - most_truncated)
+        if shortest is None:
             return None
-        for cap in range(MULTIPLE_TOKENS, int(bounds[-1]) + 1, MULTIPLE_TOKENS):
-            share = self.share_above(cap)
-            if share is None:
-                break
-            if share + errors * self.error(max(share, 1.0 / self.count)) <= most_truncated:
+        cap = max(1, math.ceil(shortest / MULTIPLE_TOKENS - 1e-9)) * MULTIPLE_TOKENS
+        while (share := self.share_above(cap)) is not None:
+            if share + errors * self.error(max(share, 1.0 / self.count)) <= most_truncated + 1e-12:
                 return cap
+            cap += MULTIPLE_TOKENS
         return None
 
     def powers(self, cap: float = math.inf) -> tuple[float, float]:
