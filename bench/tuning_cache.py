@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import groupby, repeat
 from pathlib import Path
 
@@ -58,12 +58,14 @@ class GridCache:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._known: dict[str, dict[str, list[float]]] = {}
         self.verified = 0
-        if path.exists():
-            document = json.loads(path.read_text())
-            if document.get("simulator") == simulator_hash():
-                self._known = document["worths"]
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, list[float]]]:
+        """What the file holds, read when it is first asked for."""
+        document = json.loads(self._path.read_text()) if self._path.exists() else {}
+        same = document.get("simulator") == simulator_hash()
+        return document["worths"] if same else {}
 
     def grid_of(self, subject: Subject, seed: int) -> dict[Settings, Worth]:
         """Every setting of the grid with its worth.
