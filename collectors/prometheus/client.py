@@ -8,7 +8,7 @@ an event loop: every call waits for its answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -29,8 +29,7 @@ _TAIL_BYTES = 4096
 _WARNINGS = re.compile(rb'"warnings"\s*:\s*\[\s*"((?:[^"\\]|\\.)*)"')
 _PARTIAL = b'"isPartial":true'
 _MOST_ERROR_BYTES = 65_536
-
-Labels = Mapping[str, str]
+_OTHER_FORM = "an answer of another form than expected; is this a Prometheus?"
 
 
 class PrometheusError(EnginetopError):
@@ -82,8 +81,11 @@ class PrometheusClient:
 
     def now(self) -> float:
         """Unix time by the server's clock."""
-        result = self._call(lambda: self._api.custom_query("time()"))
-        return float(_checked(result, list)[1])
+        result = self._list(lambda: self._api.custom_query("time()"))
+        try:
+            return float(result[1])
+        except (IndexError, TypeError, ValueError):
+            raise self._error(FailureKind.PROTOCOL, _OTHER_FORM) from None
 
     def matrix(self, query: str, at: float) -> Sequence[dict[str, Any]]:
         """Raw samples of a range selector at Unix time `at`: `{"metric": labels, "values": [[t, v], ...]}`.
@@ -91,17 +93,17 @@ class PrometheusClient:
         Also a part of the data may be all there is: `warning` then says so.
         """
         params = {"time": f"{at:.3f}"}
-        result: Sequence[dict[str, Any]] = _checked(
-            self._call(lambda: self._api.custom_query(query, params)), list
-        )
-        return result
+        found = self._list(lambda: self._api.custom_query(query, params))
+        if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in found):
+            raise self._error(FailureKind.PROTOCOL, _OTHER_FORM)
+        return found
 
     def label_values(self, label: str, start: float, end: float, match: str | None = None) -> Sequence[str]:
         """The values of a label between two times, of the series that `match` selects."""
         params = {"start": f"{start:.3f}", "end": f"{end:.3f}"}
         if match is not None:
             params["match[]"] = match
-        values = _checked(self._call(lambda: self._api.get_label_values(label, params)), list)
+        values = self._list(lambda: self._api.get_label_values(label, params))
         return [value for value in values if isinstance(value, str)]
 
     def active_targets(self) -> Sequence[Any]:
@@ -115,7 +117,13 @@ class PrometheusClient:
         found = field_at(data, "activeTargets")
         return found if isinstance(found, list) else ()
 
-    def _call(self, ask: Any) -> Any:
+    def _list(self, ask: Callable[[], Any]) -> list[Any]:
+        found = self._call(ask)
+        if not isinstance(found, list):
+            raise self._error(FailureKind.PROTOCOL, _OTHER_FORM)
+        return found
+
+    def _call(self, ask: Callable[[], Any]) -> Any:
         self.warning = ""
         try:
             return ask()
@@ -164,12 +172,13 @@ class PrometheusClient:
                 self.warning = "a part of the data is missing"
 
     def _within_origin(self, response: requests.Response) -> None:
-        location = urljoin(response.url or self.url, response.headers.get("location", ""))
         try:
-            other = Origin.of(urlsplit(location))
+            other = Origin.of(urlsplit(urljoin(response.url, response.headers.get("location", ""))))
         except ValueError:
+            response.close()
             raise self._error(FailureKind.PROTOCOL, "redirected to a malformed address") from None
         if other != Origin.of(urlsplit(self.url)):
+            response.close()
             raise self._error(
                 FailureKind.PROTOCOL, f"redirected to {other.url}, not followed: name that address"
             )
@@ -190,9 +199,3 @@ class PrometheusClient:
             )
         kind = FailureKind.TIMEOUT if status in (408, 504) else FailureKind.SERVER_ERROR
         return self._error(kind if status != 400 else FailureKind.PROTOCOL, f"HTTP {status}{words}")
-
-
-def _checked(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise PrometheusError(FailureKind.PROTOCOL, "prometheus: an answer of another form than expected")
-    return value

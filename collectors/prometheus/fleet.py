@@ -77,7 +77,7 @@ class PrometheusFleet:
         self._feeds: dict[str, Feed] = {}
         self._names: Sequence[str] = ()
         self._jobs: Sequence[str] = ()
-        self._probed_at = -math.inf
+        self._known_between = (math.inf, -math.inf)
         self._why: Mapping[str, str] = {}
         self._known = 0
 
@@ -92,7 +92,10 @@ class PrometheusFleet:
         `since` is where the first look begins; later ones go on from where they were.
         """
         warnings: list[str] = []
-        self._probe(at, since)
+        first, last = self._known_between
+        if not first <= at <= last:
+            self._probe(min(at - _NAMES_SECONDS, at if since is None else since), at)
+            self._known_between = (at, at + (_PROBE_SECONDS if self._jobs else 0.0))
         if not self._jobs:
             return Look(at, self._roster.take("prometheus", (), at), ())
         begin = since if since is not None else at - _UP_SECONDS
@@ -109,13 +112,18 @@ class PrometheusFleet:
         taken = self._taken(news, pages, at)
         changes = self._changes(at)
         scrapes = [scrape for scrape in map(self._scrape, taken) if scrape is not None]
+        if not len(self._members):
+            warnings.append("there are series of engines, but no `up` that tells when they were scraped")
         return Look(at, changes, scrapes, next(filter(None, warnings), ""))
 
-    def _probe(self, at: float, since: float | None) -> None:
+    def learn(self, first: float, last: float) -> bool:
+        """Learn what there is between two times, for all looks in between; whether there is an engine."""
+        self._probe(first, last)
+        self._known_between = (first, last)
+        return bool(self._jobs)
+
+    def _probe(self, start: float, at: float) -> None:
         """Learn in which spelling which names are there, and whose they are."""
-        if self._names and at - self._probed_at < _PROBE_SECONDS:
-            return
-        start = min(at - _NAMES_SECONDS, since if since is not None else at)
         self._names = wanted_names(self._client.label_values("__name__", start, at))
         jobs: set[str] = set()
         if self._names:
@@ -123,8 +131,8 @@ class PrometheusFleet:
             for batch in _batches(telling or self._names):
                 match = f'{{__name__=~"{one_of(batch)}",server=""}}'
                 jobs.update(self._client.label_values("job", start, at, match))
+                self._members.engines.update(self._client.label_values("instance", start, at, match))
         self._jobs = sorted(jobs)
-        self._probed_at = at
 
     def _ups(self, begin: float, at: float) -> _News:
         """Which scrapes there were, good and failed ones."""
@@ -203,11 +211,12 @@ class PrometheusFleet:
         for scraped, times in news.pages.items():
             for time in sorted(times):
                 lines = pages.get((scraped, time))
+                if lines is None and not scraped.has_series:
+                    scraped.newest = max(scraped.newest, time)
+                    continue
                 if lines is None and at - time < _LATE_SECONDS:
                     break
                 scraped.newest = max(scraped.newest, time)
-                if lines is None and not scraped.has_series:
-                    continue
                 scraped.has_series = True
                 seconds = news.seconds.get((scraped, time), 0.0)
                 body = body_of(lines or [])

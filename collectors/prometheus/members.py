@@ -42,6 +42,8 @@ class Members:
     """The scraped things by their labels, each engine once."""
 
     def __init__(self) -> None:
+        self.engines: set[str] = set()
+        """Instances that showed an engine's series within the last hour or so."""
         self._by_key: dict[Key, Scraped] = {}
         self._label_names: dict[str, tuple[str, ...]] = {}
         self._by_values: dict[tuple[str, ...], Scraped] = {}
@@ -74,10 +76,17 @@ class Members:
             self._index()
 
     def listed(self, at: float) -> Sequence[Listed]:
-        """The engines of the look `at`: what shows an engine's series, or cannot be scraped at all."""
+        """The engines of the look `at`: what shows an engine's series, or did before its scrapes failed.
+
+        What fails in a job that has nothing but engines is one of them.
+        """
+        mixed = {
+            one.labels.get("job") for one in self._by_key.values() if not one.has_series and not one.failing
+        }
         found: dict[str, list[Scraped]] = {}
         for one in self._by_key.values():
-            if one.listed_at == at and (one.has_series or one.failing):
+            was_engine = one.labels.get("instance") in self.engines or one.labels.get("job") not in mixed
+            if one.listed_at == at and (one.has_series or (one.failing and was_engine)):
                 found.setdefault(_target(one.labels).url, []).append(one)
         listed: list[Listed] = []
         for group in found.values():

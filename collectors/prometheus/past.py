@@ -23,8 +23,9 @@ def record_past(client: PrometheusClient, path: Path, first: float, last: float,
     """
     layouts = LayoutCache()
     fleet = PrometheusFleet(client, lambda target: TargetFeed(target, layouts))
-    lines: list[str] = []
     scrapes = 0
+    if not fleet.learn(first, last):
+        return 0
     try:
         with path.open("w", encoding="utf-8") as file:
             begin = first

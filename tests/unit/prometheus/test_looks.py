@@ -197,6 +197,27 @@ def test_what_has_no_engine_is_no_row() -> None:
         assert only(looks.look()).target.name == "p1"
 
 
+def test_what_fails_among_other_things_is_a_row_only_if_it_was_an_engine() -> None:
+    fake = FakePrometheus()
+    pods = {"job": "pods"}
+    fake.scraped({**pods, "instance": "engine:1"}, 400.0, vllm_page().decode())
+    fake.scraped({**pods, "instance": "engine:1"}, 990.0, None)
+    fake.scraped({**pods, "instance": "engine:2"}, 990.0, vllm_page().decode())
+    fake.scraped({**pods, "instance": "sidecar:3"}, 990.0, None)
+    fake.scraped({**pods, "instance": "proxy:4"}, 990.0, "envoy_x 1\n")
+    with looking(fake) as looks:
+        assert [replica.target.name for replica in looks.look().replicas] == ["engine:1", "engine:2"]
+
+
+def test_without_up_it_says_what_is_missing() -> None:
+    fake = FakePrometheus()
+    fake.arrived(LABELS, 990.0, vllm_page().decode())
+    with looking(fake) as looks:
+        seen = looks.look()
+    assert seen.replicas == ()
+    assert "no `up`" in seen.collector.told
+
+
 def test_copies_of_a_router_are_not_asked_for() -> None:
     fake = FakePrometheus()
     fake.scraped(LABELS, 990.0, vllm_page(running=3).decode())

@@ -1,0 +1,158 @@
+"""The commands on a Prometheus: now, as it was, and what cannot be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from collectors.prometheus.targets import PrometheusTargets
+from enginetop.cli import exit_codes
+from enginetop.cli.main import main
+from enginetop.cli.prometheus import prometheus_url, time_of
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import Role, Target
+from tests.support.fake_prometheus import FakePrometheus
+from tests.support.small_fleet import vllm_page
+
+KEY = "sk-0123456789abcdef"
+T0 = 1796000000.0
+
+
+@pytest.fixture
+def fake() -> FakePrometheus:
+    """An hour of two engines; the second one was dead for a while half an hour ago."""
+    made = FakePrometheus(time=T0)
+    for step in range(241):
+        at = T0 - 3600 + 15 * step
+        for pod in (1, 2):
+            labels = {"job": "vllm", "instance": f"10.0.0.{pod}:8000", "pod": f"p{pod}"}
+            dead = pod == 2 and 100 <= step < 110
+            page = None if dead else vllm_page(running=pod, tokens=100 * step).decode()
+            made.scraped(labels, at, page)
+    return made
+
+
+@pytest.fixture
+def url(fake: FakePrometheus) -> Iterator[str]:
+    with fake.serving() as served:
+        yield served
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
+    document = json.loads(capsys.readouterr().out)
+    return {replica["name"]: replica for replica in document["replicas"]}
+
+
+def test_a_snapshot_of_now(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["snapshot", "--prometheus", url]) == exit_codes.OK
+    replicas = printed(capsys)
+    assert {name: replica["state"] for name, replica in replicas.items()} == {"p1": "ok", "p2": "ok"}
+    # 100 tokens every 15 s
+    assert replicas["p1"]["signals"]["generation_tokens_per_second"]["value"] == pytest.approx(100 / 15)  # type: ignore[index]
+
+
+def test_a_snapshot_of_the_past(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    # step 105 of 240 is 2025 s ago
+    assert main(["snapshot", "--prometheus", url, "--at", f"{T0 - 2020}"]) == exit_codes.OK
+    then = printed(capsys)
+    assert {name: replica["state"] for name, replica in then.items()} == {"p1": "ok", "p2": "down"}
+
+
+def test_a_review_of_an_incident(url: str, capfd: pytest.CaptureFixture[str]) -> None:
+    range_of = ["--from", f"{T0 - 2400}", "--to", f"{T0 - 1500}"]
+    assert main(["watch", "--prometheus", url, *range_of]) == exit_codes.OK
+    out, err = capfd.readouterr()
+    events = [json.loads(line) for line in out.splitlines()]
+    down = [event for event in events if event["rule"] == "TargetDown"]
+    assert [event["state"] for event in down] == ["pending", "firing", "resolved"]
+    # the first failed scrape is step 100; two in a row are down
+    assert down[0]["since"] == pytest.approx(T0 - 3600 + 1500)
+    assert "scrapes read from" in err
+
+
+def test_a_check(url: str, fake: FakePrometheus, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--prometheus", url]) == exit_codes.OK
+    assert capsys.readouterr().out.startswith("OK 2 of 2")
+
+
+def test_the_config_file_says_how_it_is_reached(
+    url: str,
+    fake: FakePrometheus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(f'[prometheus]\nurl = "{url}/"\napi_key_env = "PROM_KEY"\ntenant = "team"\n')
+    monkeypatch.setenv("PROM_KEY", KEY)
+    assert main(["snapshot", "--config", str(config)]) == exit_codes.OK
+    assert set(printed(capsys)) == {"p1", "p2"}
+    assert {headers["authorization"] for headers in fake.headers} == {f"Bearer {KEY}"}
+    assert {headers["x-scope-orgid"] for headers in fake.headers} == {"team"}
+    fake.fault = lambda path: (401, f'{{"error": "bad key {KEY}"}}'.encode())
+    assert main(["snapshot", "--config", str(config)]) == exit_codes.USAGE
+    out, err = capsys.readouterr()
+    assert "HTTP 401" in err
+    assert KEY not in out + err
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--prometheus", "URL", "h:1"], "leave TARGETs"),
+        (["--prometheus", "http://user:sk-secret@h:1"], "no credentials"),
+        (["--prometheus", "ftp://h"], "no address"),
+        (["--prometheus", "http://h:99999"], "no address"),
+        (["--at", "5m"], "name it with --prometheus"),
+        (["--prometheus", "URL", "--to", "5m"], "--from TIME"),
+        (["--prometheus", "URL", "--at", "1m", "--from", "5m"], "either --at TIME"),
+        (["--prometheus", "URL", "--at", "yesterday"], "is no time"),
+        (["--prometheus", "URL", "--from", "5m", "--to", "10m"], "up to 7 days"),
+        (["--prometheus", "URL", "--from", "30d"], "up to 7 days"),
+        (["--prometheus", "URL", "--from", "3d", "--to", "2d"], "no engine was scraped in that time"),
+        (["--prometheus", "http://127.0.0.1:1"], "connection refused"),
+        (["--prometheus", "http://127.0.0.1:1", "--at", "1m"], "connection refused"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    flags: list[str], why: str, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["snapshot", *(flag.replace("URL", url) for flag in flags)]) == exit_codes.USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert why in err
+    assert err.count("\n") == 1
+    assert "sk-secret" not in err
+
+
+def test_addresses_of_servers() -> None:
+    assert prometheus_url("p:9090") == "http://p:9090"
+    assert prometheus_url("https://mimir/prometheus/api/v1/") == "https://mimir/prometheus"
+    assert prometheus_url("http://[::1]:9090/") == "http://[::1]:9090"
+
+
+def test_times() -> None:
+    assert time_of("15m", 10_000.0) == 9_100.0
+    assert time_of("1796000000", 0.0) == 1796000000.0
+    assert time_of("2026-11-29T20:26:40Z", 0.0) == 1795984000.0
+    with pytest.raises(ConfigError, match="no time"):
+        time_of("", 0.0)
+
+
+def test_its_targets_as_a_source(url: str, fake: FakePrometheus) -> None:
+    fake.active = [
+        {
+            "labels": {"job": "vllm", "instance": "x", "pod": "p1", "namespace": "ns", "role": "decode"},
+            "scrapeUrl": "https://10.0.0.1:8000/r/metrics",
+        },
+        {"labels": {"job": "node"}, "scrapeUrl": "http://10.0.0.1:9100/metrics"},
+        {"labels": {"job": "vllm"}, "scrapeUrl": "gibberish"},
+        {"labels": {"job": "vllm"}},
+        None,
+    ]
+    (found,) = PrometheusTargets(url).look()
+    assert found.identity == "ns/p1"
+    assert found.target == Target("https://10.0.0.1:8000/r", "p1", "/metrics", role=Role.DECODE)
