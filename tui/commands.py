@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -39,6 +40,7 @@ EXPORT_FORMS = ("svg", "csv", "json")
 _ARGUED: tuple[Command, ...] = (
     Command("filter", "QUERY", "show only what matches, as in kv>0.9 or state:down"),
     Command("sort", "COLUMN [up|down]", "sort by a column; without one: trouble first"),
+    Command("columns", "KEY,KEY...|all", "these columns of the fleet, in this order; they are kept"),
     Command("open", "REPLICA", "all about a replica"),
     Command("time", "-5m|+30s|14:32|live", "look at an instant of the past"),
     Command("speed", "X|pause|play", "how fast a recording is played"),
@@ -49,12 +51,16 @@ _ARGUED: tuple[Command, ...] = (
 _CHOICES: Mapping[str, Callable[[Context], Iterable[str]]] = {
     "filter": lambda _: FILTER_FIELDS,
     "sort": lambda _: [key for key, column in BY_KEY.items() if column.sortable],
+    "columns": lambda _: ("all", *BY_KEY),
     "open": lambda context: context.replicas,
     "time": lambda _: ("-1m", "-5m", "-15m", "live"),
     "speed": lambda _: ("1", "2", "10", "60", "pause", "play"),
     "theme": lambda context: context.themes,
     "export": lambda _: EXPORT_FORMS,
 }
+
+_LISTED = frozenset({"filter", "columns"})
+"""Commands whose argument is a list, of which the last part is completed."""
 
 
 def commands_of(actions: Iterable[Action]) -> tuple[Command, ...]:
@@ -94,7 +100,7 @@ def complete(line: str, commands: Sequence[Command], context: Context) -> list[s
     choices = _CHOICES.get(word)
     if choices is None:
         return []
-    last = rest.rpartition(" ")[2] if word == "filter" else rest
+    last = re.split("[ ,]" if word in _LISTED else "$^", rest)[-1]
     before = line[: len(line) - len(last)]
     return [before + choice for choice in choices(context) if choice.startswith(last) and choice != last]
 

@@ -29,8 +29,10 @@ from tui.screens.base import PictureScreen
 from tui.screens.fleet import FleetScreen
 from tui.screens.palette import PaletteScreen
 from tui.view.arrange import Sort
+from tui.view.column_choice import Choice
 from tui.view.columns import BY_KEY
 from tui.view.picture import Picture
+from tui.view.placing import read_choice
 from tui.view.query import QueryError, parse_query
 from tui.widgets.command_bar import CommandBar
 from tui.widgets.ink import Inks, textual_theme
@@ -192,6 +194,9 @@ class ShellApp(LinkedApp):
             case "sort":
                 sort = _sort(argument)
                 return lambda: self._on_fleet(lambda fleet: fleet.sort_by(sort))
+            case "columns":
+                choice = _columns(argument)
+                return lambda: self._on_fleet(lambda fleet: fleet.choose(choice))
             case "open":
                 url = self._url_of(argument)
                 return lambda: self._on_fleet(lambda fleet: fleet.open_row(url))
@@ -309,6 +314,14 @@ class ShellApp(LinkedApp):
         if form == "json":
             return export.json_text(shown)
         return export.alerts_csv(shown) if screen.PLACE is Place.ALERTS else export.replicas_csv(shown)
+
+
+def _columns(argument: str) -> Choice:
+    """The columns that `KEY,KEY...` names; all of the table for `all`."""
+    if argument == "all":
+        return ()
+    names = [name for name in argument.replace(",", " ").split() if name]
+    return read_choice([one_of(name, BY_KEY, "column") for name in names], "columns")
 
 
 def _sort(argument: str) -> Sort:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.events import Click
 from textual.message import Message
 from textual.widgets import Input
 
@@ -172,14 +173,23 @@ class FleetScreen(ListScreen):
             self.complain,
             self.choice,
             lambda: self.table.placed_keys() if self.table is not None else (),
-            self._choose,
+            self.choose,
         )
         self.open_screen(screen)
 
-    def _choose(self, choice: Choice) -> None:
+    def choose(self, choice: Choice) -> None:
+        """Show these columns from now on."""
         self.choice = choice
         self.paint()
         self.post_message(self.Chosen(choice))
+
+    def on_click(self, event: Click) -> None:
+        """A click on a column's title sorts by it, one more turns the order around."""
+        if self.table is None or event.widget is not self.part("#columns"):
+            return
+        key = self.table.column_at(event.x)
+        if key is not None:
+            self.sort_by(Sort(key, key == self.sort.column and not self.sort.reverse))
 
     def action_sort_next(self) -> None:
         """Sort by the next column on screen; after the last one, trouble first again."""

@@ -102,6 +102,15 @@ class FleetTable:
         """Keys of the columns on screen."""
         return tuple(placed.column.key for placed in self._placed)
 
+    def column_at(self, cell: int) -> str | None:
+        """Key of the column whose title stands at a cell of the header, if rows can be sorted by it."""
+        begin = MARKER_WIDTH
+        for placed in self._placed:
+            if begin <= cell < begin + placed.width:
+                return placed.column.key if placed.column.sortable else None
+            begin += placed.width + 1
+        return None
+
     def header(self) -> Line:
         """The line of column titles, with an arrow at the sorted column."""
         spans: list[Span] = [Span(" " * MARKER_WIDTH, "head")]
