@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from enginetop.fleet.change import Proposal
+from enginetop.fleet.snapshot import PoolAdvice
 from tui.actions import Action, Place
 from tui.control_desk import ControlDesk
 from tui.screens.base import bindings_for
@@ -19,6 +20,7 @@ from tui.view.advice import ACTIONABLE, advice_of
 from tui.view.cells import Line, Span, plain, spread
 from tui.view.change import undo_of
 from tui.view.heading import badges
+from tui.view.pool import pool_key, pool_lines, pool_title, pools_of
 from tui.view.suggestion import Plan, proposal_lines, suggestion_lines, suggestion_title
 from tui.view.tuners import TunersTable, change_to_undo, quiet_lines, tuners_title, tuners_verdict
 from tui.widgets.ink import Inks
@@ -80,6 +82,8 @@ class TunersScreen(ListScreen):
         elif suggestion is not None:
             url, knob = suggestion.replica.target.url, suggestion.advice.knob
             self.open_screen(SuggestionScreen(self.inks, self.complain, self._desk, url, knob))
+        elif (pool := table.pool(key)) is not None:
+            self.open_screen(PoolScreen(self.inks, self.complain, pool_key(pool)))
         elif group is not None:
             self.open_screen(QuietScreen(self.inks, self.complain, group.action, group.knob, self.only))
 
@@ -124,6 +128,30 @@ class QuietScreen(ReadingScreen):
     def body_lines(self, width: int) -> list[Line]:
         """One paragraph a replica."""
         return quiet_lines(self.picture, self._action, self._knob, width, self._only)
+
+
+class PoolScreen(ReadingScreen):
+    """The advice on a pool, by the pool's key."""
+
+    PLACE = Place.QUIET
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.QUIET)]
+
+    def __init__(self, inks: Inks, complain: Complain, key: str) -> None:
+        super().__init__(inks, complain)
+        self._key = key
+
+    @property
+    def pool(self) -> PoolAdvice | None:
+        """The pool in the present picture."""
+        return next((one for one in pools_of(self.picture) if pool_key(one) == self._key), None)
+
+    def title_line(self, width: int) -> Line:
+        """Which pool."""
+        return pool_title(self.picture, self.pool, width)
+
+    def body_lines(self, width: int) -> list[Line]:
+        """Knob by knob."""
+        return pool_lines(self.picture, self.pool, width)
 
 
 class SuggestionScreen(ReadingScreen):

@@ -1,4 +1,4 @@
-"""The list of the tuners' screen: changes under way, suggestions, and what is left alone."""
+"""The list of the tuners' screen: changes under way, pools, suggestions, and what is left alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from enginetop.fleet.change import FINAL_STATES, ChangeView
+from enginetop.fleet.snapshot import PoolAdvice
 from themes.loader import Ink
 from tui.view import numbers
 from tui.view.advice import Quiet, Suggestion, change_text, quiet_of, reason_text
@@ -26,6 +27,7 @@ from tui.view.change import STATE_INK, can_roll_back, diff_text, state_text, tim
 from tui.view.figures import WIDE
 from tui.view.heading import badges
 from tui.view.picture import Picture
+from tui.view.pool import actionable, pool_change, pool_key, pool_name, pools_of
 
 _MARKER, _MARKED = Span(" "), Span("▸", "title")
 _NAME_WIDTHS = (11, 28)
@@ -72,6 +74,7 @@ class TunersTable:
             for suggestion in picture.suggestions
             if only is None or suggestion.replica.target.url == only
         )
+        self.pools = pools_of(picture, only)
         self.quiet = _quiet(picture, only)
         self.changes = tuple(change for change in picture.changes if only is None or _touches(change, only))
         names = [suggestion.replica.target.name for suggestion in self.suggestions]
@@ -118,6 +121,10 @@ class TunersTable:
         """The quiet row with this key."""
         return next((found for found in self.quiet if quiet_key(found.action, found.knob) == key), None)
 
+    def pool(self, key: str) -> PoolAdvice | None:
+        """The pool whose row has this key."""
+        return next((found for found in self.pools if key.startswith(f"{pool_key(found)} · ")), None)
+
     def change(self, key: str) -> ChangeView | None:
         """The change whose row has this key."""
         return next((found for found in self.changes if change_key(found.id) == key), None)
@@ -127,8 +134,12 @@ class TunersTable:
             yield self._heading("changes")
             for change in self.changes:
                 yield from self._change_items(change)
+        if self.pools:
+            yield self._heading("pools")
+            for pool in self.pools:
+                yield from self._pool_items(pool)
         if self.suggestions:
-            yield self._heading("suggestions")
+            yield self._heading("suggestions for single replicas" if self.pools else "suggestions")
             for suggestion in self.suggestions:
                 yield from self._suggestion_items(suggestion)
         if self.quiet:
@@ -156,6 +167,26 @@ class TunersTable:
         yield _Item(lambda selected: (_mark(selected), *spread(left, right, width)), key, row=True)
         if change.detail:
             yield _Item(lambda _: plain(f"   {change.detail}", "dim" if ink == "ok" else ink), key)
+
+    def _pool_items(self, pool: PoolAdvice) -> Iterable[_Item]:
+        """A row for each knob that is to be changed for the whole pool; one row where none is."""
+        width = max(self._width * 2 // 5, 24)
+        name = Span(f"{fit(cut_middle(pool_name(pool), width), width)} ", "title")
+        rows = actionable(pool)
+        for advice in rows:
+            key = f"{pool_key(pool)} · {advice.knob}"
+            line = (
+                name,
+                Span(fit(advice.action, _WORD_WIDTH), "info"),
+                Span(f"{advice.knob} {pool_change(advice)}  "),
+                Span(f"{advice.apply.replace('_', ' ')}  {advice.confidence}", "dim"),
+            )
+            yield _Item(lambda selected, line=line: merge((_mark(selected), *line)), key, row=True)  # type: ignore[misc]
+            reason = plain(f"   {reason_text(advice)}", "dim")
+            yield _Item(lambda _, reason=reason: reason, key)  # type: ignore[misc]
+        if not rows:
+            held = (name, Span("no change for all of it", "dim"))
+            yield _Item(lambda selected: (_mark(selected), *held), f"{pool_key(pool)} · ", row=True)
 
     def _suggestion_items(self, suggestion: Suggestion) -> Iterable[_Item]:
         replica, advice = suggestion.replica, suggestion.advice

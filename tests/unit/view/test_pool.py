@@ -1,0 +1,81 @@
+"""Advice on pools: first in the list of the tuners, and a page with each replica's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from enginetop.fleet.model import Role
+from enginetop.fleet.snapshot import Advice, FleetSnapshot, PoolAdvice
+from tests.tui.snapshots import fleet, replica
+from tui.view.cells import line_text, line_width
+from tui.view.picture import Picture
+from tui.view.pool import pool_key, pool_lines
+from tui.view.tuners import TunersTable
+
+LOWER = Advice(
+    "max_num_batched_tokens", "lower", ("TPOT p95 61 ms breaks the 50 ms SLO", "wrong if prompts grow"),
+    8192, 6144, expected={"tpot_p95_seconds_low": 0.046, "tpot_p95_seconds_high": 0.05}, confidence="high",
+    apply="live",
+)  # fmt: skip
+HOLD = Advice("max_num_seqs", "hold", ("41 of 256 seats are taken",), 256)
+MIXED = Advice("num_speculative_tokens", "withheld", ("mixed configuration: 0 on 1, 3 on 1",))
+MEMBERS = (replica("a1", advice=(LOWER, HOLD)), replica("a2", advice=(replace(LOWER, proposed=4096), HOLD)))
+URLS = tuple(member.target.url for member in MEMBERS)
+POOL = PoolAdvice("Llama-3.3-70B", Role.DECODE, URLS, (HOLD, LOWER, MIXED))
+QUIET = PoolAdvice("Qwen3-32B", Role.PREFILL, ("http://q",), (HOLD,))
+
+
+def snapshot(*pools: PoolAdvice) -> FleetSnapshot:
+    return replace(fleet(MEMBERS), pools=pools)
+
+
+def texts(width: int = 80, only: str | None = None) -> tuple[TunersTable, list[str]]:
+    table = TunersTable(Picture(snapshot(POOL, QUIET)), width, only)
+    return table, [line_text(table.line(index)).rstrip() for index in range(len(table))]
+
+
+def test_pools_come_before_single_replicas() -> None:
+    table, lines = texts()
+    assert lines[0].startswith(" pools ──")
+    assert lines[1].startswith(
+        " Llama-3.3-70B · decode ×2        lower   max_num_batched_tokens 8192 → 6144  l"
+    )
+    assert lines[2] == "   TPOT p95 61 ms breaks the 50 ms SLO"
+    assert lines[3] == " Qwen3-32B · prefill ×1           no change for all of it"
+    assert lines[4].startswith(" suggestions for single replicas ──")
+    key = table.key(1)
+    assert key is not None
+    assert table.pool(key) is POOL
+    assert table.pool(table.key(3) or "") is QUIET
+    assert table.pool("suggestion x") is None
+    assert [table.is_row(index) for index in range(4)] == [False, True, False, True]
+
+
+def test_of_one_replica_only_its_own_pool_is_shown() -> None:
+    _, lines = texts(only=URLS[0])
+    assert any("Llama-3.3-70B · decode" in line for line in lines)
+    assert not any("Qwen3-32B" in line for line in lines)
+
+
+def test_a_pool_knob_by_knob_with_who_is_advised_otherwise() -> None:
+    lines = [line_text(line).rstrip() for line in pool_lines(Picture(snapshot(POOL)), POOL, 80)]
+    assert lines[0] == " max_num_batched_tokens  8192 → 6144  lower · high confidence"
+    assert lines[1] == " because     TPOT p95 61 ms breaks the 50 ms SLO"
+    assert lines[2] == " expect      TPOT p95 46–50 ms"
+    assert lines[3] == " wrong if    prompts grow"
+    assert lines[4].startswith(" each        a2           lower 8192 → 4096  TPOT p95 61 ms")
+    assert lines[5].strip() == "1 of 2 are advised the same by themselves"
+    assert " max_num_seqs  stays at 256  hold" in lines
+    assert " num_speculative_tokens    withheld" in lines
+    assert lines.index(" max_num_seqs  stays at 256  hold") > 5  # what changes something comes first
+
+
+def test_a_pool_that_is_gone_and_no_line_too_wide() -> None:
+    picture = Picture(snapshot(POOL))
+    assert "gone" in line_text(pool_lines(picture, None, 80)[0])
+    assert pool_key(POOL) != pool_key(QUIET)
+    for width in range(20, 301, 7):
+        table = TunersTable(picture, width)
+        lines = [table.line(index, selected=True) for index in range(len(table))]
+        for line in (*lines, *pool_lines(picture, POOL, width)):
+            assert line_width(line) <= width

@@ -1,0 +1,105 @@
+"""Advice on a pool: all replicas of a model and role as one, with what each of them is advised by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from enginetop.fleet.snapshot import Advice, PoolAdvice
+from tui.view import numbers
+from tui.view.advice import (
+    ACTIONABLE,
+    advice_of,
+    caveats_of,
+    change_text,
+    expectation_items,
+    reason_text,
+    reasons_of,
+)
+from tui.view.cells import EMPTY_LINE, Line, Span, clip, cut_middle, fit, plain, spread, wrap_text
+from tui.view.figures import LABEL_WIDTH, WIDE, row
+from tui.view.heading import badges
+from tui.view.page import MODEL_UNKNOWN
+from tui.view.picture import Picture
+
+
+def pools_of(picture: Picture, only: str | None = None) -> tuple[PoolAdvice, ...]:
+    """The pools that there is advice on; with `only` the one of the replica with this target URL."""
+    found = picture.snapshot.pools if picture.snapshot is not None else ()
+    return tuple(pool for pool in found if only is None or only in pool.replicas)
+
+
+def pool_name(pool: PoolAdvice) -> str:
+    """Model, role and size: `Qwen3-32B · decode ×6`."""
+    return f"{pool.model or MODEL_UNKNOWN} · {pool.role.value} ×{len(pool.replicas)}"
+
+
+def pool_key(pool: PoolAdvice) -> str:
+    """The key of a pool, the same in every picture."""
+    return f"pool {pool.role.value} {pool.model or ''}"
+
+
+def pool_change(advice: Advice) -> str:
+    """What is advised in few words: `8192 → 6144`, or that it stays; empty where the value is not one."""
+    if advice.action not in ACTIONABLE:
+        return "" if advice.current is None else f"stays at {numbers.knob(advice.current)}"
+    return change_text(advice.current, advice.proposed, disable=advice.action == "disable")
+
+
+def actionable(pool: PoolAdvice) -> tuple[Advice, ...]:
+    """The rows that change something."""
+    return tuple(advice for advice in pool.advice if advice.action in ACTIONABLE)
+
+
+def pool_title(picture: Picture, pool: PoolAdvice | None, width: int) -> Line:
+    """Which pool."""
+    name = pool_name(pool) if pool is not None else ""
+    return spread((Span(" pool", "title"), Span(f" · {name}")), badges(picture), width)
+
+
+def pool_lines(picture: Picture, pool: PoolAdvice | None, width: int) -> list[Line]:
+    """Each knob of the pool: what is advised and why, then replica by replica what differs from it."""
+    if pool is None:
+        return [clip(plain(" this pool is gone: its replicas are no longer in the fleet", "warn"), width)]
+    lines: list[Line] = []
+    for advice in sorted(pool.advice, key=lambda one: one.action not in ACTIONABLE):
+        lines += (*_knob(picture, pool, advice, width), EMPTY_LINE)
+    return [clip(line, width) for line in lines[:-1]]
+
+
+def _knob(picture: Picture, pool: PoolAdvice, advice: Advice, width: int) -> Iterator[Line]:
+    changes = advice.action in ACTIONABLE
+    yield (
+        Span(f" {advice.knob}  ", "title"),
+        Span(pool_change(advice), "info" if changes else "text"),
+        Span(
+            f"  {advice.action} · {advice.confidence} confidence" if changes else f"  {advice.action}", "dim"
+        ),
+    )
+    told = (
+        ("because", "; ".join(reasons_of(advice))),
+        ("expect", " · ".join(expectation_items(advice.expected))),
+        ("wrong if", "; ".join(caveats_of(advice))),
+    )
+    for label, text in told:
+        for number, piece in enumerate(wrap_text(text, max(width - LABEL_WIDTH - 3, 16)) if text else ()):
+            yield row("" if number else label, Span(piece))
+    yield from _members(picture, pool, advice, width)
+
+
+def _members(picture: Picture, pool: PoolAdvice, advice: Advice, width: int) -> Iterator[Line]:
+    """The replicas whose own advice is another one."""
+    name_width = 24 if width >= WIDE else 12
+    alike, label = 0, "each"
+    for url in pool.replicas:
+        own = advice_of(picture.replica(url), advice.knob)
+        if own is None or (own.action, own.proposed) == (advice.action, advice.proposed):
+            alike += own is not None
+            continue
+        name = fit(cut_middle(picture.name_of(url), name_width), name_width)
+        change = pool_change(own) if own.action in ACTIONABLE else ""
+        yield row(
+            label, Span(f"{name} {own.action} {change} ".rstrip() + "  "), Span(reason_text(own), "dim")
+        )
+        label = ""
+    if alike:
+        yield row(label, Span(f"{alike} of {len(pool.replicas)} are advised the same by themselves", "dim"))
