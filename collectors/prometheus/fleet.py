@@ -111,7 +111,7 @@ class PrometheusFleet:
             warnings.append(self._client.warning)
         taken = self._taken(news, pages, at)
         changes = self._changes(at)
-        scrapes = [scrape for scrape in map(self._scrape, taken) if scrape is not None]
+        scrapes = [self._scrape(*one) for one in taken if one[1].is_row]
         if not len(self._members):
             warnings.append("there are series of engines, but no `up` that tells when they were scraped")
         return Look(at, changes, scrapes, next(filter(None, warnings), ""))
@@ -249,8 +249,7 @@ class PrometheusFleet:
         self._feeds |= {moved[url].url: feed for url, feed in former.items()}
         return Changes((*expired.dropped, *changes.dropped), changes.moved, changes.left, changes.joined)
 
-    def _scrape(self, taken: tuple[float, Scraped, Answer]) -> Scrape | None:
-        at, scraped, answer = taken
+    def _scrape(self, at: float, scraped: Scraped, answer: Answer) -> Scrape:
         url = scraped.target.url
         feed = self._feeds.get(url)
         if feed is None:

@@ -26,7 +26,8 @@ class Scraped:
     """One thing that is scraped. `labels` are those of its `up`; `newest` is the last sample that was taken.
 
     `has_series`: something of an engine was seen of it. `failing`: its newest scrape failed. `seen_at` is the
-    time of the newest sample, `listed_at` of the last look at which it was still scraped.
+    time of the newest sample, `listed_at` of the last look at which it was still scraped. `is_row`: it stands for its engine,
+    which another job may scrape too.
     """
 
     labels: Labels
@@ -36,6 +37,7 @@ class Scraped:
     failing: bool = False
     seen_at: float = -math.inf
     listed_at: float = -math.inf
+    is_row: bool = False
 
 
 class Members:
@@ -85,12 +87,14 @@ class Members:
         }
         found: dict[str, list[Scraped]] = {}
         for one in self._by_key.values():
+            one.is_row = False
             was_engine = one.labels.get("instance") in self.engines or one.labels.get("job") not in mixed
             if one.listed_at == at and (one.has_series or (one.failing and was_engine)):
                 found.setdefault(_target(one.labels).url, []).append(one)
         listed: list[Listed] = []
         for group in found.values():
             for one in _apart(group):
+                one.is_row = True
                 identity = "/".join(filter(None, (one.labels.get("namespace"), one.labels.get("pod"))))
                 listed.append(Listed(one.target, identity if "pod" in one.labels else ""))
         return listed

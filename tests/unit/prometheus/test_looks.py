@@ -233,6 +233,7 @@ def test_an_engine_that_two_jobs_scrape_is_one_replica_and_two_clusters_are_two(
     fake = FakePrometheus()
     for job in ("a", "b"):
         fake.scraped({**LABELS, "job": job, "cluster": "x"}, 990.0, vllm_page(running=1).decode())
+    fake.scraped({**LABELS, "job": "b", "cluster": "x"}, 995.0, None)  # one of the two may fail by itself
     fake.scraped({**LABELS, "job": "a", "cluster": "y"}, 990.0, vllm_page(running=5).decode())
     with looking(fake) as looks:
         seen = looks.look()
