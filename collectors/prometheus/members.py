@@ -26,8 +26,8 @@ class Scraped:
     """One thing that is scraped. `labels` are those of its `up`; `newest` is the last sample that was taken.
 
     `has_series`: something of an engine was seen of it. `failing`: its newest scrape failed. `seen_at` is the
-    time of the newest sample, `listed_at` of the last look at which it was still scraped. `is_row`: it stands for its engine,
-    which another job may scrape too.
+    time of the newest sample, `listed_at` of the last look at which it was still scraped. `is_row`: it stands
+    for its engine, which another job may scrape too.
     """
 
     labels: Labels
