@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from enginetop.alerts.builtin import BUILTIN_NAMES, builtin_rules
 from enginetop.alerts.evaluate import holds, value_of
@@ -13,6 +14,7 @@ from enginetop.alerts.objective_checks import NO_CHANGES, Changes
 from enginetop.alerts.rule import Check, Finding, Rule, Severity
 from enginetop.alerts.seen import is_up
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import FleetSnapshot
 
 
@@ -50,6 +52,19 @@ def configured_rules(
         except ConfigError as error:
             raise ConfigError(f"alerts.{place}.{error}") from None
     return tuple(rules.values())
+
+
+def rule_warnings(tables: Sequence[RuleTable]) -> Iterator[str]:
+    """A line for each comparison that can never hold: a share that should exceed 1, meant as a percentage."""
+    for table in tables:
+        expression = parse_expression(table.when) if table.when is not None and table.enabled else None
+        for one in chain.from_iterable(expression.any_of if expression else ()):
+            signal = SIGNALS.get(one.signal)
+            if signal and signal.unit == "ratio" and one.number > 1 and one.operator in (">", ">=", "=="):
+                yield (
+                    f"rule {table.rule}: {one.name} {one.operator} {one.number:g} can never be, "
+                    f"it lies between 0 and 1: {one.number:g} % is {one.number / 100:g}"
+                )
 
 
 def _bend(rules: dict[tuple[str, str], Rule], table: RuleTable) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from collectors.fetch import NO_CREDENTIALS, Credentials
 from collectors.scrape import DEADLINE_SHARE
+from enginetop.alerts.configured import rule_warnings
 from enginetop.alerts.objective_checks import burn_warnings
 from enginetop.cli.alert_settings import AlertSettings, alert_settings
 from enginetop.cli.discovering import LOCAL, DiscoverySetting, discovery_flag, discovery_table
@@ -128,6 +129,9 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
     for _, slo in slos:
         for warning in burn_warnings(slo):
             warn(warning)
+    alerts = _alerts(args.config, config, window)
+    for warning in rule_warnings(alerts.rules):
+        warn(warning)
     return Settings(
         targets=targets,
         credentials=credentials,
@@ -137,7 +141,7 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         slos=slos,
         control=_control(config),
         knob_paths=_knob_paths(config),
-        alerts=_alerts(args.config, config, window),
+        alerts=alerts,
         price=_price(config),
         listen=_listen(args, config),
         records=_records(args, config, targets),

@@ -198,6 +198,25 @@ def test_mistakes_in_the_config_file_are_one_line(
     assert "SECRET" not in err
 
 
+@pytest.mark.parametrize(
+    ("when", "told"),
+    [
+        ("kv_usage_ratio > 95", True),
+        ("requests_waiting > 5 and prefix_hit_ratio >= 30", True),
+        ("kv_usage_ratio > 0.95 or requests_waiting > 95", False),
+        ("prefix_hit_ratio < 30", False),  # always true: no silence to be surprised by
+    ],
+)
+def test_a_percentage_in_the_place_of_a_ratio_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], when: str, told: bool
+) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(f'[[alerts]]\nrule = "Mine"\nwhen = "{when}"\n')
+    main(["watch", "--replay", recording(tmp_path, OUTAGE), "--config", str(config)])
+    err = capfd.readouterr().err
+    assert ("rule Mine: " in err and "can never be" in err) is told
+
+
 def test_a_burn_alert_that_can_never_fire_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     # at 90 % all requests bad burn 10x; at 95 % 20x
     path = recording(tmp_path, OUTAGE)
