@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from enginetop.fleet.attribution import ClaimedRecord, owner_of
-from enginetop.fleet.beyond import beyond
 from enginetop.fleet.burn import BurnHistory
-from enginetop.fleet.derive import no_signals, signals
-from enginetop.fleet.efficiency import MeanPower, Price, efficiency
-from enginetop.fleet.facts import Facts, WindowFacts
-from enginetop.fleet.goodput import Part, fleet_goodput, fleet_objective
-from enginetop.fleet.gpus import NO_GPUS, GpuBoard, GpuShare, total_power, whole_gpus
-from enginetop.fleet.model import UP_STATES, Quality, Role, Target
-from enginetop.fleet.models import Member, ModelBoard
+from enginetop.fleet.efficiency import Price
+from enginetop.fleet.fleet_board import FleetBoard
+from enginetop.fleet.gpus import NO_GPUS, GpuBoard
+from enginetop.fleet.model import Role, Target
 from enginetop.fleet.observation import Observation
 from enginetop.fleet.outliers import OutlierBoard
 from enginetop.fleet.replica import ReplicaTracker, SloFor
@@ -26,19 +21,12 @@ from enginetop.fleet.request_records import (
     MOST_RECORDS,
     RequestFigures,
     RequestLog,
-    judged_by_records,
-    with_records,
 )
 from enginetop.fleet.snapshot import (
     CollectorHealth,
     FleetSnapshot,
-    FleetSummary,
     GpuReport,
-    ReplicaSnapshot,
-    Signals,
 )
-from enginetop.fleet.stages import StagePart, StageRule
-from enginetop.fleet.thinking import HIT_RATIO, KV_TOKENS, hit_ratio, hits_in_records, kv_tokens
 from enginetop.fleet.workers import roles_of_workers
 
 _NO_HEALTH = CollectorHealth()
@@ -73,19 +61,12 @@ class FleetTracker:
         self._board = GpuBoard(fixed_spacing_seconds)
         self._sequence = 0
         self._price = price
-        self._power = MeanPower(window_seconds)
         self._burn = BurnHistory()
+        self._fleet = FleetBoard(window_seconds, slo_for, price, self._burn)
         self._claimed: deque[ClaimedRecord] = deque(maxlen=MOST_RECORDS)
         self._records = RequestLog(window_seconds)
         self._owned = self._foreign = 0
-        self._stages = StageRule()
-        self._decoding: frozenset[str] = frozenset()  # stacks in which decode workers are up
-        self._models = ModelBoard()
         self._outliers = OutlierBoard()
-        self._merged_windows: tuple[tuple[WindowFacts, str | None], ...] | None = None
-        self._merged: Facts | None = None
-        self._merged_signals: Signals = {}
-        self._merged_beyond: Signals = {}
         for target in targets:
             self._track(target)
 
@@ -97,7 +78,7 @@ class FleetTracker:
         tracker.observe(observation, next_try_at)
         if observation.reading is not None and observation.reading.gpus:
             self._board.observe_own(url, observation.reading.at, observation.reading.gpus)
-        repeats = tracker.who.role is Role.PREFILL and tracker.who.stack in self._decoding
+        repeats = tracker.who.role is Role.PREFILL and tracker.who.stack in self._fleet.decoding
         if tracker.ended is not None and not repeats and not (tracker.who.is_router and self._engines_told):
             self._burn.add(*tracker.ended)
 
@@ -169,7 +150,13 @@ class FleetTracker:
             sequence=self._sequence,
             interval_seconds=self._interval_seconds,
             window_seconds=self._window_seconds,
-            fleet=self._summary(now, trackers, replicas, shares),
+            fleet=self._fleet.summary(
+                now,
+                tuple(zip(trackers, replicas, strict=True)),
+                shares,
+                self._records.counted(now),
+                engines_told=self._engines_told,
+            ),
             replicas=self._outliers.marked(replicas),
             collector=self._with_strangers(collector),
             gpu_problem=self._board.problem(now),
@@ -222,94 +209,6 @@ class FleetTracker:
         return any(
             tracker.facts is not None and not tracker.who.is_router for tracker in self._trackers.values()
         )
-
-    def _summary(
-        self,
-        now: float,
-        trackers: Sequence[ReplicaTracker],
-        replicas: Sequence[ReplicaSnapshot],
-        shares: Mapping[str, GpuShare],
-    ) -> FleetSummary:
-        engines_told = self._engines_told
-        up = [
-            (tracker, replica, StagePart(tracker.facts, tracker.who.role, tracker.who.stack))
-            for tracker, replica in zip(trackers, replicas, strict=True)
-            if tracker.facts is not None
-            and replica.state in UP_STATES
-            and not (engines_told and tracker.who.is_router)
-        ]
-        self._decoding = frozenset(part.stack for _, _, part in up if part.stage is Role.DECODE)
-        once = self._stages.counted([part for _, _, part in up])
-        slo = fleet_objective([replica.slo for _, replica, _ in up], self._slo_for(None))
-        members = [
-            Member(
-                replica.target.name,
-                replica.model,
-                facts,
-                Part(replica.goodput, facts.total, replica.slo),
-                tracker.records,
-            )
-            for (tracker, replica, _), facts in zip(up, once, strict=True)
-        ]
-        self._merge(members)
-        own = [shares.get(tracker.target.url, NO_GPUS) for tracker, _, _ in up]
-        power = total_power(own)
-        self._power.add(now, power)
-        good = fleet_goodput(
-            self._merged_signals,
-            self._merged,
-            slo,
-            [member.part for member in members],
-        )
-        shown: Signals = self._merged_signals
-        telling = [
-            (tracker, replica)
-            for tracker, replica in zip(trackers, replicas, strict=True)
-            if replica.state in UP_STATES or replica.scraped_at is None
-        ]
-        nobodys = self._records.counted(now)
-        served = [(record, replica.slo) for tracker, replica in telling for record in tracker.records]
-        served += [(record, slo) for record in nobodys]
-        if served:
-            shown = with_records(shown, [record for record, _ in served])
-            good = judged_by_records(good, served)
-        hits = [tracker.budget_hits for tracker, _ in telling]
-        thinking = {
-            HIT_RATIO: hit_ratio([*hits, hits_in_records(nobodys, None)]),
-            KV_TOKENS: kv_tokens(shown),
-        }
-        without = sum(not share.gpus for share in own)
-        told = not without and power.number is not None and power.quality is Quality.OK
-        figures = efficiency(
-            self._merged_signals,
-            good,
-            mean_watts=self._power.mean(now) if told else None,
-            gpus=None if without else whole_gpus(one for share in own for one in share.placements),
-            why_not=f"{without} of {len(own)} replicas without GPU figures" if without else power.note,
-            price=self._price,
-        )
-        return FleetSummary(
-            replicas=len(replicas),
-            states=MappingProxyType(Counter(replica.state for replica in replicas)),
-            signals={**shown, "power_watts": power, **thinking, **figures},
-            slo=slo,
-            goodput=replace(good, burn=self._burn.rows(now, slo.target)),
-            beyond=self._merged_beyond,
-            models=self._models.summaries(members),
-        )
-
-    def _merge(self, members: Sequence[Member]) -> None:
-        """Bring what is merged up to date: all of it stays while the windows are the same."""
-        windows = tuple((member.facts, member.model) for member in members)
-        if windows == self._merged_windows:
-            return
-        self._merged_windows = windows
-        self._merged = self._models.merged(members)
-        if self._merged is not None:
-            self._merged_signals, self._merged_beyond = signals(self._merged), beyond(self._merged)
-        else:
-            self._merged_signals = no_signals(Quality.UNKNOWN, "no replica is up")
-            self._merged_beyond = {}
 
 
 def default_name(url: str) -> str:

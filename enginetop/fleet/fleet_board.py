@@ -1,0 +1,146 @@
+"""The figures of a whole fleet: its replicas that are up, merged into one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from enginetop.fleet.beyond import beyond
+from enginetop.fleet.burn import BurnHistory
+from enginetop.fleet.derive import no_signals, signals
+from enginetop.fleet.efficiency import MeanPower, Price, efficiency
+from enginetop.fleet.facts import Facts, WindowFacts
+from enginetop.fleet.goodput import Part, fleet_goodput, fleet_objective
+from enginetop.fleet.gpus import NO_GPUS, GpuShare, total_power, whole_gpus
+from enginetop.fleet.model import UP_STATES, Quality, Role
+from enginetop.fleet.models import Member, ModelBoard
+from enginetop.fleet.replica import ReplicaTracker, SloFor
+from enginetop.fleet.request_records import Records, judged_by_records, with_records
+from enginetop.fleet.snapshot import FleetSummary, Goodput, ReplicaSnapshot, Scalar, Signals, Slo
+from enginetop.fleet.stages import StagePart, StageRule
+from enginetop.fleet.thinking import HIT_RATIO, KV_TOKENS, hit_ratio, hits_in_records, kv_tokens
+
+Seen = tuple[ReplicaTracker, ReplicaSnapshot]
+"""What is remembered of a replica, and its picture now."""
+
+
+class FleetBoard:
+    """The fleet as one, with a memory: all that is merged stays while the windows are the same."""
+
+    def __init__(
+        self, window_seconds: float, slo_for: SloFor, price: Price | None, burn: BurnHistory
+    ) -> None:
+        """`burn` holds the requests of the whole fleet; it is fed elsewhere, page by page."""
+        self._slo_for = slo_for
+        self._price = price
+        self._burn = burn
+        self._power = MeanPower(window_seconds)
+        self._stages = StageRule()
+        self._models = ModelBoard()
+        self._windows: tuple[tuple[WindowFacts, str | None], ...] | None = None
+        self._merged: Facts | None = None
+        self._signals: Signals = {}
+        self._beyond: Signals = {}
+        self.decoding: frozenset[str] = frozenset()
+        """Stacks in which decode workers are up, as of the last summary."""
+
+    def summary(
+        self,
+        now: float,
+        seen: Sequence[Seen],
+        shares: Mapping[str, GpuShare],
+        nobodys: Records,
+        *,
+        engines_told: bool,
+    ) -> FleetSummary:
+        """The fleet at Unix time `now`.
+
+        `nobodys` are request records of no replica in particular. `engines_told`: an engine's own page was
+        read, so that routers add nothing.
+        """
+        up = [
+            (tracker, replica)
+            for tracker, replica in seen
+            if tracker.facts is not None
+            and replica.state in UP_STATES
+            and not (engines_told and tracker.who.is_router)
+        ]
+        members = self._members(up)
+        self._merge(members)
+        slo = fleet_objective([replica.slo for _, replica in up], self._slo_for(None))
+        good = fleet_goodput(self._signals, self._merged, slo, [member.part for member in members])
+        telling = [one for one in seen if one[1].state in UP_STATES or one[1].scraped_at is None]
+        shown, good = self._with_records(good, slo, telling, nobodys)
+        hits = [*(tracker.budget_hits for tracker, _ in telling), hits_in_records(nobodys, None)]
+        own = [shares.get(tracker.target.url, NO_GPUS) for tracker, _ in up]
+        power = total_power(own)
+        return FleetSummary(
+            replicas=len(seen),
+            states=MappingProxyType(Counter(replica.state for _, replica in seen)),
+            signals={
+                **shown,
+                "power_watts": power,
+                HIT_RATIO: hit_ratio(hits),
+                KV_TOKENS: kv_tokens(shown),
+                **self._efficiency(now, good, own, power),
+            },
+            slo=slo,
+            goodput=replace(good, burn=self._burn.rows(now, slo.target)),
+            beyond=self._beyond,
+            models=self._models.summaries(members),
+        )
+
+    def _members(self, up: Sequence[Seen]) -> list[Member]:
+        """What each replica counts for, with what another stage counts as well left out."""
+        parts = [
+            StagePart(tracker.facts, tracker.who.role, tracker.who.stack)
+            for tracker, _ in up
+            if tracker.facts is not None
+        ]
+        self.decoding = frozenset(part.stack for part in parts if part.stage is Role.DECODE)
+        return [
+            Member(
+                replica.target.name,
+                replica.model,
+                facts,
+                Part(replica.goodput, facts.total, replica.slo),
+                tracker.records,
+            )
+            for (tracker, replica), facts in zip(up, self._stages.counted(parts), strict=True)
+        ]
+
+    def _merge(self, members: Sequence[Member]) -> None:
+        windows = tuple((member.facts, member.model) for member in members)
+        if windows == self._windows:
+            return
+        self._windows = windows
+        self._merged = self._models.merged(members)
+        if self._merged is not None:
+            self._signals, self._beyond = signals(self._merged), beyond(self._merged)
+        else:
+            self._signals, self._beyond = no_signals(Quality.UNKNOWN, "no replica is up"), {}
+
+    def _with_records(
+        self, good: Goodput, slo: Slo, telling: Sequence[Seen], nobodys: Records
+    ) -> tuple[Signals, Goodput]:
+        """Signals and goodput with what request records tell, each held against its replica's objective."""
+        served = [(record, replica.slo) for tracker, replica in telling for record in tracker.records]
+        served += [(record, slo) for record in nobodys]
+        if not served:
+            return self._signals, good
+        return with_records(self._signals, [record for record, _ in served]), judged_by_records(good, served)
+
+    def _efficiency(self, now: float, good: Goodput, own: Sequence[GpuShare], power: Scalar) -> Signals:
+        self._power.add(now, power)
+        without = sum(not share.gpus for share in own)
+        told = not without and power.number is not None and power.quality is Quality.OK
+        return efficiency(
+            self._signals,
+            good,
+            mean_watts=self._power.mean(now) if told else None,
+            gpus=None if without else whole_gpus(one for share in own for one in share.placements),
+            why_not=f"{without} of {len(own)} replicas without GPU figures" if without else power.note,
+            price=self._price,
+        )
