@@ -77,10 +77,14 @@ def _server_class(where: Listen) -> type[ThreadingHTTPServer]:
             self.server_address = self.socket.getsockname()
 
         def process_request(self, request: object, client_address: object) -> None:
-            if self._free.acquire(blocking=False):
-                super().process_request(request, client_address)  # type: ignore[arg-type]
-            else:
+            if not self._free.acquire(blocking=False):
                 self.shutdown_request(request)  # type: ignore[arg-type]
+                return
+            try:
+                super().process_request(request, client_address)  # type: ignore[arg-type]
+            except BaseException:
+                self._free.release()  # no thread was to be had, which would have done it
+                raise
 
         def process_request_thread(self, request: object, client_address: object) -> None:
             try:

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -229,6 +230,20 @@ def test_clients_that_say_nothing_are_cut_off_beyond_sixteen() -> None:
         finally:
             for client in clients:
                 client.close()
+
+
+def test_a_machine_out_of_threads_for_a_while_is_answered_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with serving() as server:
+        where = (server.address.host, server.address.port)
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(ThreadingHTTPServer, "process_request", no_thread)
+            for _ in range(20):  # more than are served at a time
+                with socket.create_connection(where, timeout=WAIT_SECONDS) as client:
+                    assert client.recv(1) == b""
+        assert ask(server, "/metrics") == (200, "x 1\n")
 
 
 def test_an_address_of_version_six() -> None:
