@@ -97,6 +97,7 @@ class FleetTracker:
             target = moves.get(url)
             if target is not None:
                 tracker.come_back(target, at)
+                self._board.forget(url)
             self._trackers[tracker.target.url] = tracker
 
     def lose(self, url: str, at: float) -> None:
@@ -107,6 +108,7 @@ class FleetTracker:
     def drop(self, url: str) -> None:
         """Forget a target and all that is known of it."""
         self._trackers.pop(url, None)
+        self._board.forget(url)
 
     def observe_request(self, url: str, record: RequestFigures) -> None:
         """Take the record of one request; a URL that no target has joins the fleet at its end."""

@@ -68,6 +68,12 @@ class GpuBoard:
         own = tuple(replace(device, replicas=(url,)) for device in devices)
         self._take(url, GpuReport(host_of(url), at, own))
 
+    def forget(self, url: str) -> None:
+        """Nobody is at this URL any more: what its page told of GPUs goes with it."""
+        if self._reports.pop(url, None) is not None:
+            del self._spacings[url]
+            self._revision += 1
+
     def _take(self, source: str, report: GpuReport) -> None:
         self._reports[source] = report
         spacing = self._spacings.setdefault(source, Spacing(self._fixed_spacing_seconds))
@@ -82,7 +88,7 @@ class GpuBoard:
         `engines` are the URLs that can use a GPU: a router beside an engine takes no part of its power.
         """
         old = frozenset(host for host in self._reports if now > self._fresh_until(host))
-        joined_for = (self._revision, len(targets), engines, old)
+        joined_for = (self._revision, tuple(target.url for target in targets), engines, old)
         if joined_for != self._joined_for:
             self._joined_for = joined_for
             self._shares = self._join(targets, engines, old)

@@ -170,3 +170,20 @@ def test_the_host_of_any_url(url: str, host: str) -> None:
 def test_a_url_without_a_host_joins_nothing() -> None:
     odd = Target("nonsense", "odd")
     assert board(GpuReport("", 10.0, (gpu(0, 300.0),))).shares([odd], urls(odd), 10.0) == {}
+
+
+def test_what_a_page_told_goes_with_its_replica() -> None:
+    made = board()
+    made.observe_own(A1.url, 10.0, (gpu(0, 300.0),))
+    made.observe_own(B1.url, 10.0, (gpu(0, 90.0),))
+    assert set(made.shares([A1, B1], urls(A1, B1), 10.0)) == urls(A1, B1)
+    made.forget(A1.url)
+    made.forget("http://nobody:1")
+    assert set(made.shares([A1, B1], urls(A1, B1), 10.0)) == urls(B1)
+
+
+def test_another_router_in_the_place_of_one_is_another_fleet() -> None:
+    made = board(GpuReport("a", 10.0, (gpu(0, 300.0),)))
+    one, other = Target("http://a:9000", "r1"), Target("http://a:9001", "r2")
+    assert set(made.shares([A1, one], urls(A1), 10.0)) == urls(A1, one)
+    assert set(made.shares([A1, other], urls(A1), 10.0)) == urls(A1, other)
