@@ -72,7 +72,8 @@ class Player:
         self.health = CollectorHealth(problem=one_line(f"{type(error).__name__}: {error}"))
 
     def _observation(self, url: str, at: float, records: Sequence[ScrapeRecord]) -> Observation:
-        answers = [record.answer for record in records]
+        # Of a path that stands there twice at one instant the last word counts, as of a line on a page.
+        answers = list({record.answer.path: record.answer for record in records}.values())
         seconds = sum(answer.seconds for answer in answers)
         try:
             return self._feeds[url].take(answers, at, seconds)

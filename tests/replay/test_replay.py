@@ -62,6 +62,13 @@ def test_a_reset_between_two_pages_counts_from_zero(tmp_path: Path) -> None:
     assert rate(replay(tmp_path, *lines)) == 25.0
 
 
+@pytest.mark.parametrize("first", [line(10.0, vllm_page(1, 500)), line(10.0, error="refused")])
+def test_of_a_path_told_twice_at_one_instant_the_last_word_counts(tmp_path: Path, first: str) -> None:
+    twice = replay(tmp_path, line(0.0, vllm_page(1, 0)), first, line(10.0, vllm_page(2, 600)))
+    assert rate(twice) == 60.0
+    assert replica(twice, R1).scalar("requests_running").number == 2
+
+
 def test_the_recordings_clock_rules(tmp_path: Path) -> None:
     """Spacing of a day: nothing is stale, since age is judged by the target's own spacing."""
     snapshot = replay(tmp_path, line(0.0, vllm_page(1, 0)), line(86400.0, vllm_page(1, 86400)))
