@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import ssl
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,15 @@ KEPT_HEADERS: frozenset[str] = frozenset({"content-type", "server", "process-sta
 """The headers of an answer that anybody reads, and the only ones that leave the fetcher or are recorded."""
 
 MAX_DETAIL_CHARACTERS = 200
+
+_TLS_HINTS = (
+    ("self-signed", "; name its CA with ca_file"),
+    ("self signed", "; name its CA with ca_file"),
+    ("issuer certificate", "; name its CA with ca_file"),
+    ("has expired", "; it has to be renewed there"),
+    ("certificate required", "; name ours with client_cert_file"),
+)
+"""What helps against a fault of TLS, by words of OpenSSL."""
 
 _SHORTEST_KEY = 8
 _KEY_MARK = "[key]"
@@ -51,12 +61,21 @@ class Fetcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How one target is reached. Secrets are named here and read at use, so that they can be rotated."""
+    """How one target is reached. Secrets are named here and read at use, so that they can be rotated.
+
+    Either a bearer key or a user with a password. `client_cert_file` is what we show of ourselves over TLS,
+    its key in the same file or in `client_key_file`.
+    """
 
     api_key_env: str | None = None
     api_key_file: str | None = None
     ca_file: str | None = None
     insecure_skip_verify: bool = False
+    username: str | None = None
+    password_env: str | None = None
+    password_file: str | None = None
+    client_cert_file: str | None = None
+    client_key_file: str | None = None
 
     def bearer(self) -> str | None:
         """The key to send, None when none is configured.
@@ -64,23 +83,47 @@ class Credentials:
         Raises FetchError(UNAUTHORIZED) when one is configured and cannot be had: a request without it would
         only be refused, with a less helpful reason.
         """
-        if self.api_key_env is not None:
-            key, source = os.environ.get(self.api_key_env, ""), f"the variable {self.api_key_env}"
-        elif self.api_key_file is not None:
-            source = f"the file {self.api_key_file}"
-            try:
-                key = Path(self.api_key_file).read_text(encoding="ascii", errors="replace")
-            except OSError as error:
-                reason = error.strerror or "not readable"
-                raise FetchError(FailureKind.UNAUTHORIZED, f"no API key: {source}: {reason}") from None
-        else:
+        named = _named_secret("API key", self.api_key_env, self.api_key_file)
+        if named is None:
             return None
-        key = key.strip()
-        if not key:
-            raise FetchError(FailureKind.UNAUTHORIZED, f"no API key: {source} is not set or empty")
+        key, source = named
         if not all("!" <= character <= "~" for character in key):
             raise FetchError(FailureKind.UNAUTHORIZED, f"no API key: {source} holds more than one plain word")
         return key
+
+    def authorization(self) -> tuple[str, tuple[str, ...]] | None:
+        """The Authorization header and the secrets in it, None when nothing is to be sent.
+
+        Raises as `bearer`.
+        """
+        if self.username is None:
+            key = self.bearer()
+            return None if key is None else (f"Bearer {key}", (key,))
+        password, _ = _named_secret("password", self.password_env, self.password_file) or ("", "")
+        pair = b64encode(f"{self.username}:{password}".encode()).decode("ascii")
+        return f"Basic {pair}", (pair, password)
+
+
+def _named_secret(what: str, variable: str | None, file: str | None) -> tuple[str, str] | None:
+    """A secret and where it was read, None when no place is named.
+
+    FetchError(UNAUTHORIZED): it is not there.
+    """
+    if variable is not None:
+        secret, source = os.environ.get(variable, ""), f"the variable {variable}"
+    elif file is not None:
+        source = f"the file {file}"
+        try:
+            secret = Path(file).read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            reason = error.strerror or "not readable"
+            raise FetchError(FailureKind.UNAUTHORIZED, f"no {what}: {source}: {reason}") from None
+    else:
+        return None
+    secret = secret.strip()
+    if not secret:
+        raise FetchError(FailureKind.UNAUTHORIZED, f"no {what}: {source} is not set or empty")
+    return secret, source
 
 
 NO_CREDENTIALS = Credentials()
@@ -145,7 +188,9 @@ def connection_fault(error: BaseException) -> FetchError:
             return FetchError(FailureKind.DNS, f"name lookup failed: {reason}")
         if isinstance(cause, ssl.SSLError):
             reason = getattr(cause, "verify_message", "") or cause.reason or "handshake failed"
-            return FetchError(FailureKind.TLS, f"TLS: {reason.replace('_', ' ').lower()}")
+            said = reason.replace("_", " ").lower()
+            hint = next((hint for words, hint in _TLS_HINTS if words in said), "")
+            return FetchError(FailureKind.TLS, f"TLS: {said}{hint}")
     network = [cause for cause in chain if isinstance(cause, OSError)]
     if not network:
         raise error

@@ -151,15 +151,24 @@ def _httpx_fault(error: httpx.TransportError) -> FetchError:
 
 
 def tls_context(credentials: Credentials) -> ssl.SSLContext:
-    """The TLS settings of a target: the system's roots, or only those of its `ca_file`.
+    """The TLS settings of a target: the system's roots, or only those of its `ca_file`, and our certificate.
 
-    Raises FetchError(TLS) when the file cannot be used.
+    Raises FetchError(TLS) when a file cannot be used.
     """
     try:
         context = ssl.create_default_context(cafile=credentials.ca_file)
     except (OSError, ssl.SSLError) as error:
         reason = error.strerror or "no certificates in it"
         raise FetchError(FailureKind.TLS, f"the CA file {credentials.ca_file}: {reason}") from None
+    if credentials.client_cert_file is not None:
+        try:
+            # An empty password: without one OpenSSL would ask for it on the terminal.
+            context.load_cert_chain(credentials.client_cert_file, credentials.client_key_file, lambda: "")
+        except (OSError, ssl.SSLError) as error:
+            files = " and ".join(filter(None, (credentials.client_cert_file, credentials.client_key_file)))
+            missing = error.strerror if isinstance(error, FileNotFoundError) else None
+            reason = missing or "no certificate with its key, in PEM and without a password"
+            raise FetchError(FailureKind.TLS, f"the client certificate {files}: {reason}") from None
     if credentials.insecure_skip_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -149,11 +149,14 @@ class _TargetClient:
             # a compressed page costs the engine CPU that its scheduler needs, and saves nothing on a LAN
             "Accept-Encoding": "identity",
         }
-        key = self._credentials.bearer()
-        if key is None:
+        authorization = self._credentials.authorization()
+        if authorization is None:
             return await self._ask(asked, headers)
-        headers["Authorization"] = f"Bearer {key}"
-        return without_key(await self._ask(asked, headers), key)
+        headers["Authorization"], secrets = authorization
+        response = await self._ask(asked, headers)
+        for secret in secrets:
+            response = without_key(response, secret)
+        return response
 
     async def _ask(self, asked: str, headers: Mapping[str, str]) -> RawResponse:
         if self._fast is not None:

@@ -18,6 +18,7 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 
 from collectors.engines.json_fields import field_at
 from collectors.fetch import NO_CREDENTIALS, Credentials, FetchError, connection_fault, one_line
+from collectors.full_http import tls_context
 from collectors.http import USER_AGENT
 from collectors.origin import Origin
 from enginetop.fleet.errors import EnginetopError
@@ -57,11 +58,15 @@ class PrometheusClient:
         self.url = url.rstrip("/")
         self._shown = Origin.of(urlsplit(self.url)).url
         self._credentials = credentials
-        self._key = ""
+        self._secrets: tuple[str, ...] = ()
         self.warning = ""
         """What the server said beside the newest result (a part of the data is missing); empty: nothing."""
         self._session = requests.Session()
         self._session.verify = not credentials.insecure_skip_verify and (credentials.ca_file or True)
+        if credentials.client_cert_file is not None:
+            own = (credentials.client_cert_file, credentials.client_key_file or credentials.client_cert_file)
+            self._session.cert = own
+        self._files_unread = self.url.startswith("https:")
         self._session.headers["User-Agent"] = USER_AGENT
         if tenant is not None:
             self._session.headers[TENANT_HEADER] = tenant
@@ -126,6 +131,9 @@ class PrometheusClient:
     def _call(self, ask: Callable[[], Any]) -> Any:
         self.warning = ""
         try:
+            if self._files_unread:
+                tls_context(self._credentials)  # says what is wrong with a file in better words than requests
+                self._files_unread = False
             return ask()
         except PrometheusError:
             raise
@@ -142,20 +150,19 @@ class PrometheusClient:
                 fault = connection_fault(error)
             except OSError as own:
                 raise self._error(FailureKind.PROTOCOL, f"{type(own).__name__}") from None
-            hint = "; name the CA with ca_file" if fault.kind is FailureKind.TLS else ""
-            raise self._error(fault.kind, fault.detail + hint) from None
+            raise self._error(fault.kind, fault.detail) from None
 
     def _error(self, kind: FailureKind, detail: str) -> PrometheusError:
-        if len(self._key) > 1:
-            detail = detail.replace(self._key, "[key]")
+        for secret in self._secrets:
+            if len(secret) > 1:
+                detail = detail.replace(secret, "[key]")
         return PrometheusError(kind, one_line(f"prometheus {self._shown}: {detail}"))
 
     def _with_key(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """The key is read at use, so that it can be rotated; no .netrc puts another one in its place."""
-        key = self._credentials.bearer()
-        if key is not None:
-            self._key = key
-            request.headers["Authorization"] = f"Bearer {key}"
+        authorization = self._credentials.authorization()
+        if authorization is not None:
+            request.headers["Authorization"], self._secrets = authorization
         return request
 
     def _heard(self, response: requests.Response, *_args: Any, **_kwargs: Any) -> None:
@@ -191,7 +198,7 @@ class PrometheusClient:
             said = None
         words = f": {said}" if isinstance(said, str) and said.strip() else ""
         if status in (401, 403):
-            hint = "; it needs a key, or another one: [prometheus] api_key_env or api_key_file"
+            hint = "; it needs a key, or another one: [prometheus] api_key_env, api_key_file or username"
             return self._error(FailureKind.UNAUTHORIZED, f"HTTP {status}{words}{hint}")
         if status in (404, 405):
             return self._error(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -274,7 +274,7 @@ def _targets(
 
 
 def _credentials(table: TargetTable | DiscoveryTable | PrometheusTable) -> Credentials:
-    return Credentials(table.api_key_env, table.api_key_file, table.ca_file, table.insecure_skip_verify)
+    return Credentials(**{one.name: getattr(table, one.name) for one in fields(Credentials)})
 
 
 def _refuse_twin_names(targets: Sequence[Target]) -> None:

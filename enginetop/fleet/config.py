@@ -38,8 +38,15 @@ class _ReachedTable(_Table):
     api_key_file: str | None = None
     ca_file: str | None = None
     insecure_skip_verify: bool = False
+    username: str | None = None
+    """Basic authentication, with the password that the next two name."""
+    password_env: str | None = None
+    password_file: str | None = None
+    client_cert_file: str | None = None
+    """What we show of ourselves over TLS (PEM); its key is there too, or in `client_key_file`."""
+    client_key_file: str | None = None
 
-    @field_validator("api_key_env")
+    @field_validator("api_key_env", "password_env")
     @classmethod
     def _name_of_a_variable(cls, name: str | None) -> str | None:
         if name is not None and not _VARIABLE.fullmatch(name):
@@ -48,10 +55,24 @@ class _ReachedTable(_Table):
             )
         return name
 
+    @field_validator("username")
+    @classmethod
+    def _plain_name(cls, name: str | None) -> str | None:
+        if name is not None and (":" in name or not name.isprintable() or not name):
+            raise ValueError("a user's name has no colon and no control character in it")
+        return name
+
     @model_validator(mode="after")
     def _one_key(self) -> Self:
         if self.api_key_env is not None and self.api_key_file is not None:
             raise ValueError("api_key_env and api_key_file exclude each other; keep one")
+        passwords = (self.password_env is not None) + (self.password_file is not None)
+        if passwords != (self.username is not None):
+            raise ValueError("username needs one of password_env and password_file, and these a username")
+        if self.username is not None and (self.api_key_env or self.api_key_file):
+            raise ValueError("a username and an API key exclude each other; keep one")
+        if self.client_key_file is not None and self.client_cert_file is None:
+            raise ValueError("client_key_file belongs to a client_cert_file; name it too")
         return self
 
 

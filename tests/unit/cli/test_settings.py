@@ -173,7 +173,7 @@ def test_a_missing_config_file_that_was_named_is_an_error(tmp_path: Path) -> Non
         ["snapshot", "--interval", "inf"],
         ["snapshot", "--samples", "0"],
         ["snapshot", "--format", "yaml"],
-        ["--prometheus", "http://p:9090"],
+        ["--kubernetes"],
         ["record", "r1:8000"],
     ],
 )

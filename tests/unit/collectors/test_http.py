@@ -430,7 +430,8 @@ def tls_server(server: FaultyServer, reply: Reply) -> str:
 def test_a_private_ca_needs_its_file(server: FaultyServer) -> None:
     url = tls_server(server, page(BODY))
     (unknown,) = fetch(url)
-    assert (unknown.error, unknown.detail) == (FailureKind.TLS, "TLS: self-signed certificate")
+    told = "TLS: self-signed certificate; name its CA with ca_file"
+    assert (unknown.error, unknown.detail) == (FailureKind.TLS, told)
     known = {url: Credentials(ca_file=str(TLS / "server.crt"))}
     assert [answer.body for answer in fetch(url, "/metrics", "/metrics", credentials=known)] == [BODY] * 2
     (skipped,) = fetch(url, credentials={url: Credentials(insecure_skip_verify=True)})
