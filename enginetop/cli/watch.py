@@ -142,18 +142,19 @@ class _Watch:
     def run(self) -> int:
         """Watch; returns the exit code."""
         targets = wiring.live_targets(self._settings, may_come=True)
+        engine: FleetSource | None = None
         with _wishes(self._looks.put):
-            self._listen(self._settings.listen)
-            told = self._open_desk(self._settings.alerts)
-            engine = self._begin(self._settings, told)
             try:
+                self._listen(self._settings.listen)
+                engine = self._begin(self._settings, self._open_desk(self._settings.alerts))
                 tell(f"watching {_of_what(self._settings, targets)}; ctrl+c ends it")
                 while (wish := self._turn()) is not _Wish.STOP:
                     if wish is _Wish.RELOAD:
                         engine = self._reload(engine)
             finally:
                 self._supervisor.stopping()
-                engine.stop()
+                if engine is not None:
+                    engine.stop()
                 self._close_desk()
                 self._listen(None)
             self._print_rest()

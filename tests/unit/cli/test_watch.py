@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from enginetop.cli.main import main
 from enginetop.cli.sd_notify import Supervisor
+from enginetop.fleet.errors import ConfigError
 from tests.support.watch_process import WAIT_SECONDS, Receiver, WatchProcess, free_port
 
 URL = "http://r1:8000"
@@ -263,6 +265,21 @@ def settled(beat: dict[str, Any]) -> bool:
         and beat["alerts"] == {"firing": 1}
         and beat["sinks"]["webhook"]["waiting"] == 0
     )
+
+
+def test_an_engine_that_cannot_be_made_leaves_no_thread_behind(
+    config: Path, hook: Receiver, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def no_engine(*_: object, **__: object) -> None:
+        raise ConfigError("records: no such thing")
+
+    monkeypatch.setenv("HOOK", env(hook.port)["HOOK"])
+    monkeypatch.setattr("enginetop.cli.wiring.live_engine", no_engine)
+    before = set(threading.enumerate())
+    assert main(["watch", *argv(config), "--listen", "127.0.0.1:0"]) == 2
+    assert "records: no such thing" in capfd.readouterr().err
+    left = [thread.name for thread in set(threading.enumerate()) - before if thread.is_alive()]
+    assert left == []
 
 
 def test_ended_in_the_middle_of_a_post_nothing_is_lost_or_doubled(
