@@ -186,12 +186,18 @@ def exit_code(state: ChangeState) -> int:
     return _EXIT_CODES.get(state, exit_codes.INTERNAL)
 
 
+def socket_folder() -> Path:
+    """Where companions and launchers on this machine open their sockets."""
+    folder = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/enginetop-{os.getuid()}"  # noqa: S108 - the companion's
+    return Path(folder) / "enginetop"
+
+
 def _companion_socket(target: Target) -> str | None:
     if not same_host(target.host, LOCAL_HOST):
         return None
-    folder = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/enginetop-{os.getuid()}"  # noqa: S108 - the companion's
-    path = Path(folder) / "enginetop" / f"vllm-{target.port}.sock"
-    if not path.is_socket():
+    names = (f"vllm-{target.port}.sock", f"launch-{target.port}.sock")  # what changes live comes first
+    path = next((path for name in names if (path := socket_folder() / name).is_socket()), None)
+    if path is None:
         return None
     for above in (path.parent.parent, path.parent):
         if _ruled_by_others(above.stat(), os.getuid()):

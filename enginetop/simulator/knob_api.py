@@ -51,27 +51,30 @@ class KnobApi:
     """Answers for the engine of `board`.
 
     `clock` tells the board's time in seconds. `slo` and `set_slo` are the objective that requests are counted
-    for. With a `token` every request must bear it.
+    for; without them there is none to be asked for. With a `token` every request must bear it.
     """
 
     def __init__(
         self,
         board: KnobBoard,
         clock: Callable[[], float],
-        slo: Callable[[], Slo],
-        set_slo: Callable[[Slo], None],
+        slo: Callable[[], Slo] | None = None,
+        set_slo: Callable[[Slo], None] = lambda _: None,
         token: str | None = None,
     ) -> None:
         self._board = board
         self._clock = clock
-        self._slo = slo
+        self._slo = slo or Slo
         self._set_slo = set_slo
         self._token = token
-        self.routes: RouteTable = {
+        knobs: RouteTable = {
             KNOBS_PATH: {"GET": self._guarded(self._sheet), "PATCH": self._guarded(self._patch)},
             f"{KNOBS_PATH}/": {"DELETE": self._guarded(self._delete)},
-            SLO_PATH: {"GET": self._guarded(self._tell_slo), "PUT": self._guarded(self._put_slo)},
         }
+        objective: RouteTable = {
+            SLO_PATH: {"GET": self._guarded(self._tell_slo), "PUT": self._guarded(self._put_slo)}
+        }
+        self.routes: RouteTable = {**knobs, **(objective if slo is not None else {})}
         self.handler = Routes(self.routes)
 
     def request(self, method: str, path: str, body: bytes | None = None) -> KnobAnswer:

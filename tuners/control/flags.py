@@ -119,6 +119,11 @@ def value_of(argv: Sequence[str], flag: Flag) -> int | None:
         return None
 
 
+def text_of(argv: Sequence[str], flag: Flag) -> str | None:
+    """What a command gives a flag; None: nothing."""
+    return _raw(argv, flag.names)
+
+
 def can_set(argv: Sequence[str], flag: Flag) -> bool:
     """Whether a command can be given another value: a key of a JSON object only where there is one."""
     return not flag.key or value_of(argv, flag) is not None

@@ -121,6 +121,8 @@ class LaunchedEngine:
         }
 
     def _spawn(self, argv: tuple[str, ...]) -> None:
+        if shutil.which(argv[0]) is None:  # or setpriv would be the one to say so
+            raise RestartError(f"{argv[0]} cannot be started: no such program")
         guard = shutil.which("setpriv")
         command = (guard, "--pdeathsig", "TERM", "--", *argv) if guard else argv
         try:

@@ -1,0 +1,169 @@
+"""`enginetop launch -- COMMAND`: start an engine so that its knobs can be changed by restarting it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from collectors.fetch import NO_CREDENTIALS, Credentials
+from collectors.secrets import without_secrets
+from enginetop.cli import exit_codes
+from enginetop.cli.control import TOKEN_VARIABLE, socket_folder
+from enginetop.cli.diagnostics import tell
+from enginetop.cli.engine_look import EngineLook
+from enginetop.cli.knob_server import serving
+from enginetop.cli.settings import resolve, state_folder
+from enginetop.cli.targets import parse_target
+from enginetop.cli.until_stopped import stop_event
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import EngineKind, Target
+from enginetop.simulator.knob_api import KnobApi
+from tuners.control.files import OwnerLock, write_synced
+from tuners.control.flags import FLAGS, Flag, engine_of, masked, text_of
+from tuners.control.launched import LaunchedEngine, start_knobs
+from tuners.control.restart_board import Patience, RestartBoard, RestartError
+
+_TICK_SECONDS = 0.2
+_TOLD_SECONDS = 60.0
+"""How long a launcher whose engine cannot be brought back still answers, so that the reason can be read."""
+_PORTS = {
+    EngineKind.VLLM: 8000,
+    EngineKind.SGLANG: 30000,
+    EngineKind.LLAMACPP: 8080,
+    EngineKind.TRTLLM: 8000,
+    EngineKind.TGI: 3000,
+    EngineKind.LMDEPLOY: 23333,
+}
+_PORT_FLAG = Flag(("--port", "-p", "--server-port"), "")
+_RECORD = "enginetop.launch/1"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command: the engine's exit code once it ended by itself, 0 when we were told to stop."""
+    argv: tuple[str, ...] = tuple(args.command)
+    if not argv:
+        raise ConfigError("no command; write: enginetop launch -- vllm serve MODEL --max-num-seqs 64")
+    kind = EngineKind(args.engine) if args.engine else engine_of(argv)
+    if kind is None or kind not in FLAGS:
+        raise ConfigError(
+            f"{argv[0]}: not a command of an engine that is known; give the engine's own command, or --engine"
+        )
+    target = _target(args.url, argv, kind)
+    settings = resolve(args, tell)
+    engine = LaunchedEngine(
+        argv, kind, EngineLook(target, settings.credentials.get(target.url, NO_CREDENTIALS))
+    )
+    place = target.url.rpartition(":")[2].partition("/")[0]
+    lock = OwnerLock(state_folder() / "launch" / f"{place}.lock")
+    holder = lock.take(f"launch on port {place}")
+    if holder:
+        raise ConfigError(f"port {place} has a launcher already: {holder}")
+    try:
+        return _serve(args, argv, kind, engine, target, place)
+    finally:
+        lock.release()
+
+
+def _serve(
+    args: argparse.Namespace,
+    argv: tuple[str, ...],
+    kind: EngineKind,
+    engine: LaunchedEngine,
+    target: Target,
+    place: str,
+) -> int:
+    board = RestartBoard(
+        engine,
+        start_knobs(argv, kind),
+        writer="process",
+        instance=f"launch-{uuid.uuid4().hex[:12]}",
+        engine_name=kind.value,
+        patience=Patience(args.drain, args.ready, args.cut_requests),
+        ticks_elsewhere=True,
+    )
+    api = KnobApi(board, time.time, token=_token())
+    path = socket_folder() / f"launch-{place}.sock"
+    record = state_folder() / "launch" / f"{place}.json"
+    with stop_event() as stopped:
+        try:
+            engine.start()
+        except RestartError as error:
+            raise ConfigError(str(error)) from None
+        try:
+            _record(record, argv, kind, engine, target, path)
+            with serving(path, api.handler):
+                tell(f"{target.name}: knobs {', '.join(board.lasting)} by restart, at {path}")
+                return _watch(board, engine, stopped)
+        except OSError as error:
+            raise ConfigError(f"{error.filename or path}: {error.strerror or error}") from None
+        finally:
+            engine.stop()
+            record.unlink(missing_ok=True)
+
+
+def _watch(board: RestartBoard, engine: LaunchedEngine, stopped: threading.Event) -> int:
+    """Let the board go on until somebody says stop, or the engine is no more."""
+    lasting, note = board.lasting, ""
+    failed_at: float | None = None
+    while not stopped.wait(_TICK_SECONDS):
+        board.tick(time.time())
+        if board.note != note:
+            note = board.note
+            if note:
+                tell(note)
+        if board.settled and board.lasting != lasting:
+            lasting = board.lasting
+            tell(f"to keep it beyond this launch: {engine.by_hand(lasting)}")
+        if board.ended:
+            tell(f"the engine is gone: {board.ended}")
+            return engine.exit_code or exit_codes.OK
+        if board.failed:
+            failed_at = failed_at or time.monotonic()
+            if time.monotonic() - failed_at > _TOLD_SECONDS:
+                return exit_codes.INTERNAL
+        else:
+            failed_at = None
+    return exit_codes.OK
+
+
+def _target(url: str | None, argv: Sequence[str], kind: EngineKind) -> Target:
+    if url is not None:
+        return parse_target(url)
+    port = text_of(argv, _PORT_FLAG) or str(_PORTS[kind])
+    return parse_target(f"http://127.0.0.1:{port}")
+
+
+def _token() -> str | None:
+    """The token that companions on this machine ask for, if there is one; the socket is the user's anyway."""
+    file = os.environ.get(TOKEN_VARIABLE)
+    return Credentials(api_key_file=file).bearer() if file else None
+
+
+def _record(
+    path: Path,
+    argv: tuple[str, ...],
+    kind: EngineKind,
+    engine: LaunchedEngine,
+    target: Target,
+    socket: Path,
+) -> None:
+    """How the engine was started, for whoever looks after us: of the environment names only, no secrets."""
+    document = {
+        "schema": _RECORD,
+        "engine": kind.value,
+        "url": target.url,
+        "socket": str(socket),
+        "launcher": os.getpid(),
+        "process": engine.pid,
+        "command": without_secrets(shlex.join(masked(argv))),
+        "environment": sorted(os.environ),
+        "folder": str(Path.cwd()),
+    }
+    write_synced(path, json.dumps(document, indent=1).encode() + b"\n")
