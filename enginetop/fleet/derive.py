@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from types import MappingProxyType
 
 from enginetop.fleet.facts import RATIOS, Facts, WindowFacts
@@ -64,6 +65,8 @@ MEASURES_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """The measures that each signal is made of; the signals of GPUs and of cost are made of none."""
+_MOST_SHARE = 1.05  # numbers of one page need not be of one instant
+_SHARES = frozenset(name for name, signal in SIGNALS.items() if signal.unit == "ratio")
 _NO_QUANTILES: Mapping[str, Quantile] = MappingProxyType({key: NO_QUANTILE for key, _ in PERCENTILES})
 
 _Trust = tuple[Quality, str]
@@ -165,13 +168,14 @@ def _kv_usage(facts: Facts) -> SignalValue:
     level = facts.levels.get(name)
     if level is None:
         return _null(name, facts)
-    quality, note = _trust(facts, name)
+    shares = (level.maximum, level.total / level.parts)
+    quality, note = _plausible(name, shares, _trust(facts, name))
     return Scalar(
         value=level.maximum,
         unit=SIGNALS[name].unit,
         quality=quality,
         note=note,
-        mean=level.total / level.parts,
+        mean=shares[1],
         worst=level.worst if level.parts > 1 and level.worst else None,
     )
 
@@ -195,7 +199,24 @@ def _ratio(name: str, facts: Facts) -> SignalValue:
         value = shares
     elif name == "spec_accepted_length":
         value = 1.0 + shares[0]
-    return Scalar(value, SIGNALS[name].unit, quality, note)
+    return Scalar(value, SIGNALS[name].unit, *_plausible(name, shares, (quality, note)))
+
+
+def _plausible(name: str, shares: Sequence[float], trust: _Trust) -> _Trust:
+    """Whether what should be shares of a whole can be: a percentage, or two counters that do not fit, cannot.
+
+    A draft token counts as accepted only where the one before it was, so that shares by position never rise.
+    """
+    said = ""
+    if name in _SHARES and not all(0.0 <= share <= _MOST_SHARE for share in shares):
+        said = "not between 0 and 1"
+    elif name == "spec_acceptance_per_position" and any(
+        after > before + 0.01 for before, after in pairwise(shares)
+    ):
+        said = "rises from one position to the next: a counter is wrong"
+    if not said:
+        return trust
+    return Quality.SUSPECT, "; ".join(filter(None, (said, trust[1])))
 
 
 def _reasoning_share(facts: Facts) -> SignalValue:

@@ -157,6 +157,23 @@ class TestRatios:
             Quality.SUSPECT,
         )
 
+    def test_more_hits_than_queries_are_suspect(self) -> None:
+        ratio = scalar(told_signals(self.SHAPE, (0, 0), (100, 320)), "prefix_hit_ratio")
+        assert (ratio.value, ratio.quality, ratio.note) == (3.2, Quality.SUSPECT, "not between 0 and 1")
+
+    @pytest.mark.parametrize(
+        ("usage", "quality"),
+        [
+            (1.0, Quality.OK),
+            (1.02, Quality.OK),  # full, by numbers that are not of one instant
+            (62.0, Quality.SUSPECT),  # a percentage
+            (-1.0, Quality.SUSPECT),
+        ],
+    )
+    def test_a_kv_usage_that_cannot_be_is_suspect(self, usage: float, quality: Quality) -> None:
+        found = scalar(told_signals(columns(value("kv_usage_ratio")), (usage,)), "kv_usage_ratio")
+        assert (found.value, found.quality) == (usage, quality)
+
     def test_unsupported_without_its_counters(self) -> None:
         found = told_signals(columns(), (), ())
         assert facts_of(scalar(found, "external_prefix_hit_ratio")) == (None, Quality.UNSUPPORTED)
@@ -176,6 +193,21 @@ class TestSpeculation:
         assert scalar(found, "spec_acceptance_ratio").value == pytest.approx(0.52475)
         assert scalar(found, "spec_accepted_length").value == pytest.approx(3.099)
         assert scalar(found, "spec_acceptance_per_position").value == (0.844, 0.599, 0.385, 0.271)
+
+    @pytest.mark.parametrize(
+        ("accepted", "note"),  # in the order of the page: positions 2, 0, 3, 1
+        [
+            ((385, 844, 450, 599), "rises from one position to the next: a counter is wrong"),
+            ((385, 1500, 271, 599), "not between 0 and 1"),
+        ],
+    )
+    def test_shares_by_position_that_cannot_be_are_suspect(
+        self, accepted: tuple[float, ...], note: str
+    ) -> None:
+        """A draft token is accepted only where the one before it was."""
+        found = told_signals(self.SHAPE, (0, 0, 0, 0, 0, 0, 0), (1000, 4000, 2099, *accepted))
+        shares = scalar(found, "spec_acceptance_per_position")
+        assert (shares.quality, shares.note) == (Quality.SUSPECT, note)
 
     def test_before_the_first_draft_all_are_null(self) -> None:
         found = told_signals(self.SHAPE, *[(7, 28, 14, 5, 4, 3, 2)] * 2)
