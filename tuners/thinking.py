@@ -31,8 +31,9 @@ this rule speaks, waits go with 1 / (1 - load), so that two percent are felt.
 """
 ERRORS_IN_HAND = 1.0
 """So many standard errors below one in twenty the estimated share of cut requests must lie."""
+CLOSE_ENOUGH = 0.95
 MOST_PATIENCE_SECONDS = 3000.0
-"""So long more requests are waited for where they may allow a lower budget."""
+"""So long more requests are waited for where they may allow a budget below that share of the safe one."""
 FULL_KV = 0.90
 MOST_PREEMPTED_RATIO = 0.01
 """KV pressure that comes and goes is still pressure when over minutes so many preemptions meet a request."""
@@ -151,7 +152,7 @@ def _lowered(case: Case) -> Advice:
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
     if now is not None and proposed >= now:
         return row(THINKING, "hold", f"{now} already cuts one in twenty", now, *said, bound_by="kv")
-    if proposed > likely and thoughts.seconds < MOST_PATIENCE_SECONDS:
+    if likely < CLOSE_ENOUGH * proposed and thoughts.seconds < MOST_PATIENCE_SECONDS:
         why = (
             f"{proposed} is safe by what was seen, {likely} may be: more requests will tell "
             f"({thoughts.seconds / 60:.0f} of {MOST_PATIENCE_SECONDS / 60:.0f} min)"
