@@ -42,7 +42,7 @@ def discovery_flag(text: str) -> DiscoverySetting:
     kind, _, place = text.partition(":")
     if kind not in KINDS or bool(place) == (kind == "local"):
         raise ConfigError(
-            f"--discover {text!r}: write file_sd:FILE, dns:HOST:PORT, dns:_SERVICE._tcp.NAME, dynamo:FOLDER, "
+            f"--discover {_shown(text)!r}: write file_sd:FILE, dns:HOST:PORT, dns:_SERVICE._tcp.NAME, dynamo:FOLDER, "
             f"prometheus:URL or local"
         )
     setting = DiscoverySetting(kind, place)
@@ -84,4 +84,10 @@ def _source(setting: DiscoverySetting, origin: str) -> Source:
             case _:
                 return LocalProcesses()
     except ValueError as error:
-        raise ConfigError(f"{origin}: {setting.kind} {setting.place!r}: {error}") from None
+        raise ConfigError(f"{origin}: {setting.kind} {_shown(setting.place)!r}: {error}") from None
+
+
+def _shown(place: str) -> str:
+    """A place as a message may repeat it: what stands before an `@` or in a query may be a key."""
+    before, at, rest = place.rpartition("@")
+    return f"…@{rest}" if at else before + rest.partition("?")[0]
