@@ -69,16 +69,16 @@ def test_the_picker_lists_every_column(size: tuple[int, int]) -> None:
     assert seen[-1] == ColumnsScreen.__name__
     assert seen[0].startswith(" columns · 3 of ")
     assert seen[1].startswith("▸[=] replica")
-    assert seen[3].startswith(" [x] tok/s")
+    assert [line[:15].rstrip() for line in seen[3:5]] == [" [ ] model", " [ ] run"]
 
 
 def test_hide_move_and_keep() -> None:
     shelf = Shelf(("name", "state", "tok", "run"))
-    _, seen = drive(shelf, ["c", "j", "j", "right", "j", "enter", "escape"])
-    # tok/s moved to the right of run and took the cursor with it; the next line is the first hidden column.
-    assert shelf.saved == [("name", "state", "run", "tok"), ("name", "state", "run", "tok", "model")]
+    _, seen = drive(shelf, ["c", "j", "j", "enter", "right", "escape"])
+    # Below the fixed columns the model is hidden; once shown, it moves to the right with the cursor on it.
+    assert shelf.saved == [("name", "state", "model", "tok", "run"), ("name", "state", "tok", "model", "run")]
     assert seen[-1] == FleetScreen.__name__
-    assert titles(seen) == ["replica", "state", "run", "tok/s"]  # the group's line has the model
+    assert titles(seen) == ["replica", "state", "tok/s", "run"]  # the group's line has the model
 
 
 def test_default_forgets_the_choice() -> None:
@@ -93,7 +93,7 @@ def test_what_cannot_be_kept_is_told_and_holds_for_now() -> None:
         def save(self, choice: Choice) -> None:
             raise EnginetopError("columns.toml: no space left; the columns are not kept")
 
-    _, seen = drive(Full(("name", "state", "tok", "run")), ["c", "j", "j", "enter"])
+    _, seen = drive(Full(("name", "state", "tok", "run")), ["c", "j", "j", "j", "enter"])
     assert " columns.toml: no space left; the columns are not kept" in seen
     assert seen[0].startswith(" columns · 3 of ")
 

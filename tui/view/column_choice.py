@@ -26,17 +26,24 @@ class ColumnStore(Protocol):
 
 
 def listed(choice: Choice) -> Choice:
-    """All columns as the picker lists them: the chosen ones in their order, then the others."""
-    shown = choice or tuple(BY_KEY)
-    return (*shown, *(key for key in BY_KEY if key not in shown))
+    """All columns as the picker lists them: the chosen ones in their order, the others in their usual places.
+
+    That is after the column that it follows in the table, so that one that is hidden stays where it was.
+    """
+    found = list(choice or BY_KEY)
+    for place, key in enumerate(BY_KEY):
+        if key not in found:
+            before = tuple(BY_KEY)[place - 1]
+            found.insert(found.index(before) + 1, key)
+    return tuple(found)
 
 
 def toggled(choice: Choice, key: str) -> Choice:
-    """The choice with a column taken out, or put at its end. A fixed column stays."""
+    """The choice with a column taken out, or put where the picker lists it. A fixed column stays."""
     shown = choice or tuple(BY_KEY)
     if key in FIXED or key not in BY_KEY:
         return choice
-    return tuple(one for one in shown if one != key) if key in shown else (*shown, key)
+    return tuple(one for one in listed(choice) if (one in shown) != (one == key))
 
 
 def moved(choice: Choice, key: str, step: int) -> Choice:

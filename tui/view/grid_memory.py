@@ -5,9 +5,11 @@ A replica on which nothing changed is the same object in the next snapshot: what
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tui.view import charts
 from tui.view.cells import Line, width_of
@@ -26,8 +28,6 @@ TOKENS = "generation_tokens_per_second"
 _RESTART_MARK_SECONDS = 900.0
 _MOST_LINES = 4096
 _TOP_SECONDS = 30.0
-_TOP_TURNS = 16
-"""Tops are looked for in turns, not all of a thousand at once."""
 # A cell is a mean over its step, so every fourth sample is scale enough for a thousand rows.
 _RECENT = slice(-int(BY_KEY["tok_trend"].width * TREND_STEP_SECONDS), None, 4)
 
@@ -47,23 +47,16 @@ class Stamp(NamedTuple):
     selected: bool
 
 
-class _Top(NamedTuple):
-    """The top of one replica's trend, as looked for at `made_at` and good `until` then."""
-
-    replica: ReplicaSnapshot
-    top: float
-    made_at: float
-    until: float
-
-
 class GridMemory:
     """Set-ups, scales, names and drawn rows of one grid."""
 
     def __init__(self) -> None:
         self._setups = MixedMemory()
-        self._tops: dict[str, _Top] = {}
+        self._top, self._top_from = 0.0, math.inf
         self._witnesses: dict[Relevant, str] = {}
-        self._names: tuple[tuple[str, ...], int, int, list[str]] = ((), 0, 0, [])
+        self._targets: tuple[Target, ...] = ()
+        self._longest, self._names_width = 0, -1
+        self._names: Mapping[str, str] = {}
         self._lines: dict[tuple[str, bool], tuple[Stamp, Line]] = {}
 
     def mixed(self, replicas: Sequence[ReplicaSnapshot]) -> Mixed:
@@ -89,45 +82,36 @@ class GridMemory:
 
     def longest_name(self, replicas: Sequence[ReplicaSnapshot]) -> int:
         """Cells of the longest name."""
-        self._take_names(replicas)
-        return self._names[1]
+        targets = tuple([replica.target for replica in replicas])
+        if targets != self._targets:
+            self._targets, self._names_width = targets, -1
+            self._longest = max((width_of(target.name) for target in targets), default=0)
+        return self._longest
 
-    def names(self, replicas: Sequence[ReplicaSnapshot], width: int) -> Sequence[str]:
-        """The names as a column of `width` cells shows them, in the order of the replicas."""
-        self._take_names(replicas)
-        names, longest, shown_width, shown = self._names
-        if shown_width != width or len(shown) != len(names):
-            shown = shown_names(names, width)
-            self._names = (names, longest, width, shown)
-        return shown
-
-    def _take_names(self, replicas: Sequence[ReplicaSnapshot]) -> None:
-        names = tuple([replica.target.name for replica in replicas])
-        if names != self._names[0]:
-            self._names = (names, max(map(width_of, names), default=0), -1, [])
+    def names(self, replicas: Sequence[ReplicaSnapshot], width: int) -> Mapping[str, str]:
+        """The names as a column of `width` cells shows them, by target URL."""
+        self.longest_name(replicas)
+        if self._names_width != width:
+            self._names_width = width
+            shown = shown_names([target.name for target in self._targets], width)
+            urls = [target.url for target in self._targets]
+            self._names = dict(zip(urls, shown, strict=True))
+        return self._names
 
     def token_top(self, replicas: Sequence[ReplicaSnapshot], at: float) -> float:
         """The scale of the tokens trend, common to all rows so that they can be compared.
 
-        Rounded up to a few steps in each decade: a scale that moves at every picture redraws every row. A
-        replica's own top is looked for once in a while, and is meanwhile no less than its newest value.
+        Rounded up to a few steps in each decade: a scale that moves at every picture redraws every row. The
+        newest values can raise it at once; whether it may shrink is looked for twice a minute.
         """
-        before, self._tops = self._tops, {}
-        whole = 0.0
-        for replica in replicas:
-            url = replica.target.url
-            known = before.get(url)
-            if known is None or known.replica is not replica:
-                values = replica.trends.get(TOKENS, ())
-                if known is not None and known.made_at <= at < known.until:
-                    known = _Top(replica, max(known.top, values[-1] or 0.0 if values else 0.0), *known[2:])
-                else:
-                    until = at + _TOP_SECONDS * (1 + len(self._tops) % _TOP_TURNS / _TOP_TURNS)
-                    known = _Top(replica, charts.scale_of(values[_RECENT]), at, until)
-            self._tops[url] = known
-            if known.top > whole:
-                whole = known.top
-        return charts.round_up(whole)
+        trends = [values for replica in replicas if (values := replica.trends.get(TOKENS))]
+        if self._top_from <= at < self._top_from + _TOP_SECONDS and trends:
+            newest = charts.scale_of([values[-1] for values in trends])
+            self._top = max(self._top, newest)
+        else:
+            self._top_from = at
+            self._top = max((charts.scale_of(values[_RECENT]) for values in trends), default=0.0)
+        return charts.round_up(self._top)
 
     def line(self, stamp: Stamp) -> Line | None:
         """The row drawn before from the same, if any."""

@@ -65,8 +65,7 @@ class FleetTable:
             choice=choice,
         )
         widths = {placed.column.key: placed.width for placed in self._placed}
-        names = memory.names(everyone, widths.get("name", 0))
-        self._names = {one.target.url: name for one, name in zip(everyone, names, strict=True)}
+        self._names = memory.names(everyone, widths.get("name", 0))
         self._mixed = memory.mixed(everyone)
         self._top = memory.token_top(everyone, snapshot.at) if "tok_trend" in widths else 0.0
         self._step = snapshot.at // TREND_STEP_SECONDS if "tok_trend" in widths or "kv_trend" in widths else 0
@@ -203,41 +202,30 @@ class FleetTable:
 
 
 def draw_row(row: Row, placed: Sequence[Placed], *, selected: bool) -> Line:
-    """The cells of one row."""
-    cells = [Span("▸", "title") if selected else Span(" ")]
+    """The cells of one row, each in exactly its width, neighbours of one ink joined.
+
+    Spaces take the ink of what precedes them, which costs no picture and saves bytes.
+    """
+    joined: list[Span] = []
+    texts = ["▸" if selected else " "]
+    current: Ink = "title" if selected else "text"
     for number, place in enumerate(placed):
         if number:
-            cells.append(Span(" "))
-        _add_cell(cells, place, row)
-    return _join_cells(cells)
-
-
-def _add_cell(cells: list[Span], placed: Placed, row: Row) -> None:
-    """Append a column's text in exactly its width."""
-    drawn, width = placed.column.draw(row, placed.width), placed.width
-    space = width - line_width(drawn)
-    if space < 0:
-        drawn = clip(drawn, width)
+            texts.append(" ")
+        width = place.width
+        drawn = place.column.draw(row, width)
         space = width - line_width(drawn)
-    if space and placed.column.right:
-        cells.append(Span(" " * space))
-    cells += drawn
-    if space and not placed.column.right:
-        cells.append(Span(" " * space))
-
-
-def _join_cells(cells: Sequence[Span]) -> Line:
-    """Join neighbours of one ink. Spaces take the ink of what precedes them, which costs no picture."""
-    joined: list[Span] = []
-    texts: list[str] = []
-    current: Ink = "text"
-    for text, ink in cells:
-        if ink != current and not (ink == "text" and text.isspace()):
-            if texts:
+        if space < 0:
+            drawn = clip(drawn, width)
+            space = width - line_width(drawn)
+        if space and place.column.right:
+            texts.append(" " * space)
+        for text, ink in drawn:
+            if ink != current and not (ink == "text" and text.isspace()):
                 joined.append(Span("".join(texts), current))
-                texts = []
-            current = ink
-        texts.append(text)
-    if texts:
-        joined.append(Span("".join(texts), current))
+                texts, current = [], ink
+            texts.append(text)
+        if space and not place.column.right:
+            texts.append(" " * space)
+    joined.append(Span("".join(texts), current))
     return tuple(joined)

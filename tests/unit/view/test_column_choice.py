@@ -48,12 +48,19 @@ def test_the_sorted_column_need_not_be_chosen_to_sort() -> None:
     assert header(("name", "state", "run"), sort=Sort("kv")) == ["replica", "state", "run"]
 
 
-def test_a_column_goes_out_and_comes_back_at_the_end() -> None:
+def test_a_column_goes_out_and_comes_back_where_it_was() -> None:
     without = toggled((), "run")
     assert without == tuple(key for key in ALL if key != "run")
-    assert toggled(without, "run") == (*without, "run")
-    assert listed(without) == (*without, "run")
+    assert listed(without) == ALL
+    assert toggled(without, "run") == ALL
     assert listed(()) == ALL
+
+
+def test_a_hidden_column_is_listed_after_the_one_that_it_usually_follows() -> None:
+    choice = ("name", "state", "wait", "kv", "run")  # usually: model run wait kv
+    assert listed(choice)[:6] == ("name", "state", "model", "wait", "kv", "kv_trend")
+    assert toggled(choice, "model") == ("name", "state", "model", "wait", "kv", "run")
+    assert sorted(listed(choice)) == sorted(ALL)
 
 
 @pytest.mark.parametrize("key", ["name", "state", "nonsense"])
@@ -78,8 +85,8 @@ def test_the_list_tells_what_is_chosen_and_what_is_on_the_screen() -> None:
     assert [line[:27].rstrip() for line in lines] == [
         " [=] replica     on screen",
         " [=] state       on screen",
-        "▸[x] KV %",
-        " [ ] model",
+        "▸[ ] model",
+        " [ ] run",
     ]
 
 

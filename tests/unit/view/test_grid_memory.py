@@ -12,7 +12,7 @@ from bench.screen_fleet import Churn
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tests.tui.snapshots import AT, alert, down_replica, event, fleet, replica
-from tui.view import condition_memory
+from tui.view import condition, condition_memory
 from tui.view import table as table_module
 from tui.view.cells import Line
 from tui.view.charts import round_up
@@ -31,7 +31,7 @@ HEIGHT = 44
 def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts rows drawn and conditions judged."""
     counted: Counter[str] = Counter()
-    draw, judge = table_module.draw_row, condition_memory.condition_of
+    draw, judge = table_module.draw_row, condition.condition_of
 
     def draw_row(row: Row, placed: Sequence[Placed], *, selected: bool) -> Line:
         counted["drawn"] += 1
