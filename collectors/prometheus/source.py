@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from collectors.discovery.membership import ChangingTracker, apply
@@ -12,12 +12,15 @@ from collectors.fetch import one_line
 from collectors.listeners import Listeners
 from collectors.prometheus.client import PrometheusClient, PrometheusError
 from collectors.prometheus.fleet import PrometheusFleet
-from collectors.scrape import Feed, Intake, ScrapeSink, Tracker, unchanged
+from collectors.scrape import Feed, Intake, Scrape, ScrapeSink, Tracker, unchanged
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot
 
 _DUTY = 2.0
 """After a look the server is left alone for at least as long as it worked, whatever the interval says."""
+_MOST_STEPS = 30
+_MOST_PICTURES = 3000
+"""Steps in which the past is looked at, and pictures of replicas that this may take."""
 
 
 class MovingTracker(Tracker, ChangingTracker, Protocol):
@@ -56,13 +59,27 @@ class PrometheusLooks:
         now = self._client.now() if at is None else at
         self._clock = (now, self._monotonic())
         look = self._fleet.look(now, None if self._looked else now - self._backfill)
-        self._looked = True
         apply(look.changes, self._tracker, now)
-        for scrape in look.scrapes:
-            self._intake.take(scrape, None)
+        if self._looked:
+            for scrape in look.scrapes:
+                self._intake.take(scrape, None)
+        else:
+            self._begin_with(look.scrapes, now)
+        self._looked = True
         return self.picture(
             now, CollectorHealth(problem=self._intake.problem, discovery_problem=look.warning)
         )
+
+    def _begin_with(self, scrapes: Sequence[Scrape], now: float) -> None:
+        """Take the past in steps, each looked at: charts and trends begin with it."""
+        replicas = max(1, len(self._fleet.targets))
+        step = self._backfill / max(1, min(_MOST_STEPS, _MOST_PICTURES // replicas))
+        mark = now - self._backfill + step
+        for scrape in scrapes:
+            while scrape.observation.at > mark < now - step:
+                self._tracker.snapshot(mark, CollectorHealth())
+                mark += step
+            self._intake.take(scrape, None)
 
     def picture(self, now: float, health: CollectorHealth) -> FleetSnapshot:
         """The fleet as far as it is known."""

@@ -42,8 +42,8 @@ def discovery_flag(text: str) -> DiscoverySetting:
     kind, _, place = text.partition(":")
     if kind not in KINDS or bool(place) == (kind == "local"):
         raise ConfigError(
-            f"--discover {_shown(text)!r}: write file_sd:FILE, dns:HOST:PORT, dns:_SERVICE._tcp.NAME, dynamo:FOLDER, "
-            f"prometheus:URL or local"
+            f"--discover {_shown(text)!r}: write file_sd:FILE, dns:HOST:PORT, dns:_SERVICE._tcp.NAME, "
+            f"dynamo:FOLDER, prometheus:URL or local"
         )
     setting = DiscoverySetting(kind, place)
     _source(setting, "--discover")

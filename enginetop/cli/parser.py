@@ -322,6 +322,18 @@ def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
     _common(parser)
 
 
+def _rules_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--prometheus", metavar="URL", help="only of series that this Prometheus has, in its spelling"
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", help="config file: how the Prometheus is reached (default: as everywhere)"
+    )
+    parser.set_defaults(
+        targets=[], discover=[], replay=None, interval=None, timeout=None, window=None, slo=None
+    )
+
+
 def _duration(text: str) -> float:
     seconds = duration_seconds(text)
     if seconds is None:
@@ -384,6 +396,7 @@ COMMANDS: tuple[Command, ...] = (
         _launch_arguments,
         takes_command=True,
     ),
+    Command("rules", "print recording rules for a Prometheus", "rules", _rules_arguments),
     Command("record", "record the raw pages of targets", "record", _record_arguments),
     Command(
         "doctor", "say what is wrong here and with the targets, and the fix", "doctor", _doctor_arguments

@@ -125,6 +125,18 @@ def test_each_scrape_is_taken_once_and_in_order() -> None:
     assert before.scrape_seconds == 0.25
 
 
+def test_charts_begin_with_the_past() -> None:
+    fake = FakePrometheus(time=1000.0)
+    for step in range(21):
+        fake.scraped(LABELS, 700.0 + 15 * step, vllm_page(running=step, tokens=150 * step).decode())
+    with looking(fake, backfill_seconds=300.0) as looks:
+        seen = only(looks.look())
+    running = [value for value in seen.trends["requests_running"] if value is not None]
+    assert len(running) > 15
+    assert running == sorted(running)
+    assert running[-1] == 20
+
+
 def test_a_dead_one_is_dead_at_once_and_why() -> None:
     fake = FakePrometheus()
     fake.scraped(LABELS, 985.0, vllm_page().decode())

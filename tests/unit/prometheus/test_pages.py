@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,17 +32,11 @@ ADDED = {"job": 'team "a"', "instance": "10.0.0.1:8000", "pod": "p\\1"}
 def test_a_page_survives_its_scraper(series: dict[tuple[str, tuple[tuple[str, str], ...]], str]) -> None:
     members = Members()
     scraped = members.of_up(ADDED)
-    matrix = [
-        {
-            "metric": {
-                "__name__": name,
-                **ADDED,
-                **{f"exported_{label}" if label in ADDED else label: text for label, text in labels},
-            },
-            "values": [[10.0, "7"], [20.5, value], [30.0, "9"]],
-        }
-        for (name, labels), value in series.items()
-    ]
+    matrix: list[dict[str, Any]] = []
+    for (name, labels), value in series.items():
+        own = {f"exported_{label}" if label in ADDED else label: text for label, text in labels}
+        metric = {"__name__": name, **ADDED, **own}
+        matrix.append({"metric": metric, "values": [[10.0, "7"], [20.5, value], [30.0, "9"]]})
     pages = PageAssembler(members).pages(matrix, {scraped: {20.5}})
     assert pages.keys() == ({(scraped, 20.5)} if series else set())
     page = PageParser(LayoutCache()).parse(body_of(pages.get((scraped, 20.5), [])), "text/plain")
