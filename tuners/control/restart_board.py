@@ -106,7 +106,7 @@ class _Move:
 
 
 class RestartBoard:
-    """The knobs of `engine`, which runs with the start values of `knobs`; a `KnobBoard`.
+    """The knobs of `engine`, which runs with the start values of `knobs`, or with `present`; a `KnobBoard`.
 
     `instance` names this board's life, not the engine's: restarts are what it does. Requests go on with what
     is under way, unless `ticks_elsewhere`: then only calls of `tick` do. May be called from any thread.
@@ -125,13 +125,14 @@ class RestartBoard:
         engine_version: str = "",
         patience: Patience | None = None,
         ticks_elsewhere: bool = False,
+        present: Values | None = None,
     ) -> None:
         self._engine = engine
         self._knobs = {knob.name: knob for knob in knobs}
         self._writer, self._instance = writer, instance
         self._engine_name, self._engine_version = engine_name, engine_version
         self._patience = patience or Patience()
-        self._present = {knob.name: knob.start for knob in knobs}
+        self._present = {knob.name: (present or {}).get(knob.name, knob.start) for knob in knobs}
         self._lasting = dict(self._present)
         self._versions = dict.fromkeys(self._present, 0)
         self._expiries: dict[str, float] = {}

@@ -1,0 +1,91 @@
+"""Commands of this machine that a restart needs: bounded in time, no shell, their last words kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import IO
+
+from tuners.control.restart_board import RestartError
+
+_LONGEST_WORDS = 200
+_QUICK_SECONDS = 30.0
+
+
+class Command:
+    """A command under way. What it prints goes into a file, so that it can never block on us."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_seconds: float = _QUICK_SECONDS,
+        environment: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start it. RestartError when that cannot be done."""
+        self._name = argv[0]
+        self._clock = clock
+        self._timeout_seconds = timeout_seconds
+        self._until = clock() + timeout_seconds
+        self._told: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the command
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - from the user's own config, without a shell
+                tuple(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=self._told,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, **(environment or {})},
+            )
+        except OSError as error:
+            self._told.close()
+            raise RestartError(f"{self._name} cannot be run: {error.strerror or error}") from None
+
+    def done(self) -> bool:
+        """Whether it ended well. RestartError when it did not, or takes too long; it is killed then."""
+        code = self._process.poll()
+        if code is None:
+            if self._clock() < self._until:
+                return False
+            self.kill()
+            raise RestartError(f"{self._name} did not end within {self._timeout_seconds:g} s and was killed")
+        words = self.output().strip().rpartition("\n")[2][:_LONGEST_WORDS]
+        self._told.close()
+        if code:
+            clean = "".join(sign if sign.isprintable() else " " for sign in words)
+            raise RestartError(f"{self._name} ended with {code}" + (f": {clean}" if clean else ""))
+        return True
+
+    def wait(self) -> None:
+        """Wait for its end, as long as it may take."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(0.0, self._until - self._clock()))
+
+    def output(self) -> str:
+        """What it printed so far; empty once it is `done`."""
+        if self._told.closed:
+            return ""
+        self._told.seek(0)
+        return self._told.read(1 << 20).decode("utf-8", "replace")
+
+    def kill(self) -> None:
+        """End it and all that it started."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._told.close()
+
+
+def run(argv: Sequence[str], *, timeout_seconds: float = _QUICK_SECONDS) -> str:
+    """Run a short command to its end; what it printed. RestartError as in `Command`."""
+    command = Command(argv, timeout_seconds=timeout_seconds)
+    command.wait()
+    told = command.output()
+    command.done()
+    return told
