@@ -31,6 +31,9 @@ MAX_LINE_BYTES = 128 * 1024 * 1024
 MAX_SORTED_BYTES = 256 * 1024 * 1024
 """A recording whose lines are not in time order is sorted in memory up to this size."""
 
+_STEP_SECONDS = 1.0
+"""Answers that come together may be written in another order: no reason to say anything."""
+
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -107,8 +110,9 @@ class Recording:
                 seen[record.url] = target_of(record.url)
             if not times:
                 times = [record.at, record.at]
-            if self._in_order and record.at < times[1]:
+            if record.at < times[1]:
                 self._in_order = False
+            if not self._step_back and times[1] - record.at > _STEP_SECONDS:
                 self._step_back = (
                     f"the clock steps back by {times[1] - record.at:g} s in line {number}; lines are taken "
                     f"in the order of their times"

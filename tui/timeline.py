@@ -126,9 +126,12 @@ class Timeline:
         return next(seen, alert.since)
 
     def _spacing(self, snapshot: FleetSnapshot) -> float:
-        """How far apart pictures of so many replicas are kept."""
+        """How far apart pictures of so many replicas are kept.
+
+        Never less than half an interval: the steps of a recording may be milliseconds apart.
+        """
         pictures = max(self._most // max(len(snapshot.replicas), 1), 1)
-        return self._kept_seconds / pictures
+        return max(self._kept_seconds / pictures, snapshot.interval_seconds / 2)
 
     def _begun(self, snapshot: FleetSnapshot) -> list[AlertBegin]:
         firing = {identity(alert): alert for alert in snapshot.alerts if alert.state == FIRING}

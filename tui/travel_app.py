@@ -69,9 +69,11 @@ class TravelApp(ShellApp):
         self.paint()
 
     def action_travel(self, steps: int) -> None:
-        """Some pictures back or on; at the end of what was played of a recording one step of it."""
+        """Some pictures back or on; at the end of what was played of a recording an interval of it."""
         if self.playback is not None and steps > 0 and self.travel.shown is None:
-            self.source.request_refresh()
+            if self.snapshot is not None:
+                self.playback.seek(self.snapshot.at + self.snapshot.interval_seconds)
+            self.source.request_refresh()  # a step at least, where they are further apart
             return
         self.travel.step(self._live(), steps)
         self._show_instant()

@@ -14,7 +14,7 @@ from tui.view.cells import UNKNOWN, Line, Span, clip, cut_middle, fit, merge, pa
 from tui.view.heading import badges
 from tui.view.picture import Picture
 
-_LABEL_WIDTH, _NUMBER_WIDTH = 30, 10
+_LABEL_WIDTH, _NUMBER_WIDTH = 26, 10
 _QUANTILES = ("p50", "p95", "p99")
 
 Pair = tuple[FleetSnapshot, FleetSnapshot]

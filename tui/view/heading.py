@@ -43,22 +43,14 @@ def title_line(picture: Picture, width: int) -> Line:
         up = sum(number for state, number in snapshot.fleet.states.items() if state in UP_STATES)
         total = snapshot.fleet.replicas
         items.append(plain(f"{up}/{total} up", "text" if up == total else "title"))
-        items.append(plain(_time_text(picture, snapshot)))
-        if picture.playback is not None:
-            items += _playback(picture.playback, picture.local_at)
-        items.append(_interval(snapshot))
+        if picture.playback is None:
+            items += (plain(numbers.time_of_day(snapshot.at)), _interval(snapshot))
+        else:
+            items = [*_playback(picture, picture.playback, snapshot), *items]
     name, marks = Span(" enginetop  ", "title"), badges(picture)
     room = width - line_width((name, *marks)) - 1
     shown = join_while_fitting(items, room) or (clip(items[0], max(room, 0)) if items else ())
     return spread((name, *shown), marks, width)
-
-
-def _time_text(picture: Picture, snapshot: FleetSnapshot) -> str:
-    """The time of day; of a recording with its date."""
-    clock = numbers.time_of_day(snapshot.at)
-    if picture.playback is None:
-        return clock
-    return f"{numbers.date_and_time(snapshot.at).partition(' ')[0]} {clock}"
 
 
 def _interval(snapshot: FleetSnapshot) -> Line:
@@ -85,6 +77,9 @@ def badges(picture: Picture) -> Line:
     for change in picture.in_flight:
         name = cut_end(picture.name_of(change.canary_target), 12)
         spans += (Span(f" {change.state} {name} ", "badge"), Span(" "))
+    if picture.playback is not None:
+        pace = "STANDS" if picture.playback.paused else f"{picture.playback.speed:g}×"
+        spans += (Span(f" {pace} ", "badge"), Span(" "))
     if picture.behind_seconds is not None:
         spans += (Span(f" {_behind(picture)} ", "badge"), Span(" "))
     elif picture.paused_seconds is not None:
@@ -105,13 +100,16 @@ def _behind(picture: Picture) -> str:
     return f"{age} ago" if picture.playback is not None else f"{age} ago, live goes on"
 
 
-def _playback(playback: PlaybackState, local_at: float | None) -> list[Line]:
-    """How far a recording is played and how fast; its own clock stands in the title, this is the one here."""
-    pace = "paused" if playback.paused else f"{playback.speed:g}×"
+def _playback(picture: Picture, playback: PlaybackState, snapshot: FleetSnapshot) -> list[Line]:
+    """The recording's clock, how far it is played, and the time here."""
     done, whole = playback.at - playback.first_at, playback.last_at - playback.first_at
-    items = [plain(f"{pace} {numbers.seconds_text(done)} of {numbers.seconds_text(whole)}", "title")]
-    if local_at is not None:
-        items.append(plain(f"here {numbers.time_of_day(local_at)}", "dim"))
+    day = numbers.date_and_time(snapshot.at).partition(" ")[0]
+    items = [
+        plain(f"{day} {numbers.time_of_day(snapshot.at)}", "title"),
+        plain(f"{numbers.seconds_text(done)} of {numbers.seconds_text(whole)}"),
+    ]
+    if picture.local_at is not None:
+        items.append(plain(f"here {numbers.time_of_day(picture.local_at)}", "dim"))
     return items
 
 

@@ -65,7 +65,7 @@ def keys_of(actions: tuple[Action, ...], word: str) -> set[tuple[str, ...]]:
 
 def test_other_keys_in_every_place() -> None:
     actions = with_keys(
-        {"pause": ["p", "f9"], "previous": ["P"], "down": ["n"], "next": ["N"], "note": ["w"]}
+        {"pause": ["p", "f9"], "previous": ["P"], "down": ["n"], "next": ["N"], "note": ["Z"]}
     )
     assert keys_of(actions, "pause") == {("p", "f9")}
     assert keys_of(actions, "down") == {("n",)}
