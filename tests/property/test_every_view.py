@@ -25,6 +25,7 @@ from themes.loader import load_theme
 from tui.actions import Place
 from tui.commands import commands_of
 from tui.timeline import AlertBegin
+from tui.view.alerts import alert_key
 from tui.view.below import LoadMemory
 from tui.view.cells import Line, line_text, line_width
 from tui.view.column_choice import ChoiceTable
@@ -147,6 +148,7 @@ def values_for(picture: Picture, width: int, height: int, text: str) -> dict[str
         "other": urls[-1],
         "words": text,
         "alert": snapshot.alerts[0],
+        "key": alert_key(snapshot.alerts[0]),
         "pool": PoolAdvice(text, Role.DECODE, tuple(urls), (advice,)),
         "begins": [AlertBegin(AT - 5, one) for one in snapshot.alerts],
     }
