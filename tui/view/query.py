@@ -27,8 +27,11 @@ _TEXT_FIELDS: Mapping[str, Callable[[ReplicaSnapshot, Condition], str]] = {
     "role": lambda replica, _condition: str(replica.role),
 }
 
+_AGES = frozenset({"age", "since"})
+"""Columns that are sorted by a moment: no number of theirs can be asked for."""
+
 _NUMBER_FIELDS = tuple(
-    column.key for column in BY_KEY.values() if column.right and column.sortable and column.key != "age"
+    column.key for column in BY_KEY.values() if column.right and column.sortable and column.key not in _AGES
 )
 
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {

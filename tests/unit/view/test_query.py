@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enginetop.fleet.model import EngineKind, ReplicaState, Role
+from enginetop.fleet.snapshot import Goodput
 from tests.tui.snapshots import AT, censored, distribution, down_replica, replica
 from tui.view.condition import condition_of
 from tui.view.query import QueryError, parse_query
@@ -61,3 +62,16 @@ def test_what_cannot_be_read_says_so(text: str) -> None:
 def test_the_message_names_the_fields_there_are() -> None:
     with pytest.raises(QueryError, match=r"no number called kx; .* kv "):
         parse_query("kx>1")
+
+
+@pytest.mark.parametrize("field", ["age", "since", "why", "kv_trend"])
+def test_columns_without_a_number_cannot_be_compared(field: str) -> None:
+    with pytest.raises(QueryError, match=f"no number called {field}"):
+        parse_query(f"{field}>3")
+
+
+def test_the_share_within_the_objective_can_be_asked_for() -> None:
+    half = replica("a1", goodput=Goodput(exact=0.5))
+    unknown = replica("a2")
+    query = parse_query("good<95%")
+    assert [query.matches(one, condition_of(one, AT)) for one in (half, unknown)] == [True, False]
