@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test verify test-gpu test-vllm test-sglang test-dynamo setup lint types imports unit bench docs lock format clean
+.PHONY: run test verify test-gpu test-vllm test-sglang test-dynamo setup lint types imports unit bench docs screens lock format clean
 
 run: $(READY)            ## the UI on the embedded demo fleet (a table when there is no terminal)
 	@$(BIN)/enginetop demo
@@ -50,6 +50,9 @@ test-dynamo: $(READY)    ## NVIDIA Dynamo's own mocker, installed by itself: abo
 docs: $(READY)           ## write docs/engines.md and docs/keys.md anew from the tables
 	$(BIN)/python -m enginetop.docs_tables docs/engines.md
 	$(BIN)/python -m tui.docs_keys docs/keys.md
+
+screens: $(READY)        ## write docs/screens anew: every view from a recorded simulated fleet
+	$(BIN)/python -m bench.gallery docs/screens
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -2,8 +2,8 @@
 
     python -m bench.gallery docs/screens
 
-The recording is made anew each time, from the simulator in virtual time: twelve replicas, of which one is
-dead, one slow (its GPUs throttle) and one short of KV cache. Equal sources make equal files.
+The recording is made anew each time, from the simulator in virtual time: twelve replicas of three models, of
+which one is dead, one slow (its GPUs throttle), one short of KV cache; four have too large a token budget.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,6 +26,7 @@ from enginetop.cli.alerting import alert_book
 from enginetop.cli.settings import Settings
 from enginetop.fleet.snapshot import FleetSnapshot, Slo
 from enginetop.simulator.builtin import SCENARIOS
+from enginetop.simulator.scenario import Pool, Scenario
 from tui.actions import Place
 from tui.app import FleetApp
 
@@ -44,7 +46,8 @@ KEYS: Mapping[Place, Sequence[str]] = {
     Place.WHY: ("7", "G", "k", "k", "w"),
     Place.HISTORY: ("7", "h"),
     Place.TUNERS: ("8",),
-    Place.SUGGESTION: ("8", "enter"),
+    Place.QUIET: ("8", "enter"),
+    Place.SUGGESTION: ("8", "j", "j", "j", "enter"),
     Place.EVENTS: ("9",),
     Place.COMPARE: ("b", "left_curly_bracket", "b", "B"),
     Place.PALETTE: ("ctrl+p",),
@@ -56,19 +59,22 @@ WITHOUT_A_RECORDING: Mapping[Place, str] = {
     Place.ANYWHERE: "no view",
     Place.CHANGE: "needs a change under way",
     Place.PAST: "needs an audit",
-    Place.QUIET: "needs what a rule leaves alone",
     Place.CONFIRM: "asks before something is changed",
     Place.RAW: "needs the pages themselves",
     Place.COLUMNS: "chooses the columns of the fleet",
 }
 """Places that have no file, and why."""
 
+_INDEX = "README.md"
 _SECONDS = 698.0
 _PICTURES, _PICTURE_SECONDS = 6, 20.0
 _FRAME_SECONDS = 0.15
 """Longer than Textual takes for a frame."""
 
 _SLO = Slo(1.0, 0.08, 0.95, "config")
+_LONG_PROMPTS = SCENARIOS["budget-too-large"]
+_LONG_PROMPTS_MODEL = "Mistral-Small-24B"
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
@@ -107,9 +113,26 @@ class _Still:
         """There is nothing to ask."""
 
 
+def _scenario() -> Scenario:
+    """Three models: the troubles of the demo, and a pool whose token budget is too large."""
+    a, b = (pool.members for pool in SCENARIOS["demo"].pools)
+    (too_large,) = _LONG_PROMPTS.pools[0].members
+    return Scenario(
+        "screens",
+        "what the screens are shown with",
+        (
+            Pool("a", (a[0], a[2], a[4], a[1])),
+            Pool("b", (b[0], b[2], b[3], b[5])),
+            Pool("c", (too_large.with_engine(model=_LONG_PROMPTS_MODEL),)),
+        ),
+        _SLO,
+    )
+
+
 def recorded_fleet() -> list[FleetSnapshot]:
     """The end of the fixed recording: a picture now and then of its last minutes, oldest first."""
-    settings = Settings((), {}, 2.0, 1.8, 60.0, (("*", _SLO),))
+    slos = ((_LONG_PROMPTS_MODEL, replace(_LONG_PROMPTS.slo, source="config")), ("*", _SLO))
+    settings = Settings((), {}, 2.0, 1.8, 60.0, slos)
     book = alert_book(settings)
     kept: list[FleetSnapshot] = []
 
@@ -121,7 +144,7 @@ def recorded_fleet() -> list[FleetSnapshot]:
 
     with TemporaryDirectory(prefix="enginetop-screens-") as folder:
         path = Path(folder) / "fleet.jsonl"
-        record(path, SCENARIOS["demo"], seconds=_SECONDS)
+        record(path, _scenario(), seconds=_SECONDS)
         last = wiring.replay_to_end(settings, path, keep)
     return [*(one for one in kept[-_PICTURES:] if one.at < last.at), last]
 
@@ -134,12 +157,27 @@ def name_of(place: Place, size: tuple[int, int], ending: str) -> str:
 def expected_files() -> set[str]:
     """The names of all files of a complete set."""
     texts = {name_of(place, size, "txt") for place in KEYS for size in SIZES}
-    return texts | {name_of(place, PICTURED, "svg") for place in KEYS}
+    return texts | {name_of(place, PICTURED, "svg") for place in KEYS} | {_INDEX}
+
+
+def _index() -> str:
+    """A page that shows all pictures."""
+    parts = [
+        "# Screens\n",
+        "Written by `make screens` from a recorded simulated fleet; 80x24 as text only.\n",
+    ]
+    for place in KEYS:
+        texts = " · ".join(
+            f"[{width}x{height}]({name_of(place, (width, height), 'txt')})" for width, height in SIZES
+        )
+        parts.append(f"## {place.value.capitalize()}\n\n{texts}\n\n![]({name_of(place, PICTURED, 'svg')})\n")
+    return "\n".join(parts)
 
 
 def write_screens(folder: Path, snapshots: Sequence[FleetSnapshot]) -> None:
     """Write the whole set into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / _INDEX).write_text(_index(), encoding="utf-8")
     for place, keys in KEYS.items():
         for size in SIZES:
             text, picture = asyncio.run(_shot(snapshots, keys, size))
@@ -177,7 +215,7 @@ async def _settled(app: FleetApp, pilot: Pilot[None]) -> str:
 
 def _lean(svg: str) -> str:
     """Without fonts from elsewhere, and with the same names in every run."""
-    svg = _FONT.sub("", svg)
+    svg = _COMMENT.sub("", _FONT.sub("", svg))
     svg = re.sub(r"terminal-\d+", "t", svg).replace("Fira Code", "monospace")
     return "".join(f"{line.rstrip()}\n" for line in svg.splitlines() if line.strip())
 
@@ -188,7 +226,7 @@ def main() -> None:
     time.tzset()
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/screens")
     write_screens(folder, recorded_fleet())
-    unexpected = {path.name for path in folder.iterdir()} - expected_files() - {"README.md"}
+    unexpected = {path.name for path in folder.iterdir()} - expected_files()
     for name in sorted(unexpected):
         (folder / name).unlink()
 

@@ -23,9 +23,10 @@ from tui.view.picture import Picture
 
 
 def pools_of(picture: Picture, only: str | None = None) -> tuple[PoolAdvice, ...]:
-    """The pools that there is advice on; with `only` the one of the replica with this target URL."""
+    """The pools that there is advice on, those to be changed first; with `only` that of this target URL."""
     found = picture.snapshot.pools if picture.snapshot is not None else ()
-    return tuple(pool for pool in found if only is None or only in pool.replicas)
+    chosen = [pool for pool in found if only is None or only in pool.replicas]
+    return tuple(sorted(chosen, key=lambda pool: not actionable(pool)))
 
 
 def pool_name(pool: PoolAdvice) -> str:

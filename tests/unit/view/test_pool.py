@@ -30,7 +30,7 @@ def snapshot(*pools: PoolAdvice) -> FleetSnapshot:
 
 
 def texts(width: int = 80, only: str | None = None) -> tuple[TunersTable, list[str]]:
-    table = TunersTable(Picture(snapshot(POOL, QUIET)), width, only)
+    table = TunersTable(Picture(snapshot(QUIET, POOL)), width, only)
     return table, [line_text(table.line(index)).rstrip() for index in range(len(table))]
 
 
