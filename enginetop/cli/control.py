@@ -22,6 +22,7 @@ from enginetop.cli.settings import KnobPath, Settings, state_folder
 from enginetop.cli.until_stopped import stop_event
 from enginetop.cli.user import user_name
 from enginetop.fleet.change import ChangeState, ChangeView
+from enginetop.fleet.knobs import KnobTransport
 from enginetop.fleet.model import LOCAL_HOST, Target, same_host
 from enginetop.fleet.ports import FleetSource
 from tuners.control.controller import Controller
@@ -63,11 +64,14 @@ def controller(
 def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str], KnobClient | None]:
     """The knobs of each of the targets; of nothing else.
 
-    The address and the token of the config file count; else the socket that a companion on this machine opens
-    by itself, else the target's own address with the target's own key.
+    The restart, or the address and the token, of the config file count; else the socket that a companion or a
+    launcher on this machine opens by itself, else the target's own address with the target's own key.
     """
     clients: dict[str, KnobClient] = {}
     for target in targets:
+        if target.url in settings.restarts:
+            clients[target.url] = HttpKnobClient(_restart_path(settings, target))
+            continue
         path = settings.knob_paths.get(target.url, KnobPath(None, None))
         own_socket = None if path.address else _companion_socket(target)
         address = path.address or own_socket or target.url
@@ -184,6 +188,13 @@ def conclude(view: ChangeView, form: str) -> int:
 def exit_code(state: ChangeState) -> int:
     """The exit code of a final state."""
     return _EXIT_CODES.get(state, exit_codes.INTERNAL)
+
+
+def _restart_path(settings: Settings, target: Target) -> KnobTransport:
+    from enginetop.cli.restart_paths import restart_path  # of use to few
+
+    credentials = settings.credentials.get(target.url, NO_CREDENTIALS)
+    return restart_path(settings.restarts[target.url], target, credentials, state_folder())
 
 
 def socket_folder() -> Path:

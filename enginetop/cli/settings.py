@@ -28,6 +28,7 @@ from enginetop.fleet.toml_text import parse_toml
 from tuners.control.settings import ControlSettings
 
 if TYPE_CHECKING:
+    from enginetop.cli.restart_paths import RestartSetting
     from enginetop.fleet.config import Config, DiscoveryTable, PrometheusTable, TargetTable
 
 DEFAULT_INTERVAL_SECONDS = 2.0
@@ -70,6 +71,8 @@ class Settings:
     """The `[control]` table; None: read-only."""
     knob_paths: Mapping[str, KnobPath] = field(default_factory=dict)
     """Where the knob API of a target (by URL) is, where the config file says so."""
+    restarts: Mapping[str, RestartSetting] = field(default_factory=dict)
+    """How targets (by URL) are restarted for a new value, where the config file says so."""
     alerts: AlertSettings = field(default_factory=AlertSettings)
     """Rules, silences and sinks of the config file."""
     price: Price | None = None
@@ -141,6 +144,7 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         slos=slos,
         control=_control(config),
         knob_paths=_knob_paths(config),
+        restarts=_restarts(config),
         alerts=alerts,
         price=_price(config),
         listen=_listen(args, config),
@@ -305,6 +309,19 @@ def _knob_paths(config: Config | None) -> dict[str, KnobPath]:
         parse_target(table.url).url: KnobPath(table.control_url, table.control_token_file)
         for table in tables
         if table.control_url is not None or table.control_token_file is not None
+    }
+
+
+def _restarts(config: Config | None) -> dict[str, RestartSetting]:
+    tables = [table for table in config.targets if table.restart is not None] if config else []
+    if config is None or not tables:
+        return {}
+    from enginetop.cli.restart_paths import restart_setting
+
+    return {
+        parse_target(table.url).url: restart_setting(table.restart, config)
+        for table in tables
+        if table.restart is not None
     }
 
 

@@ -19,6 +19,7 @@ from pydantic import (
 
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.restart_tables import HookTable, RestartTable
 from enginetop.fleet.snapshot import Slo
 from enginetop.fleet.strict_tables import first_problem
 
@@ -84,6 +85,13 @@ class TargetTable(_ReachedTable):
     control_url: str | None = None
     """Where the knob API of its companion is: `unix:/path`, `http(s)://host:port`; none: at `url`."""
     control_token_file: str | None = None
+    restart: RestartTable | None = None
+
+    @model_validator(mode="after")
+    def _one_path(self) -> TargetTable:
+        if self.restart is not None and self.control_url is not None:
+            raise ValueError("control_url and restart are two paths to the same knobs; keep one")
+        return self
 
 
 DiscoveryKind = Literal["file_sd", "dns", "dynamo", "local", "prometheus"]
@@ -258,6 +266,17 @@ class Config(_Table):
     screen: ScreenTable = ScreenTable()
     keys: Mapping[str, str | tuple[str, ...]] = {}
     """The user's own keys on the screen: word of an action = key, or keys."""
+    hooks: Mapping[str, HookTable] = {}
+    """Commands of this machine by name; whoever refers to one knows no more than its name."""
+
+    @model_validator(mode="after")
+    def _known_hooks(self) -> Config:
+        for target in self.targets:
+            hook = target.restart.hook if target.restart is not None else None
+            if hook is not None and hook not in self.hooks:
+                known = ", ".join(self.hooks) or "none"
+                raise ValueError(f"the hook {hook!r} is not there; write [hooks.NAME] (there are: {known})")
+        return self
 
 
 def parse_config(data: Mapping[str, Any], origin: str) -> Config:

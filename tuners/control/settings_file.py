@@ -40,7 +40,7 @@ class SettingsFile:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """RestartError when the file cannot be read."""
-        self._path, self._kind = path, kind
+        self._path, self.kind = path, kind
         self._hook, self._hook_seconds = tuple(hook), hook_seconds
         self._environment = dict(environment or {})
         self._look = look
@@ -51,7 +51,7 @@ class SettingsFile:
     def knobs(self) -> tuple[StartKnob, ...]:
         """The knobs whose number stands in the file, once."""
         text = self._text()
-        found = ((knob, flag, _number(text, flag)) for knob, flag in FLAGS.get(self._kind, {}).items())
+        found = ((knob, flag, _number(text, flag)) for knob, flag in FLAGS.get(self.kind, {}).items())
         return tuple(
             StartKnob(knob, value, flag.min, flag.max, flag.unit)
             for knob, flag, value in found
@@ -112,7 +112,7 @@ class SettingsFile:
         except RestartError as error:
             raise NothingDoneError(str(error)) from None
         for knob, value in values.items():
-            place = _place(text, FLAGS[self._kind][knob])
+            place = _place(text, FLAGS[self.kind][knob])
             if place is None or value is None:
                 raise NothingDoneError(f"{self._path}: the number of {knob} does not stand there once")
             text = text[: place[0]] + str(value) + text[place[1] :]

@@ -14,7 +14,7 @@ from pathlib import Path
 from enginetop.fleet.model import EngineKind
 from tuners.control.commands import Command, run
 from tuners.control.files import write_synced
-from tuners.control.flags import FLAGS, FlagError, can_set, edited, value_of
+from tuners.control.flags import FLAGS, FlagError, can_set, edited, engine_of, value_of
 from tuners.control.restart_board import Load, NothingDoneError, RestartError, StartKnob, Values
 
 DROP_IN = "50-enginetop.conf"
@@ -22,6 +22,8 @@ _MARK = "# written by enginetop; without this file the unit is as its owner made
 _UNIT = re.compile(r"[A-Za-z0-9:_.@\\-]{1,200}\.service")
 _FILE = re.compile(r"# (/.*)")
 _READABLE = 0o644
+_PREFIXES = "@-:+!|"
+"""What systemd lets stand before a program."""
 _RESTART_SECONDS = 3600.0
 """The board's own patience ends sooner; this only bounds what is left behind."""
 
@@ -38,13 +40,16 @@ class SystemdUnit:
         look: Callable[[], Load],
         *,
         wanted: Path,
-        kind: EngineKind,
+        kind: EngineKind | None = None,
         systemctl: Sequence[str] = ("systemctl",),
     ) -> None:
-        """RestartError when the unit cannot be read, or its command cannot be overridden."""
+        """`kind` None: as its command says.
+
+        RestartError when the unit cannot be read, or its command cannot be overridden.
+        """
         if not _UNIT.fullmatch(unit):
             raise RestartError(f"{unit!r} is no name of a service unit")
-        self._unit, self._kind = unit, kind
+        self._unit = unit
         self._path = folder / DROP_IN
         self._wanted = wanted
         self._look = look
@@ -53,18 +58,22 @@ class SystemdUnit:
         texts = self._texts()
         self._argv = _command(text for path, text in texts if path != self._path)
         self._present = _command(text for _, text in texts)
+        found = kind or engine_of((self._argv[0].lstrip(_PREFIXES), *self._argv[1:]))
+        if found is None:
+            raise RestartError(f"{unit} starts no engine that is known; name it with `engine`")
+        self.kind = found
 
     def knobs(self) -> tuple[StartKnob, ...]:
         """The knobs that flags of the unit's own command set."""
         return tuple(
             StartKnob(knob, value_of(self._argv, flag), flag.min, flag.max, flag.unit)
-            for knob, flag in FLAGS.get(self._kind, {}).items()
+            for knob, flag in FLAGS.get(self.kind, {}).items()
             if can_set(self._argv, flag)
         )
 
     def present(self) -> Values:
         """The values in force, a drop-in of ours from before included."""
-        return {knob.name: value_of(self._present, FLAGS[self._kind][knob.name]) for knob in self.knobs()}
+        return {knob.name: value_of(self._present, FLAGS[self.kind][knob.name]) for knob in self.knobs()}
 
     def load(self) -> Load:
         """See `Restartable`."""
@@ -115,7 +124,7 @@ class SystemdUnit:
     def _text(self, values: Values) -> str | None:
         """The drop-in for these values; None: none is needed."""
         try:
-            argv = edited(self._argv, self._kind, values)
+            argv = edited(self._argv, self.kind, values)
         except FlagError as error:
             raise NothingDoneError(str(error)) from None
         if argv == self._argv:
@@ -146,7 +155,7 @@ class SystemdUnit:
         """Whether systemd would start it with these values: a later drop-in may say otherwise."""
         argv = _command(text for _, text in self._texts())
         for knob, value in values.items():
-            found = value_of(argv, FLAGS[self._kind][knob])
+            found = value_of(argv, FLAGS[self.kind][knob])
             if found != value:
                 raise RestartError(
                     f"{self._unit} would still start with {knob} {found}: another drop-in rules"

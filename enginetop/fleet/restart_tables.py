@@ -1,0 +1,47 @@
+"""The tables of the config file that say how an engine is restarted for a new value of a knob."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+_Patience = Annotated[float, Field(ge=1, le=86400)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class HookTable(_Table):
+    """One `[hooks.NAME]` entry: a command of this machine, run without a shell."""
+
+    command: Annotated[tuple[str, ...], Field(min_length=1)]
+    timeout_seconds: Annotated[float, Field(ge=1, le=3600)] = 300.0
+
+
+class RestartTable(_Table):
+    """A `[targets.restart]` table.
+
+    Either `unit`, a systemd unit whose command a drop-in overrides, or `file`, where the numbers stand, and
+    `hook`, the name of the command that restarts it.
+    """
+
+    unit: str | None = None
+    user: bool = False
+    file: str | None = None
+    hook: str | None = None
+    engine: Literal["vllm", "sglang", "llamacpp", "trtllm", "tgi", "lmdeploy"] | None = None
+    drain_seconds: _Patience = 120.0
+    ready_seconds: _Patience = 900.0
+    cut_requests: bool = False
+
+    @model_validator(mode="after")
+    def _one_way(self) -> RestartTable:
+        if (self.unit is None) == (self.file is None):
+            raise ValueError("write either unit (of systemd), or file and hook")
+        if self.file is not None and (self.hook is None or self.engine is None):
+            raise ValueError("a file needs hook (the name of a command under [hooks]) and engine")
+        if self.unit is not None and self.hook is not None:
+            raise ValueError("a unit is restarted by systemctl; leave hook out")
+        return self
