@@ -21,7 +21,7 @@ from tui.view.cells import (
     spread,
     wrap_text,
 )
-from tui.view.compare import figure_lines, head_line, word_line
+from tui.view.compare import LABEL_WIDTH, figure_lines, head_line, word_line
 from tui.view.detail_plots import plots_beside
 from tui.view.engines import engine_text
 from tui.view.figures import WIDE, Lines
@@ -92,10 +92,10 @@ def _told_apart(label: str, first: str, second: str, width: int) -> Iterator[Lin
     """A row where both are the same, else one for each: words are too long for a column."""
     told: Sequence[str] = (first,) if first == second else (first, second)
     for number, text in enumerate(told):
-        name = fit(label if not number else "", 30)
-        for piece in wrap_text(text, max(width - 33, 10)):
+        name = fit(label.replace("_", " ") if not number else "", LABEL_WIDTH)
+        for piece in wrap_text(text, max(width - LABEL_WIDTH - 3, 10)):
             yield (Span(f" {name} ", "head"), Span(piece, "dim" if len(told) == 1 else "text"))
-            name = " " * 30
+            name = " " * LABEL_WIDTH
 
 
 def _bound(first: ReplicaSnapshot, second: ReplicaSnapshot) -> Lines:
@@ -118,7 +118,7 @@ def _settings(first: ReplicaSnapshot, second: ReplicaSnapshot, width: int) -> Li
         else:
             yield from _told_apart(key, one, other, width)
     if same:
-        yield (Span(f" {fit('settings', 30)} ", "head"), Span(f"{same} are the same", "dim"))
+        yield (Span(f" {fit('settings', LABEL_WIDTH)} ", "head"), Span(f"{same} are the same", "dim"))
 
 
 def _value(replica: ReplicaSnapshot, key: str) -> str:

@@ -14,7 +14,7 @@ from tui.view.cells import UNKNOWN, Line, Span, clip, cut_middle, fit, merge, pa
 from tui.view.heading import badges
 from tui.view.picture import Picture
 
-_LABEL_WIDTH, _NUMBER_WIDTH = 26, 10
+LABEL_WIDTH, _NUMBER_WIDTH = 26, 10
 _QUANTILES = ("p50", "p95", "p99")
 
 Pair = tuple[FleetSnapshot, FleetSnapshot]
@@ -107,7 +107,7 @@ def _row(label: str, first: str, second: str, change: str, ink: Ink) -> Line:
     shown = f"{pad(first, _NUMBER_WIDTH, right=True)} {pad(second, _NUMBER_WIDTH, right=True)}  "
     return merge(
         (
-            Span(f" {fit(label.replace('_', ' '), _LABEL_WIDTH)} ", "head"),
+            Span(f" {fit(label.replace('_', ' '), LABEL_WIDTH)} ", "head"),
             Span(shown, "head" if ink == "head" else "text"),
             Span(change, ink),
         )

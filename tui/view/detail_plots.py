@@ -123,6 +123,8 @@ def _drawn(
     title = plot.title
     if limit is not None:
         place = charts.row_of(limit, PLOT_ROWS, top)
+        # What is drawn above the limit's row is beyond it for certain.
+        rows[:place] = [(Span(row[0].text, "warn"),) for row in rows[:place]]
         rows[place] = _with_line(rows[place][0].text)
         scale[place] = plot.text(limit) if 0 < place < PLOT_ROWS - 1 else scale[place]
         title = f"{title} ({plot.limit_word} {plot.text(limit)})"

@@ -319,3 +319,13 @@ def test_a_narrow_view_shows_one_row_of_plots_first_and_the_others_further_down(
 def test_an_outlier_says_how_many_times_the_median_it_is() -> None:
     one = replica("a1", outliers=(Outlier("ttft_seconds.p95", 0.84, 0.4, 6),))
     assert row(one, "outlier") == " outlier     TTFT p95 840 ms, median of 6: 400 ms (2.10×)"
+
+
+def test_what_is_beyond_the_objective_stands_out_in_the_plot() -> None:
+    """4 s against 1 s, in four rows of 1 s: three rows lie above the line, the lowest does not."""
+    times = tuple(AT - 2 * step for step in range(449, -1, -1))
+    slow = replica("a1", trends={"ttft_seconds.p95": (4.0,) * 450}, trend_times=times)
+    lines = detail_lines(Picture(fleet([slow])), slow.target.url, 75)
+    caption = next(number for number, line in enumerate(lines) if "TTFT p95 ms" in line_text(line))
+    inks = [{span.ink for span in line if "█" in span.text} for line in lines[caption + 1 : caption + 5]]
+    assert inks == [{"warn"}, {"warn"}, {"warn"}, {"spark"}]
