@@ -154,11 +154,21 @@ class ControlTable(_Table):
     ttl_seconds: Annotated[float, Field(ge=30, le=3600)] = 180.0
 
 
+_LONGEST_CURRENCY = 16
+
+
 class CostTable(_Table):
     """The `[cost]` table: what an hour of one GPU costs; `currency` is only shown."""
 
     per_gpu_hour: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
-    currency: Annotated[str, Field(max_length=16, pattern=r"^[\w $€£¥]*$")] = ""
+    currency: str = ""
+
+    @field_validator("currency")
+    @classmethod
+    def _short_text(cls, currency: str) -> str:
+        if len(currency) > _LONGEST_CURRENCY or not currency.isprintable():
+            raise ValueError(f"a currency is at most {_LONGEST_CURRENCY} printable characters, like EUR or $")
+        return currency
 
 
 _Hold = Annotated[float, Field(ge=0, le=7 * 86400, allow_inf_nan=False)]

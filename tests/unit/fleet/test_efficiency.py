@@ -140,3 +140,9 @@ def test_the_config_table() -> None:
     for wrong in ({}, {"per_gpu_hour": 0}, {"per_gpu_hour": 1, "currency": "\x1b[31m"}):
         with pytest.raises(ConfigError, match="cost"):
             parse_config({"cost": wrong}, "f")
+
+
+@pytest.mark.parametrize("currency", ["\x1b[31m", "E\x07R", "x" * 17])
+def test_a_currency_that_is_none_is_told_in_words(currency: str) -> None:
+    with pytest.raises(ConfigError, match="a currency is at most 16 printable characters, like EUR or"):
+        parse_config({"cost": {"per_gpu_hour": 1, "currency": currency}}, "f")
