@@ -25,6 +25,11 @@ class Path:
     read_back: str
     way_back: str
 
+    @property
+    def undone(self) -> str:
+        """Who takes a value back when the controller vanishes, as a clause."""
+        return f"if enginetop vanishes, {self.way_back} takes it back"
+
 
 PATHS: Mapping[str, Path] = MappingProxyType(
     {
@@ -34,13 +39,13 @@ PATHS: Mapping[str, Path] = MappingProxyType(
                 "knob_api",
                 "one engine, which runs on",
                 "the value that every rank confirms",
-                "the engine's side, when the ttl is over",
+                "the engine's side, when the ttl is over,",
             ),
             Path(
                 "process",
                 "one engine: drained, restarted, its caches lost",
                 "the flags of the process that runs, once it is ready",
-                "`enginetop launch`, when the ttl is over",
+                "`enginetop launch`, when the ttl is over,",
             ),
             Path(
                 "systemd",

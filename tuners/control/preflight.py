@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from enginetop.fleet.change import value_text
 from enginetop.fleet.knobs import KnobRow
-from enginetop.fleet.plan import Plan, PlannedChange
+from enginetop.fleet.plan import VIA_KNOB_API, Plan, PlannedChange
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Scalar
 from tuners.control.concerns import concerns
 from tuners.control.guards import FRESH_STATES
 from tuners.control.judge import POWER, required_requests
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.observe import JUDGED, WITHIN, replica_of
+from tuners.control.paths import path_of
 from tuners.control.probability import normal_quantile
 from tuners.control.settings import ControlSettings
 
@@ -112,6 +113,12 @@ def check_plan(
         )
     elif len(baselines) < PREFERRED_BASELINES:
         notes.append("one baseline only; two are preferred")
+    reply = sheets.get(plan.canary.target)
+    path = path_of(reply.sheet) if reply is not None and reply.sheet is not None else None
+    if path is not None and path.name != VIA_KNOB_API:
+        notes.append(
+            f"by {path.name}: touches {path.touches}; read back from {path.read_back}; {path.undone}"
+        )
     notes.extend(concerns(plan.canary, canary, found_row(sheets, plan.canary)))
     found = [replica for target in baselines if (replica := replica_of(snapshot, target))]
     sizing = size(canary, found, settings)
@@ -192,6 +199,8 @@ def _knob_problem(change: PlannedChange, reply: KnobReply | None) -> str:
     if row is None:
         known = ", ".join(known.name for known in sheet.knobs) or "none"
         return f"{where}no knob {change.knob} (it has: {known})"
+    if path_of(sheet) is None:
+        return f"{where}its knobs are changed by {sheet.writer!r}, which this version does not know"
     if sheet.writer != change.via:
         return f"{where}its knobs are changed by {sheet.writer} now, the plan says by {change.via}"
     if row.phase:
