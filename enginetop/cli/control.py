@@ -190,6 +190,12 @@ def exit_code(state: ChangeState) -> int:
     return _EXIT_CODES.get(state, exit_codes.INTERNAL)
 
 
+def has_path(settings: Settings, target: Target) -> bool:
+    """Whether a path to its knobs is configured, or opened by itself on this machine."""
+    configured = target.url in settings.restarts or target.url in settings.knob_paths
+    return configured or _companion_socket(target) is not None
+
+
 def _restart_path(settings: Settings, target: Target) -> KnobTransport:
     from enginetop.cli.restart_paths import restart_path  # of use to few
 

@@ -16,6 +16,7 @@ from collectors.layout import LayoutCache
 from collectors.local_engines import local_targets
 from collectors.sanitise import clean_text
 from enginetop.cli import doctor_here
+from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.doctor_probe import probe
 from enginetop.cli.output import print_lines
 from enginetop.cli.settings import Settings, config_path, resolve
@@ -71,10 +72,11 @@ def run(args: argparse.Namespace) -> int:
                     for one in (
                         *(secret for secret in secrets if secret.target == facts.name),
                         *target_findings(facts, now),
+                        *path_findings(settings, target),
                     )
                 ),
             )
-            for facts in looked
+            for target, facts in zip(targets, looked, strict=True)
         ),
     )
     if args.format == "json":

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from enginetop.cli import control
+from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.settings import Settings, resolve
+from enginetop.doctor.finding import Level
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.knobs import KnobRow
 from tests.support import fake_engine
@@ -155,3 +157,26 @@ def test_a_table_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path, rest
         )
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_doctor_tells_what_a_path_offers_or_why_it_does_not_answer(tmp_path: Path) -> None:
+    numbers = tmp_path / "engine.yaml"
+    numbers.write_text("max-num-seqs: 64\n")
+    text = f"""
+        [hooks.again]
+        command = ["true"]
+        [[targets]]
+        url = "http://127.0.0.1:9"
+        restart = {{ file = "{numbers}", hook = "again", engine = "vllm" }}
+        """
+    found = settings(tmp_path, text)
+    (finding,) = path_findings(found, found.targets[0])
+    assert finding.level is Level.OK
+    assert "by file: max_num_seqs 1 to 1048576 requests, restart" in finding.what
+    assert "whatever the named hook restarts" in finding.what
+    gone = settings(tmp_path, text.replace("engine.yaml", "gone"))
+    (finding,) = path_findings(gone, gone.targets[0])
+    assert finding.level is Level.WARNING
+    assert "gone: No such file" in finding.what
+    bare = settings(tmp_path, '[[targets]]\nurl = "http://127.0.0.1:9"\n')
+    assert list(path_findings(bare, bare.targets[0])) == []
