@@ -16,6 +16,7 @@ from tui.view.page import Row, Rows, heading, many, names_text, paragraph
 from tui.view.picture import Picture
 
 _BAR_WIDTH = 10
+_NARROW = 70
 
 
 def is_hot(gpu: GpuDevice) -> bool:
@@ -88,9 +89,9 @@ def _rows(picture: Picture, width: int) -> Iterator[Row]:
     for host in dict.fromkeys(one.host for one in placed):
         own = [one for one in placed if one.host == host]
         yield heading(f"{host} · {many(len(own), 'GPU')}", width, snapshot.gpu_problem)
-        yield Row(_head(wide=wide))
+        yield Row(_head(wide=wide, narrow=width < _NARROW))
         for one in own:
-            yield Row(_line(one, wide=wide), one.key, one.replicas[0].target.url)
+            yield Row(_line(one, wide=wide, narrow=width < _NARROW), one.key, one.replicas[0].target.url)
 
 
 def _sums(placed: list[Placed], picture: Picture) -> Line:
@@ -117,7 +118,9 @@ def _sums(placed: list[Placed], picture: Picture) -> Line:
     return tuple(spans)
 
 
-def _head(*, wide: bool) -> Line:
+def _head(*, wide: bool, narrow: bool) -> Line:
+    if narrow:
+        return (Span(f" {'GPU':<5}{'util %':>7}{'W':>6}{'°C':>5}  replicas, state", "head"),)
     bar = " " * (_BAR_WIDTH + 1) if wide else ""
     name = f"{'name':<24}" if wide else ""
     clock = f"{'MHz':>6}" if wide else ""
@@ -125,25 +128,29 @@ def _head(*, wide: bool) -> Line:
     return (Span(f"{head}{'J/tok':>7}  replicas, state", "head"),)
 
 
-def _line(one: Placed, *, wide: bool) -> Line:
+def _line(one: Placed, *, wide: bool, narrow: bool) -> Line:
     gpu = one.gpu
     mark = f"{gpu.index}{'m' if gpu.mig else ''}"
     name = fit(cut_middle(f"{gpu.name} MIG {gpu.mig}" if gpu.mig else gpu.name, 23), 24) if wide else ""
     spans = [Span(f" {pad(mark, 5)}{name}"), Span(f"{numbers.percent(gpu.utilization_ratio):>7}")]
     if wide:
         spans.append(Span(" " + charts.bar(gpu.utilization_ratio, _BAR_WIDTH), "bar"))
+    heat = Span(f"{numbers.count(gpu.temperature_celsius):>5}", "warn" if is_hot(gpu) else "text")
+    who = Span(
+        f"  {names_text([replica.target.name for replica in one.replicas], 3 if wide else 1)}", "title"
+    )
+    if narrow:
+        return (*spans, Span(f"{numbers.count(gpu.power_watts):>6}"), heat, who, *_troubles(gpu))
     used, total = numbers.byte_count(gpu.memory_used_bytes), numbers.byte_count(gpu.memory_total_bytes)
     spans += (
         Span(f"{f'{used}/{total}':>14}"),
         Span(f"{numbers.count(gpu.power_watts):>6}{numbers.count(gpu.power_limit_watts):>5}"),
-        Span(f"{numbers.count(gpu.temperature_celsius):>5}", "warn" if is_hot(gpu) else "text"),
+        heat,
     )
     if wide:
         spans.append(Span(f"{numbers.count(gpu.sm_clock_mhz):>6}"))
     spans.append(Span(f"{_energy(one.replicas):>7}"))
-    names = [replica.target.name for replica in one.replicas]
-    spans.append(Span(f"  {names_text(names, 3 if wide else 1)}", "title"))
-    return (*spans, *_troubles(gpu))
+    return (*spans, who, *_troubles(gpu))
 
 
 def _energy(replicas: tuple[ReplicaSnapshot, ...]) -> str:

@@ -30,6 +30,7 @@ from tui.view.picture import Picture
 _KNOB = "thinking_token_budget"
 _NAME_WIDTHS = (11, 24)
 _QUANTILES = ("p50", "p95", "p99")
+_NARROW = 60
 _SIGNS = (("p99", "◆"), ("p95", "○"), ("p50", "●"))
 _SHORTEST_RULER = 24
 
@@ -77,7 +78,7 @@ def _rows(picture: Picture, width: int) -> Iterator[Row]:
             width,
         )
         yield Row(())
-    name_width = _NAME_WIDTHS[width >= WIDE]
+    name_width = 8 if width < _NARROW else _NAME_WIDTHS[width >= WIDE]
     for group in groups_of(picture):
         yield from _group(group, name_width, width)
     yield from _others(snapshot.replicas, width)
@@ -88,14 +89,19 @@ def _group(group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
     if not members:
         return
     yield heading(f"{group.model or MODEL_UNKNOWN} · {many(len(members), 'replica')}", width)
-    quantiles = "".join(f"{name:>7}" for name in _QUANTILES)
-    titles = f"{quantiles}{'count':>7}{'share %':>9}{'budget':>8}{'hit %':>7}{'KV tok':>8}"
+    cells = _quantile_width(narrow=width < _NARROW)
+    quantiles = "".join(f"{name:>{cells}}" for name in _QUANTILES)
+    titles = f"{quantiles}{'share %':>8}{'budget':>7}{'hit %':>6}"
+    titles += "" if width < _NARROW else f"{'count':>7}{'KV tok':>8}"
     room = width - name_width - len(titles) - 4
     top = max([*_known(member for member in members), *(budget_of(m.config) or 0.0 for m in members)])
     scale = f"  ● p50  ○ p95  ◆ p99  ┊ budget, 0 to {numbers.count(top)}" if room >= _SHORTEST_RULER else ""
     yield Row((Span(f" {fit('tokens', name_width)}{titles}{scale}", "head"),))
     if group.summary is not None and len(members) > 1:
-        line = (Span(f" {fit('all', name_width)}", "dim"), *_figures(group.summary, None))
+        line = (
+            Span(f" {fit('all', name_width)}", "dim"),
+            *_figures(group.summary, None, narrow=width < _NARROW),
+        )
         yield Row((*line, *_ruler(group.summary, None, top, room)))
     told = {replica.target.url: _notes(replica) for replica in members}
     common = [note for note in told[members[0].target.url] if all(note in one for one in told.values())]
@@ -106,7 +112,7 @@ def _group(group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
     names = shown_names([replica.target.name for replica in members], name_width - 1)
     for replica, name in zip(members, names, strict=True):
         url, budget = replica.target.url, budget_of(replica.config)
-        line = (Span(f" {fit(name, name_width)}"), *_figures(replica, budget))
+        line = (Span(f" {fit(name, name_width)}"), *_figures(replica, budget, narrow=width < _NARROW))
         yield Row((*line, *_ruler(replica, budget, top, room)), url, url)
         own = [note for note in told[url] if note not in common]
         for further in _further(replica, own, name_width, width):
@@ -123,7 +129,11 @@ def _known(members: Iterable[ReplicaSnapshot]) -> list[float]:
     return found
 
 
-def _figures(of: Signalled, budget: float | None) -> Iterator[Span]:
+def _quantile_width(*, narrow: bool) -> int:
+    return 6 if narrow else 7
+
+
+def _figures(of: Signalled, budget: float | None, *, narrow: bool) -> Iterator[Span]:
     tokens = signal_of(of, "reasoning_tokens")
     for name in _QUANTILES:
         quantile = numbers.quantile_of(tokens, name)
@@ -132,13 +142,17 @@ def _figures(of: Signalled, budget: float | None) -> Iterator[Span]:
         if isinstance(tokens, Distribution):
             text = numbers.marked(text, tokens.quality)
         over = budget is not None and number is not None and number >= budget
-        yield Span(f"{text:>7}", "dim" if number is None else "warn" if over else "text")
-    count = tokens.count if isinstance(tokens, Distribution) else None
-    yield Span(f"{numbers.count(count):>7}", "dim")
-    yield short_figure(of, "reasoning_share_ratio", numbers.percent, 9)
-    yield Span(f"{numbers.knob(budget):>8}", "text" if budget is not None else "dim")
-    yield short_figure(of, "reasoning_budget_hit_ratio", numbers.fine_percent, 7)
-    yield short_figure(of, "reasoning_kv_tokens", numbers.count, 8)
+        yield Span(
+            f"{text:>{_quantile_width(narrow=narrow)}}",
+            "dim" if number is None else "warn" if over else "text",
+        )
+    yield short_figure(of, "reasoning_share_ratio", numbers.percent, 8)
+    yield Span(f"{numbers.knob(budget):>7}", "text" if budget is not None else "dim")
+    yield short_figure(of, "reasoning_budget_hit_ratio", numbers.fine_percent, 6)
+    if not narrow:
+        count = tokens.count if isinstance(tokens, Distribution) else None
+        yield Span(f"{numbers.count(count):>7}", "dim")
+        yield short_figure(of, "reasoning_kv_tokens", numbers.count, 8)
 
 
 def quantile_marks(of: Signalled) -> list[tuple[float, str]]:

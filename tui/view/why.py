@@ -41,6 +41,15 @@ WATCHED: Mapping[str, str] = {
 }
 """The trend behind each rule that judges one."""
 
+_OTHERWISE = frozenset(
+    {
+        ("ReplicaImbalance", "warning"),  # judges how far it is above its like
+        ("Preempting", "critical"),  # judges a rate, or a share of requests
+        ("QueueGrowing", "critical"),  # judges how long requests wait
+    }
+)
+"""Rules, with their severity, whose value and threshold are not figures of that trend."""
+
 
 def why_title(picture: Picture, alert: Alert | None, width: int) -> Line:
     """Which alert."""
@@ -126,7 +135,8 @@ def _over_time(picture: Picture, alert: Alert, width: int) -> Iterable[Line]:
     replica, watched = picture.replica(alert.target), WATCHED.get(alert.rule)
     if replica is None or watched is None or picture.snapshot is None:
         return (plain(" its value over time is not kept: the rule judges no trend", "dim"),)
-    drawn = one_plot(replica, watched, picture.snapshot.at, min(width, 140), alert.threshold)
+    limit = alert.threshold if _judges_the_trend(alert) else None
+    drawn = one_plot(replica, watched, picture.snapshot.at, min(width, 140), limit)
     return drawn or (plain(" nothing of it is known over time yet", "dim"),)
 
 
@@ -135,10 +145,15 @@ def _rule(alert: Alert, window_seconds: float) -> Rule | None:
     return next((rule for rule in rules if rule.id == (alert.rule, alert.severity)), None)
 
 
+def _judges_the_trend(alert: Alert) -> bool:
+    return alert.rule in WATCHED and (alert.rule, alert.severity) not in _OTHERWISE
+
+
 def _in_unit(alert: Alert, number: float | None) -> str:
     if number is None:
         return UNKNOWN
-    signal = SIGNALS.get(WATCHED.get(alert.rule, "").partition(".")[0])
+    watched = WATCHED[alert.rule] if _judges_the_trend(alert) else ""
+    signal = SIGNALS.get(watched.partition(".")[0])
     if signal is not None and signal.unit == "seconds":
         return numbers.seconds_text(number)
     return f"{number * 100:.1f} %" if signal is not None and signal.unit == "ratio" else f"{number:.4g}"

@@ -142,9 +142,15 @@ def thinking(name: str, budget: int | None = 4096, **changes: object) -> Replica
 def test_a_thinking_replica_by_hand() -> None:
     text = texts(reasoning_rows(Picture(fleet([thinking("a1")])), 80))
     assert text[0].startswith(" Llama-3.3-70B · 1 replica ──")
-    assert text[1] == " tokens         p50    p95    p99  count  share %  budget  hit %  KV tok"
-    assert text[2] == " a1             400   3870  ≥6000    100       71    4096    4.1    8100"
+    assert text[1] == " tokens         p50    p95    p99 share % budget hit %  count  KV tok"
+    assert text[2] == " a1             400   3870  ≥6000      71   4096   4.1    100    8100"
     assert text[3].strip() == "exact counts of single requests"
+
+
+def test_on_a_narrow_terminal_budget_and_hits_stay() -> None:
+    text = texts(reasoning_rows(Picture(fleet([thinking("a1")])), 50))
+    assert text[1] == " tokens     p50   p95   p99 share % budget hit %"
+    assert text[2] == " a1         400  3870 ≥6000      71   4096   4.1"
 
 
 def test_what_all_have_in_common_is_said_once() -> None:
@@ -174,7 +180,7 @@ def test_a_zero_with_reasoning_text_is_unknown_not_zero() -> None:
         reasoning_kv_tokens=scalar(None),
     )
     text = texts(reasoning_rows(Picture(fleet([zero])), 80))
-    assert text[2].split() == ["a1", "–", "–", "–", "0", "–", "4096", "–", "–"]
+    assert text[2].split() == ["a1", "–", "–", "–", "–", "4096", "–", "0", "–"]
     assert text[3].strip() == note
 
 
@@ -195,6 +201,13 @@ def test_devices_by_hand() -> None:
     assert text[1].startswith(" a1.example · 2 GPUs ──")
     assert text[2] == " GPU   util %       mem GiB     W   of   °C  J/tok  replicas, state"
     assert text[3] == " 0         94     70.0/80.0   612  700   72   0.33  a1"
+
+
+def test_on_a_narrow_terminal_who_runs_on_it_and_its_trouble_stay() -> None:
+    one = replica("a1", gpus=(gpu(0, throttle_reasons=("hw_thermal",)),))
+    text = texts(gpu_rows(Picture(fleet([one])), 50))
+    assert text[2] == " GPU   util %     W   °C  replicas, state"
+    assert text[3] == " 0         94   612   72  a1  hw thermal"
 
 
 def test_a_device_that_two_replicas_share_is_one_row_and_its_energy_nobodys() -> None:

@@ -59,6 +59,17 @@ def test_what_keeps_an_alert_quiet_and_what_it_keeps_quiet() -> None:
     assert " silenced    maintenance" in texts(looked_after)
 
 
+def test_a_threshold_on_another_figure_is_no_line_in_the_plot() -> None:
+    """25 points above the mean of its like is not a KV use of 25 %."""
+    uneven = replace(alert("ReplicaImbalance", A), value=0.505, threshold=0.25)
+    busy = replica("a1", trends={"kv_usage_ratio": (0.9,) * 150}, trend_times=TIMES)
+    picture = Picture(fleet([busy], alerts=[uneven]))
+    lines = [line_text(line) for line in why_lines(picture, alert_key(uneven), 80)]
+    assert " value       0.505 against a threshold of 0.25" in lines
+    assert any(line.startswith("KV %, last") for line in lines)
+    assert not any("─" in line for line in lines)
+
+
 def test_a_rule_of_the_user_and_one_without_a_trend() -> None:
     own = replace(alert("MyRule", A, summary="odd"), value=3.0, threshold=2.0)
     lines = texts(own)
