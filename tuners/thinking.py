@@ -34,6 +34,10 @@ ERRORS_IN_HAND = 1.0
 CLOSE_ENOUGH = 0.95
 MOST_PATIENCE_SECONDS = 3000.0
 """So long more requests are waited for where they may allow a budget below that share of the safe one."""
+LONGEST_THOUGHTS = 10.0
+"""Thoughts are counted when they end. They must have been counted for so many times as long as one at the
+budget takes: then a log that began with an engine, or with a change, misses at most a tenth of those.
+"""
 FULL_KV = 0.90
 MOST_PREEMPTED_RATIO = 0.01
 """KV pressure that comes and goes is still pressure when over minutes so many preemptions meet a request."""
@@ -156,6 +160,17 @@ def _lowered(case: Case) -> Advice:
         why = (
             f"{proposed} is safe by what was seen, {likely} may be: more requests will tell "
             f"({thoughts.seconds / 60:.0f} of {MOST_PATIENCE_SECONDS / 60:.0f} min)"
+        )
+        return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
+    tpot = case.replica.distribution("tpot_seconds").mean.value
+    if tpot is None:
+        return row(
+            THINKING, "withheld", "tpot_seconds is not known", case.knobs.thinking, *said, bound_by="kv"
+        )
+    if thoughts.seconds < LONGEST_THOUGHTS * proposed * tpot:
+        why = (
+            f"a thought of {proposed} tokens takes {proposed * tpot:.0f} s and is counted at its end: "
+            f"{thoughts.seconds:.0f} s were seen, {LONGEST_THOUGHTS * proposed * tpot:.0f} are needed"
         )
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
     share = thoughts.share_above(proposed) or 0.0

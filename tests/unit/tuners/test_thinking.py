@@ -82,8 +82,8 @@ def test_the_effect_worked_out_by_hand() -> None:
 
 
 def times(factor: float) -> Thoughts:
-    """The same shares of other counts, over twenty minutes."""
-    return Thoughts({bound: factor * total for bound, total in LONG_TAIL.at_most.items()}, 1200.0)
+    """The same shares of other counts, over forty minutes."""
+    return Thoughts({bound: factor * total for bound, total in LONG_TAIL.at_most.items()}, 2400.0)
 
 
 def test_more_requests_are_waited_for_where_they_may_allow_much_less() -> None:
@@ -92,7 +92,7 @@ def test_more_requests_are_waited_for_where_they_may_allow_much_less() -> None:
     found = advice(pressed(), thoughts=times(0.25))
     assert (found.action, found.proposed) == ("withheld", None)
     assert found.because[-1] == (
-        "6144 is safe by what was seen, 5632 may be: more requests will tell (20 of 50 min)"
+        "6144 is safe by what was seen, 5632 may be: more requests will tell (40 of 50 min)"
     )
     patient = Thoughts(times(0.25).at_most, MOST_PATIENCE_SECONDS)
     assert advice(pressed(), thoughts=patient).proposed == 6144
@@ -100,6 +100,19 @@ def test_more_requests_are_waited_for_where_they_may_allow_much_less() -> None:
     assert advice(pressed(), thoughts=times(1.0)).proposed == 5888
     # of 200 000 4.87 and .05 points are few enough
     assert advice(pressed(), thoughts=times(100.0)).proposed == 5632
+
+
+def test_long_thoughts_are_waited_for_since_they_end_late() -> None:
+    # slow() has a mean TPOT of 30 ms: a thought of 5888 tokens takes 176.6 s, ten of them 1766 s
+    soon, late = (Thoughts(LONG_TAIL.at_most, seconds) for seconds in (1766.0, 1767.0))
+    found = advice(pressed(), thoughts=soon)
+    assert (found.action, found.proposed) == ("withheld", None)
+    assert found.because[-1] == (
+        "a thought of 5888 tokens takes 177 s and is counted at its end: 1766 s were seen, 1766 are needed"
+    )
+    assert advice(pressed(), thoughts=late).proposed == 5888
+    unknown = advice(pressed({"tpot_seconds": no_distribution()}), thoughts=late)
+    assert (unknown.action, unknown.because[-1]) == ("withheld", "tpot_seconds is not known")
 
 
 def test_stock_engines_take_it_per_request() -> None:
