@@ -51,6 +51,7 @@ def builtin_rules(window_seconds: float, changes: Changes = NO_CHANGES) -> tuple
             60,
             meaning="the key is missing or refused",
         ),
+        Rule("RequestErrors", _WARNING, load.each(load.errors), 60, keep, "requests end in errors"),
         Rule(
             "Preempting",
             _WARNING,

@@ -13,6 +13,7 @@ _NEVER_SYMPTOMS = frozenset({"GpuLost", "GpuXid", "CanaryFailed", "RollbackFaile
 
 _SPEED = frozenset({"QueueGrowing", "TtftSlo", "TpotSlo"})
 _LOAD = _SPEED | {
+    "RequestErrors",
     "Preempting",
     "KvPressure",
     "SpeculationUseless",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from enginetop.alerts.rule import Check, Finding
 from enginetop.alerts.seen import distribution, engines, grows, number, recent
+from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE, errored_per_second
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.outliers import UNEVEN_KV_RATIO
 from enginetop.fleet.pools import pools
@@ -105,6 +106,17 @@ def queue_growing(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding:
         LONG_QUEUE_REQUESTS,
         f"{waiting:.0f} requests wait, {growth or 0:+.2g}/s",
     )
+
+
+def errors(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+    """More than one in twenty of the requests that end does so in an error, three a minute at least."""
+    url, finished = replica.target.url, number(replica, "requests_finished_per_second")
+    failed = errored_per_second(replica.signals, replica.goodput)
+    if finished is None or failed is None:
+        return Finding(url, None)
+    share = failed / finished if finished > 0 else 0.0
+    said = f"{100 * share:.2g} % of requests end in an error, {failed:.2g}/s"
+    return Finding(url, share > ERRORS_SHARE and failed >= ERRORS_MIN_PER_SECOND, share, ERRORS_SHARE, said)
 
 
 def long_wait(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:

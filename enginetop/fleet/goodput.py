@@ -21,6 +21,13 @@ _FINISHED = "requests_finished"
 _INCOMPLETE = ("requests_aborted", "requests_errored")
 _JUDGED, _FAILED, _WITHIN = "requests_judged", "requests_judged_failed", "requests_within_slo"
 
+ERRORS_SHARE = 0.05
+"""Share of requests ended in an error above which an engine fails its users: what the usual objective, 95 %,
+lets miss in all."""
+
+ERRORS_MIN_PER_SECOND = 0.05
+"""Three errors a minute: fewer say nothing of a share."""
+
 _SEVERAL = "requests were counted for several objectives in the window: the objective was changed"
 
 _Objective = tuple[float, float]
@@ -76,6 +83,19 @@ def fleet_goodput(signals: Signals, facts: Facts | None, slo: Slo, parts: Sequen
         return _goodput(signals, facts, exact, attainment(signals, facts, slo))
     shares = own_attainment(signals, facts, [(part.facts, part.slo) for part in parts])
     return _goodput(signals, facts, exact, shares)
+
+
+def errored_per_second(signals: Signals, goodput: Goodput) -> float | None:
+    """Requests per second that ended in an error: neither completed nor aborted.
+
+    0 where an engine counts no errors, as it counts none as incomplete; None where no requests are counted.
+    """
+    offered, completed = goodput.offered_per_second, goodput.completed_per_second
+    if offered is None or completed is None:
+        return None
+    shown = signals.get("requests_aborted_per_second")
+    aborted = (shown.number if isinstance(shown, Scalar) else None) or 0.0
+    return max(0.0, offered - completed - aborted)
 
 
 def fleet_objective(objectives: Sequence[Slo], default: Slo) -> Slo:

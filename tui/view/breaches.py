@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE, errored_per_second
 from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot
 from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 from tui.view.numbers import (
@@ -69,6 +70,15 @@ def _latency_breach(signal: str, word: str, limit: Callable[[ReplicaSnapshot], f
     return breach
 
 
+def _error_breach(replica: ReplicaSnapshot) -> Condition | None:
+    offered = scalar_number(replica.signals.get("requests_finished_per_second"))
+    failed = errored_per_second(replica.signals, replica.goodput)
+    if not offered or failed is None or failed < ERRORS_MIN_PER_SECOND or failed / offered <= ERRORS_SHARE:
+        return None
+    share = f"{percent(failed / offered)} % of requests fail"
+    return Condition(Severity.WARN, "errors", share, f"{share}: {rate(failed)}/s end in an error")
+
+
 def _gpu_breach(replica: ReplicaSnapshot) -> Condition | None:
     for gpu in replica.gpus:
         if gpu.state != "ok":
@@ -102,6 +112,7 @@ def _backend_breach(replica: ReplicaSnapshot) -> Condition | None:
 
 BREACHES: tuple[Breach, ...] = (
     _backend_breach,
+    _error_breach,
     _kv_breach,
     _gpu_breach,
     _latency_breach("ttft_seconds", "ttft slo", lambda replica: replica.slo.ttft_seconds),

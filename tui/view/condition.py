@@ -42,6 +42,7 @@ STATES: Mapping[ReplicaState, tuple[Severity, str]] = {
 }
 
 ALERT_WORDS: Mapping[str, str] = {
+    "RequestErrors": "errors",
     "Preempting": "preempt",
     "KvPressure": "pressure",
     "QueueGrowing": "queue",
@@ -78,6 +79,7 @@ _RULES_OF: Mapping[str, frozenset[str]] = {
     "no metric": frozenset({"NoEngineMetrics"}),
     "stale": frozenset({"ScrapeLate"}),
     "stalled": frozenset({"NoProgress"}),
+    "errors": frozenset({"RequestErrors"}),
     "preempt": frozenset({"Preempting", "KvPressure"}),
     "pressure": frozenset({"Preempting", "KvPressure"}),
     "throttled": frozenset({"GpuThrottled", "GpuHot"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enginetop.fleet.bound_by import WORDS
+from enginetop.fleet.goodput import errored_per_second
 from enginetop.fleet.snapshot import ReplicaSnapshot, Scalar
 from tui.view import charts, numbers
 from tui.view.cells import EMPTY_LINE, Line, Span
@@ -64,10 +65,18 @@ def load_lines(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
         _growth(replica, at),
         Span(" · finished/s ", "dim"), short_figure(replica, "requests_finished_per_second", numbers.rate),
         Span(" · aborted/s ", "dim"), short_figure(replica, "requests_aborted_per_second", numbers.rate),
+        _errors(replica),
     )  # fmt: skip
     yield row("preempted/s", *figure(replica, "preemptions_per_second", numbers.rate))
     yield EMPTY_LINE
     yield from first_plots(replica, at, width)
+
+
+def _errors(replica: ReplicaSnapshot) -> Span:
+    """How many requests end in an error, where some do."""
+    failed = errored_per_second(replica.signals, replica.goodput)
+    shown = "" if failed is None else numbers.rate(failed)
+    return Span(f" · errors/s {shown}" if shown.strip("0.") else "", "warn")
 
 
 def _growth(replica: ReplicaSnapshot, at: float) -> Span:

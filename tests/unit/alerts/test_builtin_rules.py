@@ -30,8 +30,8 @@ from tests.tui.snapshots import (
 )
 from tests.unit.alerts.stories import book, same, tell, trend
 
-CONTRACT = """TargetDown NoProgress NoEngineMetrics Unauthorized Preempting KvPressure QueueGrowing TtftSlo
-TpotSlo BudgetBurn SpeculationUseless PrefixCacheDrop ReplicaImbalance RankImbalance
+CONTRACT = """TargetDown NoProgress NoEngineMetrics Unauthorized RequestErrors Preempting KvPressure QueueGrowing
+TtftSlo TpotSlo BudgetBurn SpeculationUseless PrefixCacheDrop ReplicaImbalance RankImbalance
 ThinkingBudgetNotEnforced GpuXid GpuThrottled GpuHot GpuLost ScrapeLate CanaryFailed RollbackFailed"""
 
 
@@ -208,6 +208,30 @@ def test_queue_growing(queue: Any, fires: bool) -> None:
     ]
     expected = [(50, "QueueGrowing", "warning", "pending"), (170, "QueueGrowing", "warning", "firing")]
     assert tell(book("QueueGrowing"), looks) == (expected if fires else [])
+
+
+@pytest.mark.parametrize(
+    ("ended", "completed", "aborted", "fires"),
+    [
+        (4.0, 3.0, None, True),  # one in four; the engine counts no aborts
+        (4.0, 3.0, 1.0, False),  # all the others were aborted by their clients
+        (4.0, 3.0, 0.7, True),  # 0.3 of 4: 7.5 %
+        (4.0, 3.81, 0.0, False),  # 4.75 %
+        (4.0, 4.0, 0.0, False),
+        (0.04, 0.0, 0.0, False),  # nothing but errors, and two in a minute: chance
+        (0.5, 0.0, 0.0, True),
+        (4.0, None, 0.0, False),
+        (None, None, None, False),
+    ],
+)
+def test_requests_that_end_in_errors(
+    ended: float | None, completed: float | None, aborted: float | None, fires: bool
+) -> None:
+    changes = {"requests_finished_per_second": ended, "requests_aborted_per_second": aborted}
+    counted = Goodput(ended, completed_per_second=completed)
+    told = tell(book("RequestErrors"), same(range(0, 70, 5), changes=changes, goodput=counted))
+    expected = [(0, "RequestErrors", "warning", "pending"), (60, "RequestErrors", "warning", "firing")]
+    assert told == (expected if fires else [])
 
 
 def test_half_a_minute_in_the_queue_for_a_quarter_of_an_hour() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.reading import ConfigValue
-from enginetop.fleet.snapshot import Outlier, ReplicaSnapshot
+from enginetop.fleet.snapshot import Goodput, Outlier, ReplicaSnapshot
 from tests.tui.snapshots import (
     AT,
     alert,
@@ -129,6 +129,33 @@ def test_a_change_that_went_wrong_does_not_read_like_one_under_way(rule: str, wo
     one = replica("a")
     condition = condition_of(one, AT, [alert(rule, one.target.url)])
     assert (condition.word, condition.short) == (word, short)
+
+
+@pytest.mark.parametrize(
+    ("completed", "aborted", "word"),
+    [(3.2, None, "errors"), (3.2, 0.2, "errors"), (3.2, 1.0, "ok"), (4.1, 0.0, "ok"), (4.2, 0.0, "ok")],
+)
+def test_a_replica_that_answers_with_errors_is_not_ok(
+    completed: float, aborted: float | None, word: str
+) -> None:
+    changes = {"requests_finished_per_second": 4.2, "requests_aborted_per_second": aborted}
+    one = replica("a", changes=changes, goodput=Goodput(4.2, completed_per_second=completed))
+    assert condition_of(one, AT).word == word
+
+
+def test_the_share_that_fails_is_said() -> None:
+    one = replica(
+        "a",
+        changes={"requests_finished_per_second": 4.0, "requests_aborted_per_second": 0.0},
+        goodput=Goodput(4.0, completed_per_second=3.0),
+    )
+    condition = condition_of(one, AT)
+    assert (condition.short, condition.because) == (
+        "25 % of requests fail",
+        "25 % of requests fail: 1.00/s end in an error",
+    )
+    acknowledged = condition_of(one, AT, handled={"RequestErrors": "acknowledged by ann"})
+    assert not acknowledged.needs_you
 
 
 def test_what_troubles_a_replica_now_leads_over_a_change_that_was_undone() -> None:

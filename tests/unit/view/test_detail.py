@@ -139,6 +139,19 @@ def test_load_by_hand() -> None:
     assert row(one, "config") == " config      max_num_seqs  64  server_info"
 
 
+@pytest.mark.parametrize(
+    ("completed", "errors"),
+    [(3.0, " · errors/s 1.00"), (3.9, " · errors/s 0.10"), (4.0, ""), (4.1, ""), (None, "")],
+)
+def test_errors_are_told_where_there_are_some(completed: float | None, errors: str) -> None:
+    one = replica(
+        "a1",
+        changes={"requests_finished_per_second": 4.0, "requests_aborted_per_second": 0.0},
+        goodput=Goodput(4.0, completed_per_second=completed),
+    )
+    assert row(one, "requests").endswith(f"aborted/s 0{errors}")
+
+
 def test_speculation_by_position() -> None:
     one = replica(
         "a1",
