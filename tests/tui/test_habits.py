@@ -227,3 +227,18 @@ def test_json_of_a_past_picture_is_the_one_of_then(tmp_path: Path, monkeypatch: 
         assert row_of_cursor(app) == "a1"
 
     assert play(story).failures == []
+
+
+@pytest.mark.parametrize("size", [(20, 5), (10, 2), (50, 15), (300, 100)])
+def test_every_habit_on_odd_terminals(size: tuple[int, int]) -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        for keys in (["colon", "x", "enter", "escape"], ["ctrl+p", "down", "escape"], ["b", "B", "escape"]):
+            for key in keys:
+                await pilot.press(key)
+                await pilot.pause()
+                assert screen_lines(app)
+        await pilot.press("left_square_bracket", "left_parenthesis", "y", "space")
+        await pilot.pause()
+
+    assert play(story, size=size).failures == []

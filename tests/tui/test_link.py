@@ -21,7 +21,9 @@ from typing import Any
 
 import pytest
 
-from tui.patient_driver import Outlet
+from tests.tui.snapshots import FakeSource
+from tui.app import FleetApp
+from tui.patient_driver import Outlet, PatientDriver
 
 _PATIENCE_SECONDS = 30.0
 _LEFT_ALTERNATE_SCREEN = b"\x1b[?1049l"
@@ -229,3 +231,21 @@ def test_a_lost_terminal_is_told_once_and_swallows_the_rest() -> None:
         outlet.flush()
     assert (told, outlet.lost, outlet.pending) == ([True], True, 0)
     os.close(writer)
+
+
+@pytest.mark.parametrize(("drain", "spacing"), [(0.0, 0.5), (0.2, 0.5), (3.0, 6.0), (60.0, 10.0)])
+def test_a_slow_terminal_gets_fewer_pictures(drain: float, spacing: float) -> None:
+    app = FleetApp(FakeSource())
+    assert app.paint_spacing_seconds == 0.5
+    driver = PatientDriver.__new__(PatientDriver)
+    driver.outlet = Outlet(-1, lambda: None, Clock())
+    driver.outlet.drain_seconds = drain
+    app._driver = driver
+    assert app.paint_spacing_seconds == spacing
+    assert not app.terminal_behind
+    driver.outlet.expect()
+    assert app.terminal_behind
+    assert not driver.congested
+    for _ in range(8):
+        driver.outlet.expect()
+    assert driver.congested

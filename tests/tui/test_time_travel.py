@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from textual.pilot import Pilot
 
 from enginetop.fleet.snapshot import FleetSnapshot
+from tests.tui.changes import FakeControl
 from tests.tui.snapshots import AT, FakeSource, alert, fleet, replica
 from tests.tui.test_app import Clock, play, publish, screen_lines, screen_text
+from tests.tui.test_tuners import FLEET, press
+from tests.tui.test_tuners import play as play_controlled
 from tui.app import FleetApp
 from tui.screens.compare import CompareScreen
 from tui.screens.fleet import FleetScreen
@@ -35,6 +39,7 @@ def test_back_and_on_again_while_live_goes_on() -> None:
         await pilot.pause()
         assert " 22 " in row(app)
         assert "1 m 40 s ago, live goes on" in screen_lines(app)[0]
+        assert screen_lines(app)[-1].startswith(" space live  enter detail")
         await tell(app, pilot, source, at(300, 0.44))
         app._tick()
         await pilot.pause()
@@ -126,3 +131,19 @@ def test_a_fault_of_the_past_is_told_and_the_present_goes_on(tmp_path: Path) -> 
         assert " 26 " in row(app)
 
     assert play(story, clock=Clock()).failures == ["timeline: MemoryError: no room"]
+
+
+def test_nothing_is_applied_from_the_past() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await publish(app, pilot, source, replace(FLEET, at=FLEET.at + 100))
+        await press(app, pilot, "8", "enter")
+        assert "A apply" in screen_text(app)
+        await press(app, pilot, "left_square_bracket")
+        assert "A apply" not in screen_text(app)
+        asked = len(control.calls)
+        await press(app, pilot, "A")
+        assert len(control.calls) == asked
+        await press(app, pilot, "space")
+        assert "A apply" in screen_text(app)
+
+    assert play_controlled(story).failures == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from textual.binding import Binding
@@ -43,6 +44,16 @@ def bindings_for(place: Place) -> list[Binding]:
         )
         for action in actions_at(place)
         if place in action.places
+    ]
+
+
+def _as_they_are_now(picture: Picture) -> Sequence[Action]:
+    """The actions; while a picture stands still the way back to the live one comes first."""
+    if picture.paused_seconds is None:
+        return picture.actions
+    return [
+        replace(action, label="live", footer=0) if action.name == "pause" else action
+        for action in picture.actions
     ]
 
 
@@ -203,13 +214,15 @@ class PictureScreen(Screen[None]):
         in_sight, total = view.in_sight(), view.line_count
         where = "" if len(in_sight) >= total else f"{in_sight.start + 1}–{in_sight.stop} of {total}"
         picture = self.picture
-        hints = footer_hints(self.PLACE, len(picture.suggestions), self.offers, picture.actions)
+        hints = footer_hints(self.PLACE, len(picture.suggestions), self.offers, _as_they_are_now(picture))
         self.part("#footer").show_lines([footer_line(hints, where, self.size.width)])
 
     def offers(self, action: Action) -> bool:
         """Whether the action can be taken now; what changes an engine never while all is read-only."""
         if action.name in ("faster", "slower") and self.picture.playback is None:
             return False
+        if action.name == "apply" and self.picture.behind_seconds is not None:
+            return False  # advice of the past
         return not (action.dangerous and self.picture.read_only)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
