@@ -30,8 +30,8 @@ from tests.tui.snapshots import (
 )
 from tests.unit.alerts.stories import book, same, tell, trend
 
-CONTRACT = """TargetDown NoProgress NoEngineMetrics Unauthorized RequestErrors Preempting KvPressure QueueGrowing
-TtftSlo TpotSlo BudgetBurn SpeculationUseless PrefixCacheDrop ReplicaImbalance RankImbalance
+CONTRACT = """TargetDown NoProgress NoEngineMetrics Unauthorized RequestErrors Preempting KvPressure
+QueueGrowing TtftSlo TpotSlo BudgetBurn SpeculationUseless PrefixCacheDrop ReplicaImbalance RankImbalance
 ThinkingBudgetNotEnforced GpuXid GpuThrottled GpuHot GpuLost ScrapeLate CanaryFailed RollbackFailed"""
 
 
