@@ -2,68 +2,63 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-import time
 
-import httpx
-
-from collectors.answer import Answer
+from collectors.clock import SteadyClock
+from collectors.event_loop import EngineEventLoop
 from collectors.feed import TargetFeed
-from collectors.fetch import Credentials, FetchError
-from collectors.full_http import tls_context
+from collectors.fetch import Credentials
+from collectors.http import HttpFetcher
 from collectors.layout import LayoutCache
+from collectors.scrape import Scraper
 from enginetop.fleet.model import Target
-from enginetop.fleet.observation import CONNECTION_FAILURES, FailureKind
+from enginetop.fleet.observation import CONNECTION_FAILURES, FailureKind, Observation
 from enginetop.fleet.reading import Part, Reading
 from tuners.control.restart_board import Load
 
 _HEALTH = "/health"
+_SERVER_ERROR = 500
 _TIMEOUT_SECONDS = 2.0
 _REQUESTS = ("requests_running", "requests_waiting")
-_NOT_READY = CONNECTION_FAILURES | {FailureKind.LOADING}
+_NOT_READY = CONNECTION_FAILURES | {FailureKind.LOADING, FailureKind.COLLECTOR}
 _NOTHING = Load(ready=False, requests=None)
 
 
 class EngineLook:
-    """Looks at `target` once a call, with plain GETs; blocks for some seconds at most. Faults are data."""
+    """Looks at `target` once a call, with plain GETs; blocks for some seconds at most. Faults are data.
+
+    For threads without an event loop of their own. Each look has connections of its own: the process may be
+    another one.
+    """
 
     def __init__(self, target: Target, credentials: Credentials) -> None:
         self._target = target
         self._credentials = credentials
         self._feed = TargetFeed(target, LayoutCache())
+        self._clock = SteadyClock()
 
     def __call__(self) -> Load:
         """What can be seen now."""
-        try:
-            key = self._credentials.bearer()
-            with httpx.Client(
-                base_url=self._target.url,
-                headers={} if key is None else {"Authorization": f"Bearer {key}"},
-                verify=tls_context(self._credentials) if self._target.url.startswith("https") else False,
-                timeout=_TIMEOUT_SECONDS,
-                trust_env=False,
-            ) as client:
-                if client.get(_HEALTH).status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-                    return _NOTHING
-                return self._read(client)
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, FetchError):
+        with asyncio.Runner(loop_factory=EngineEventLoop) as runner:
+            seen = runner.run(self._look())
+        if seen is None:
             return _NOTHING
-
-    def _read(self, client: httpx.Client) -> Load:
-        answers: list[Answer] = []
-        began = time.monotonic()
-        while (wanted := self._feed.next_path(answers)) is not None:
-            response = client.get(wanted)
-            path = wanted.partition("?")[0]
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            seconds = time.monotonic() - began
-            answers.append(
-                Answer(path, time.time(), seconds, response.status_code, headers, response.content)
-            )
-        seen = self._feed.take(answers, time.time(), time.monotonic() - began)
         if seen.reading is not None:
             return Load(ready=True, requests=_requests(seen.reading))
         return Load(ready=seen.failure is not None and seen.failure.kind not in _NOT_READY, requests=None)
+
+    async def _look(self) -> Observation | None:
+        """Its pages; None: it does not answer, or says itself that it is not healthy."""
+        fetcher = HttpFetcher({self._target.url: self._credentials})
+        try:
+            health = await fetcher.fetch(self._target.url, _HEALTH, timeout_seconds=_TIMEOUT_SECONDS)
+            if health.error is not None or health.status >= _SERVER_ERROR:
+                return None
+            scraper = Scraper(self._target, self._feed, fetcher, self._clock)
+            return (await scraper.scrape(_TIMEOUT_SECONDS)).observation
+        finally:
+            await fetcher.aclose()
 
 
 def _requests(reading: Reading) -> int | None:

@@ -24,6 +24,7 @@ from enginetop.cli.targets import parse_target
 from enginetop.cli.until_stopped import stop_event
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import EngineKind, Target
+from enginetop.simulator.http_messages import Request
 from enginetop.simulator.knob_api import KnobApi
 from tuners.control.files import OwnerLock, write_synced
 from tuners.control.flags import FLAGS, Flag, engine_of, masked, text_of
@@ -89,6 +90,12 @@ def _serve(
         ticks_elsewhere=True,
     )
     api = KnobApi(board, time.time, token=_token())
+    lock = threading.Lock()  # of the board
+
+    def answer(request: Request) -> object:
+        with lock:
+            return api.handler(request)
+
     path = socket_folder() / f"launch-{place}.sock"
     record = state_folder() / "launch" / f"{place}.json"
     with stop_event() as stopped:
@@ -98,9 +105,9 @@ def _serve(
             raise ConfigError(str(error)) from None
         try:
             _record(record, argv, kind, engine, target, path)
-            with serving(path, api.handler):
+            with serving(path, answer):
                 tell(f"{target.name}: knobs {', '.join(board.lasting)} by restart, at {path}")
-                return _watch(board, engine, stopped)
+                return _watch(board, lock, engine, stopped)
         except OSError as error:
             raise ConfigError(f"{error.filename or path}: {error.strerror or error}") from None
         finally:
@@ -108,12 +115,15 @@ def _serve(
             record.unlink(missing_ok=True)
 
 
-def _watch(board: RestartBoard, engine: LaunchedEngine, stopped: threading.Event) -> int:
+def _watch(
+    board: RestartBoard, lock: threading.Lock, engine: LaunchedEngine, stopped: threading.Event
+) -> int:
     """Let the board go on until somebody says stop, or the engine is no more."""
     lasting, note = board.lasting, ""
     failed_at: float | None = None
     while not stopped.wait(_TICK_SECONDS):
-        board.tick(time.time())
+        with lock:
+            board.tick(time.time())
         if board.note != note:
             note = board.note
             if note:

@@ -76,7 +76,7 @@ class RestartPath:
                     self._api = KnobApi(self._board(), time.time)
                 except RestartError as error:
                     return KnobAnswer(None, detail=str(error))
-        return self._api.request(method, path, body)
+            return self._api.request(method, path, body)
 
     def _board(self) -> RestartBoard:
         from enginetop.cli.engine_look import EngineLook

@@ -15,6 +15,7 @@ ONLY_IMPORTER: dict[str, set[str]] = {
     "tomli": {"enginetop/fleet/toml_text.py"},
     "pydantic": {
         "enginetop/fleet/config.py",
+        "enginetop/fleet/restart_tables.py",
         "enginetop/fleet/strict_tables.py",
         "enginetop/simulator/scenario_file.py",
         "enginetop/simulator/scenario_schema.py",
@@ -68,12 +69,16 @@ SHELL = {
     "enginetop/alerts/sinks/file.py",
     "enginetop/alerts/sinks/outbox.py",
     "tuners/control/audit.py",
+    "tuners/control/commands.py",
     "tuners/control/controller.py",
     "tuners/control/files.py",
+    "tuners/control/launched.py",
     "tuners/control/live_world.py",
+    "tuners/control/settings_file.py",
     "tuners/control/store.py",
+    "tuners/control/systemd_unit.py",
 }
-"""The thin edges of control and of alert delivery: files and threads. The clock is injected there as well."""
+"""The thin edges of control and of alerts: files, processes, threads. The clock is injected there too."""
 
 
 def test_the_core_has_no_clock_and_no_io() -> None:

@@ -19,13 +19,17 @@ PATIENCE = Patience(drain_seconds=20.0, ready_seconds=120.0, cuts_requests=True)
 
 @dataclass
 class SteppedEngine:
-    """A simulated replica as an engine to be restarted; with `stays_down` values it never comes back."""
+    """A simulated replica as an engine to be restarted; with `stays_down` values it never comes back.
+
+    One that `lies` says that it was restarted, and goes on as it was.
+    """
 
     world: SteppedWorld
     replica: SimulatedReplica
     stays_down: set[int] = field(default_factory=set)
     starts: list[Values] = field(default_factory=list)
     failed: bool = False
+    lies: bool = False
 
     def load(self) -> Load:
         """See `Restartable`."""
@@ -37,6 +41,8 @@ class SteppedEngine:
         """See `Restartable`."""
         self.starts.append(values)
         self.failed = bool(self.stays_down & set(values.values()))
+        if self.lies:
+            return
         known = {name: value for name, value in values.items() if value is not None}
         self.world.restart(self.replica.name, **known)
 

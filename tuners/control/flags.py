@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
@@ -102,10 +101,14 @@ MASK = "***"
 
 def engine_of(argv: Sequence[str]) -> EngineKind | None:
     """The engine that a command starts: by its program, or by the module after `-m`; None: not known."""
-    words = [PurePath(argv[0]).name] if argv else []
+    words = [_program(argv[0])] if argv else []
     words += [later for earlier, later in pairwise(argv) if earlier == "-m"][:1]
-    words += [PurePath(word).name for word in argv[1:2]]  # an interpreter and a script
+    words += [_program(word) for word in argv[1:2]]  # an interpreter and a script
     return next((_PROGRAMS[word] for word in words if word in _PROGRAMS), None)
+
+
+def _program(word: str) -> str:
+    return word.rpartition("/")[2]
 
 
 def value_of(argv: Sequence[str], flag: Flag) -> int | None:

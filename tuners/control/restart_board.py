@@ -7,7 +7,6 @@ as with every knob board, and their time begins when they are in force. Pure but
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -109,7 +108,7 @@ class RestartBoard:
     """The knobs of `engine`, which runs with the start values of `knobs`, or with `present`; a `KnobBoard`.
 
     `instance` names this board's life, not the engine's: restarts are what it does. Requests go on with what
-    is under way, unless `ticks_elsewhere`: then only calls of `tick` do. May be called from any thread.
+    is under way, unless `ticks_elsewhere`: then only calls of `tick` do. One thread at a time.
     """
 
     ranks = 1
@@ -139,7 +138,6 @@ class RestartBoard:
         self._note = ""
         self._move: _Move | None = None
         self._ticks_elsewhere = ticks_elsewhere
-        self._lock = threading.RLock()
         self.failed = False
         """The engine could not be brought back."""
         self.ended = ""
@@ -147,17 +145,16 @@ class RestartBoard:
 
     def sheet(self, now: float) -> KnobSheet:
         """See `KnobBoard`."""
-        with self._lock:
-            self._tick_here(now)
-            return KnobSheet(
-                engine=self._engine_name,
-                engine_version=self._engine_version,
-                instance=self._instance,
-                applied=1,
-                total=1,
-                knobs=tuple(self._row(knob, now) for knob in self._knobs.values()),
-                writer=self._writer,
-            )
+        self._tick_here(now)
+        return KnobSheet(
+            engine=self._engine_name,
+            engine_version=self._engine_version,
+            instance=self._instance,
+            applied=1,
+            total=1,
+            knobs=tuple(self._row(knob, now) for knob in self._knobs.values()),
+            writer=self._writer,
+        )
 
     def patch(
         self,
@@ -170,38 +167,35 @@ class RestartBoard:
         now: float,
     ) -> Outcome:
         """See `KnobBoard`. The answer comes at once; the row tells what is under way."""
-        with self._lock:
-            self._tick_here(now)
-            knob = self._knobs.get(name)
-            if knob is None:
-                return self._unknown(name)
-            if if_version is not None and if_version != self._versions[name]:
-                return self._refusal(409, knob, now, f"at version {self._versions[name]}, not {if_version}")
-            known = value in (self._lasting[name], knob.start)
-            if not (known or knob.min <= value <= knob.max):
-                return self._refusal(422, knob, now, f"{value} is not within {knob.min} to {knob.max}")
-            return self._set(knob, value, ttl_seconds, now)
+        self._tick_here(now)
+        knob = self._knobs.get(name)
+        if knob is None:
+            return self._unknown(name)
+        if if_version is not None and if_version != self._versions[name]:
+            return self._refusal(409, knob, now, f"at version {self._versions[name]}, not {if_version}")
+        known = value in (self._lasting[name], knob.start)
+        if not (known or knob.min <= value <= knob.max):
+            return self._refusal(422, knob, now, f"{value} is not within {knob.min} to {knob.max}")
+        return self._set(knob, value, ttl_seconds, now)
 
     def delete(self, name: str, now: float) -> Outcome:
         """See `KnobBoard`."""
-        with self._lock:
-            self._tick_here(now)
-            knob = self._knobs.get(name)
-            if knob is None:
-                return self._unknown(name)
-            return self._set(knob, knob.start, None, now)
+        self._tick_here(now)
+        knob = self._knobs.get(name)
+        if knob is None:
+            return self._unknown(name)
+        return self._set(knob, knob.start, None, now)
 
     def tick(self, now: float) -> None:
         """Go on with what is under way; take back what is on loan too long."""
-        with self._lock:
-            move = self._move
-            if move is None:
-                self._idle(now)
-                return
-            try:
-                self._go_on(move, now)
-            except RestartError as error:
-                self._take(move, error, now)
+        move = self._move
+        if move is None:
+            self._idle(now)
+            return
+        try:
+            self._go_on(move, now)
+        except RestartError as error:
+            self._take(move, error, now)
 
     @property
     def settled(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from enginetop.fleet.change import ChangeState, Verdict
+from enginetop.fleet.snapshot import ReplicaSnapshot
 from tuners.control.effect import Effect, find_effect
 from tuners.control.holding import hold
 from tuners.control.judge import judge
@@ -86,6 +87,8 @@ def warm_up(turn: Turn) -> None:
             turn.undo(f"the value does not work on {change.target}: {finding.words}")
             return
         words = f"observing; effect {finding.effect}: {finding.words}"
+        if written.takes_seconds and not _was_restarted(replica, written.wrote_at):
+            words += "; its pages show no restart"
     turn.to(ChangeState.OBSERVE, words, marks=(_mark(turn),))
 
 
@@ -109,6 +112,10 @@ def observe(turn: Turn) -> None:
         turn.undo(f"worse: {judgement.why}")
     else:
         turn.to(ChangeState.PROMOTE, f"{judgement.verdict}: {judgement.why}", soaking_since=turn.now)
+
+
+def _was_restarted(replica: ReplicaSnapshot, since: float) -> bool:
+    return any(event.kind == "restarted" and event.at > since for event in replica.events)
 
 
 def _mark(turn: Turn) -> Mark:

@@ -105,6 +105,22 @@ def test_an_engine_that_does_not_come_back_at_all_is_a_failed_rollback_with_the_
     assert f"by hand: restart {canary.replica.name}" in end.detail
 
 
+@pytest.mark.parametrize(
+    ("knob", "scenario", "to", "words"),
+    [
+        ("num_speculative_tokens", "speculation-hurts", 0, "does not work on http://simulated:9000"),
+        ("max_num_batched_tokens", "prefill-bound", 2048, "its pages show no restart"),
+    ],
+)
+def test_a_restart_that_changed_nothing_is_found_out(knob: str, scenario: str, to: int, words: str) -> None:
+    trial = world(scenario)
+    next(iter(trial.engines.values())).lies = True
+    journal = MemoryJournal()
+    end = run(trial, knob, to, journal)
+    assert end.state is not ChangeState.DONE
+    assert any(words in row.detail for row in journal.rows)
+
+
 class _Died(Exception):  # noqa: N818 - what ends the controller
     pass
 
