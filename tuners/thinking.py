@@ -16,6 +16,7 @@ from tuners.thinking_maths import (
     FEWEST_FOR_P95,
     FEWEST_FOR_P99,
     MOST_TRUNCATED_RATIO,
+    MULTIPLE_TOKENS,
     SLACK_TOKENS,
     kv_token_steps,
 )
@@ -34,6 +35,8 @@ ERRORS_IN_HAND = 1.0
 CLOSE_ENOUGH = 0.95
 MOST_PATIENCE_SECONDS = 3000.0
 """So long more requests are waited for where they may allow a budget below that share of the safe one."""
+LEAST_CUT_RATIO = 0.025
+"""A budget in force that cuts this share is not lowered further."""
 LONGEST_THOUGHTS = 10.0
 """Thoughts are counted when they end. They must have been counted for so many times as long as one at the
 budget takes: then a log that began with an engine, or with a change, misses at most a tenth of those.
@@ -147,6 +150,15 @@ def _relief(case: Case, cap: int) -> float | None:
     return 1.0 - then / now if now > 0 else None
 
 
+def _cuts_enough(thoughts: Thoughts, now: int) -> bool:
+    """Whether the budget in force cuts so many that only the luck of a sample would lower it once more.
+
+    What it cuts ends near it, so that the share is taken a little below.
+    """
+    share = thoughts.share_above(max(0, now - MULTIPLE_TOKENS))
+    return share is not None and share >= LEAST_CUT_RATIO
+
+
 def _lowered(case: Case) -> Advice:
     now, pressed, thoughts = _budget(case), _pressed(case) or "", _thoughts(case)
     said = (_told(case), pressed)
@@ -154,8 +166,9 @@ def _lowered(case: Case) -> Advice:
     if likely is None or proposed is None:
         why = "the p95 lies past the last bucket: no budget can be named that cuts one in twenty"
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
-    if now is not None and proposed >= now:
-        return row(THINKING, "hold", f"{now} already cuts one in twenty", now, *said, bound_by="kv")
+    if now is not None and (proposed >= now or _cuts_enough(thoughts, now)):
+        why = f"{now} already cuts about one in twenty: lowered on and on, chance would decide"
+        return row(THINKING, "hold", why, now, *said, bound_by="kv")
     if likely < CLOSE_ENOUGH * proposed and thoughts.seconds < MOST_PATIENCE_SECONDS:
         why = (
             f"{proposed} is safe by what was seen, {likely} may be: more requests will tell "
