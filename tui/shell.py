@@ -305,7 +305,7 @@ class ShellApp(LinkedApp):
 
     def _exported(self, screen: PictureScreen, form: str) -> str:
         if form == "svg":
-            return self.export_screenshot(title=f"enginetop {screen.export_name}")
+            return export.svg_text(self.export_screenshot(title=f"enginetop {screen.export_name}"))
         snapshot = screen.picture.snapshot
         if snapshot is None:
             raise CommandError("there is nothing to export yet")
