@@ -27,8 +27,9 @@ class Knobs:
 
     `budget` is `max_num_batched_tokens` and `sequences` `max_num_seqs`, each of one engine; `drafts` the
     draft tokens of a decoding request; `thinking` the default thinking budget, -1 where thinking has no
-    limit. `bounds` holds the least and the greatest value that an engine accepts live, by knob. `problem`
-    says why the values cannot be relied on.
+    limit. `bounds` holds the least and the greatest value that an engine accepts live, by knob;
+    `restarted_by` names the path by which enginetop itself can restart it with another value. `problem` says
+    why the values cannot be relied on.
     """
 
     budget: int | None = None
@@ -36,6 +37,7 @@ class Knobs:
     drafts: int = 0
     thinking: int | None = None
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=lambda: _NO_BOUNDS)
+    restarted_by: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     source: str = ""
     problem: str = ""
     engine: EngineKind = EngineKind.UNKNOWN
@@ -51,11 +53,14 @@ class Knobs:
     def way(self, knob: str, value: int) -> tuple[str, str]:
         """How `knob` can be set to `value` here: the words of `apply` and `via` of an advice.
 
-        Live where the knob API takes the value, else by the engine's own flag or field.
+        Live where the knob API takes the value, by a restart of ours where there is a path, else by the
+        engine's own flag or field.
         """
         least, greatest = self.bounds.get(knob, (1, 0))
         if least <= value <= greatest:
             return "live", "knob_api"
+        if knob in self.restarted_by:
+            return "restart", self.restarted_by[knob]
         own = CHANGEABLE.get(self.engine, {}).get(knob)
         return ("restart", "") if own is None else (own.apply, own.how)
 
@@ -66,14 +71,18 @@ def knobs_of(replica: ReplicaSnapshot, sheet: KnobSheet | None = None) -> Knobs:
     setting = replica.config.get(BUDGET)
     source, problem = setting.source if setting else "", ""
     bounds: dict[str, tuple[int, int]] = {}
+    restarted_by: dict[str, str] = {}
     if sheet is not None:
         for row in sheet.knobs:
             if row.name in values:
-                bounds[row.name] = (row.min, row.max)
+                if row.apply == "live":
+                    bounds[row.name] = (row.min, row.max)
+                else:
+                    restarted_by[row.name] = sheet.writer
                 values[row.name] = values[row.name] if row.value is None else row.value
-        if bounds:
+        if bounds or restarted_by:
             source = "knob API"
-        if bounds and sheet.applied != sheet.total:
+        if (bounds or restarted_by) and sheet.applied != sheet.total:
             problem = f"mixed configuration: {sheet.applied} of {sheet.total} ranks confirm their knobs"
     return Knobs(
         budget=values[BUDGET],
@@ -81,6 +90,7 @@ def knobs_of(replica: ReplicaSnapshot, sheet: KnobSheet | None = None) -> Knobs:
         drafts=values[DRAFTS] or 0,
         thinking=values[THINKING],
         bounds=MappingProxyType(bounds),
+        restarted_by=MappingProxyType(restarted_by),
         source=source,
         problem=problem,
         engine=replica.engine,
