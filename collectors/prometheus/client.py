@@ -85,11 +85,15 @@ class PrometheusClient:
         self._session.close()
 
     def now(self) -> float:
-        """Unix time by the server's clock."""
+        """Unix time by the server's clock: that at which it evaluates a query without a time."""
         result = self._list(lambda: self._api.custom_query("time()"))
         try:
-            return float(result[1])
-        except (IndexError, TypeError, ValueError):
+            sample = (
+                result[0]["value"] if isinstance(result[0], dict) else result
+            )  # a vector: VictoriaMetrics
+            at, _ = sample
+            return float(at)
+        except (IndexError, KeyError, TypeError, ValueError):
             raise self._error(FailureKind.PROTOCOL, _OTHER_FORM) from None
 
     def matrix(self, query: str, at: float) -> Sequence[dict[str, Any]]:

@@ -26,8 +26,9 @@ from enginetop.fleet.observation import Failure, FailureKind, Observation
 
 PATH = "/metrics"
 _HEADERS = {"content-type": "text/plain; version=0.0.4"}
-_PROBE_SECONDS = 120.0
-"""How long the names and jobs that a server has are taken for known."""
+_PROBE_SECONDS = 60.0
+_SOON_SECONDS = 5.0
+"""How long the names and jobs that a server has are taken for known, and while new ones still turn up."""
 _NAMES_SECONDS = 3600.0
 """What a server has is what had samples in this time: an engine that is down is remembered for so long."""
 _UP_SECONDS = 150.0
@@ -94,8 +95,10 @@ class PrometheusFleet:
         warnings: list[str] = []
         first, last = self._known_between
         if not first <= at <= last:
+            before = (self._names, self._jobs)
             self._probe(min(at - _NAMES_SECONDS, at if since is None else since), at)
-            self._known_between = (at, at + (_PROBE_SECONDS if self._jobs else 0.0))
+            settled = before == (self._names, self._jobs) and self._jobs
+            self._known_between = (at, at + (_PROBE_SECONDS if settled else _SOON_SECONDS))
         if not self._jobs:
             return Look(at, self._roster.take("prometheus", (), at), ())
         begin = since if since is not None else at - _UP_SECONDS
@@ -161,7 +164,7 @@ class PrometheusFleet:
                 news.seconds[(scraped, sampled_at)] = float(value)
         for series in self._client.matrix(f'up{{job=~"{one_of(self._jobs)}"}}', at):
             labels = {name: value for name, value in series["metric"].items() if name != "__name__"}
-            self._members.of_up(labels).listed_at = at
+            self._members.confirm(labels, at)
         if news.failures:
             self._why = self._reasons()
         return news

@@ -17,6 +17,8 @@ _TWIN_LABELS = frozenset(
     {"job", "endpoint", "service", "container", "prometheus", "prometheus_replica", "replica"}
 )
 """Labels in which two scrapes of one engine may differ."""
+_HELD_BACK_SECONDS = 60.0
+"""VictoriaMetrics holds new samples back from instant queries for 30 s, though not from range selectors."""
 
 Key = tuple[tuple[str, str], ...]
 
@@ -37,6 +39,7 @@ class Scraped:
     failing: bool = False
     seen_at: float = -math.inf
     listed_at: float = -math.inf
+    confirmed: bool = False
     is_row: bool = False
 
 
@@ -61,6 +64,11 @@ class Members:
             known = self._by_key[key] = Scraped(labels, _target(labels))
             self._index()
         return known
+
+    def confirm(self, labels: Labels, at: float) -> None:
+        """At the look `at` the thing with these labels is still scraped, as an instant query tells."""
+        scraped = self.of_up(labels)
+        scraped.listed_at, scraped.confirmed = at, True
 
     def of_series(self, labels: Labels) -> Scraped | None:
         """The thing that a series was scraped from, None when none is known."""
@@ -89,7 +97,8 @@ class Members:
         for one in self._by_key.values():
             one.is_row = False
             was_engine = one.labels.get("instance") in self.engines or one.labels.get("job") not in mixed
-            if one.listed_at == at and (one.has_series or (one.failing and was_engine)):
+            young = not one.confirmed and at - one.seen_at < _HELD_BACK_SECONDS
+            if (one.listed_at == at or young) and (one.has_series or (one.failing and was_engine)):
                 found.setdefault(_target(one.labels).url, []).append(one)
         listed: list[Listed] = []
         for group in found.values():

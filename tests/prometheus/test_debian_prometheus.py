@@ -1,4 +1,4 @@
-"""Against a real Prometheus (Debian's package): it and we scrape one fleet under steady load, and agree.
+"""Against a real Prometheus and VictoriaMetrics (Debian's packages): they and we scrape one fleet, and agree.
 
 Every counter and bucket grows in proportion to time, each replica at a pace of its own, so that rates, ratios
 and percentiles are the same in any two windows of equal length, whoever took the samples and when.
@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,10 +33,6 @@ from enginetop.fleet.snapshot import Distribution, FleetSnapshot, ReplicaSnapsho
 from tests.support.engine_pages import fixture
 from tests.support.small_fleet import wait_until
 from tests.support.watch_process import free_port
-
-BINARY = shutil.which("prometheus")
-
-pytestmark = pytest.mark.skipif(BINARY is None, reason="no Prometheus here: apt-get install prometheus")
 
 WINDOW = 5.0
 PACES = (1.0, 0.4, 2.5)
@@ -97,8 +94,38 @@ def fleet() -> Iterator[SteadyFleet]:
     made.close()
 
 
-@pytest.fixture(scope="module")
-def prometheus(fleet: SteadyFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def prometheus_flags(folder: Path, address: str) -> list[str]:
+    return [
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address={address}",
+    ]
+
+
+def victoria_flags(folder: Path, address: str) -> list[str]:
+    return [
+        f"-promscrape.config={folder / 'prometheus.yml'}",
+        f"-storageDataPath={folder / 'data'}",
+        f"-httpListenAddr={address}",
+        "-maxLabelsPerTimeseries=60",  # of vLLM's cache_config_info it would drop what is above 30
+    ]
+
+
+SERVERS = {
+    "prometheus": (prometheus_flags, "ready to receive web requests"),
+    "victoria-metrics": (victoria_flags, "started VictoriaMetrics"),
+}
+"""Command of Debian's package (it has the package's name), its flags, and what it says when it is ready."""
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def prometheus(
+    request: pytest.FixtureRequest, fleet: SteadyFleet, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    binary = shutil.which(request.param)
+    if binary is None:
+        pytest.skip(f"no {request.param} here: apt-get install {request.param}")
+    flags, ready = SERVERS[request.param]
     folder = tmp_path_factory.mktemp("prometheus")
     labels = [
         {"pod": f"p{i}", "instance": f"r{i}:8000", "__metrics_path__": f"/r/{i}/metrics"} for i in range(3)
@@ -108,28 +135,19 @@ def prometheus(fleet: SteadyFleet, tmp_path_factory: pytest.TempPathFactory) -> 
     (folder / "sd.json").write_text(json.dumps(groups))
     (folder / "prometheus.yml").write_text(
         "global: {scrape_interval: 500ms}\n"
-        "scrape_configs: [{job_name: vllm, file_sd_configs: [{files: [sd.json]}]}]\n"
+        f"scrape_configs: [{{job_name: vllm, file_sd_configs: [{{files: ['{folder / 'sd.json'}']}}]}}]\n"
     )
-    url = f"http://127.0.0.1:{free_port()}"
-    process = subprocess.Popen(
-        [
-            str(BINARY),
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address={url.removeprefix('http://')}",
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    address = f"127.0.0.1:{free_port()}"
+    process = subprocess.Popen([binary, *flags(folder, address)], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
-        if "ready to receive web requests" in line:
+        if ready in line:
             break
     drain = threading.Thread(target=process.stderr.read, daemon=True)
     drain.start()
-    yield url
+    yield f"http://{address}"
     process.terminate()
-    process.wait(20)
+    process.wait(30)
     drain.join(5)
     process.stderr.close()
 
@@ -208,6 +226,8 @@ def test_we_and_a_prometheus_agree(fleet: SteadyFleet, prometheus: str) -> None:
         assert one.state is other.state is ReplicaState.OK
         assert dict(one.config).keys() - dict(other.config).keys() <= {"max_model_len"}
         mine, found = figures(one), figures(other)
+        # An increase, not a rate: its window reaches back to a scrape, up to one spacing further.
+        assert found.pop("preemptions") == pytest.approx(mine.pop("preemptions"), rel=0.6 / WINDOW)
         assert found == pytest.approx(mine, rel=0.02), f"p{i}"
         numbers += sum(value is not None for value in mine.values())
     assert numbers > 3 * 40  # it compared something

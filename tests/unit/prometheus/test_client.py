@@ -152,6 +152,16 @@ def test_a_redirect_within_the_server_is_followed() -> None:
         client.close()
 
 
+def test_the_time_of_victoriametrics_is_a_vector() -> None:
+    result = [{"metric": {}, "value": [1796008068, "1796008038.999"]}]  # the value is held back by 30 s
+    body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+    fake = FakePrometheus(fault=lambda path: (200, body))
+    with fake.serving() as url:
+        client = PrometheusClient(url)
+        assert client.now() == 1796008068.0
+        client.close()
+
+
 def test_partial_data_of_victoriametrics_is_heard() -> None:
     fake = FakePrometheus(
         fault=lambda path: (200, b'{"status":"success","isPartial":true,"data":{"result":[]}}')
