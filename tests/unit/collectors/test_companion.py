@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collectors.engines import llamacpp, vllm
+from collectors.engines import llamacpp_table, vllm
 from collectors.engines.companion import FAILED_OUTCOMES
 from collectors.engines.mapping import Table
 from collectors.engines.matching import Plan, compile_layout
@@ -13,7 +13,7 @@ from enginetop.fleet.model import Quality
 from enginetop.fleet.reading import Part
 from tests.support.engine_pages import page_of
 
-TABLES = [vllm.TABLE, llamacpp.TABLE]
+TABLES = [vllm.TABLE, llamacpp_table.TABLE]
 
 PAGE = """
 vllm:num_requests_running{engine="0",model_name="m"} 3
