@@ -152,6 +152,7 @@ class ControlTable(_Table):
     alpha: Annotated[float, Field(ge=0.001, le=0.25)] = 0.05
     margin: _Ratio = 0.01
     ttl_seconds: Annotated[float, Field(ge=30, le=3600)] = 180.0
+    restart_warmup_seconds: Annotated[float, Field(ge=0, le=86400)] = 300.0
 
 
 _LONGEST_CURRENCY = 16
