@@ -8,7 +8,7 @@ from typing import Any
 
 from enginetop.fleet.load_curve import Bin, LoadCurve, Spread, load_curve, points_of
 from enginetop.fleet.pools import pools
-from enginetop.fleet.snapshot import FleetSnapshot, Slo
+from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Slo
 
 SCHEMA = "enginetop.curve/1"
 
@@ -31,6 +31,12 @@ class NamedCurve:
 
 def curves_of(snapshot: FleetSnapshot) -> list[NamedCurve]:
     """A curve for each model and role, then one for each replica that has a window to show."""
+    of_replicas = (curve_of(one) for one in snapshot.replicas)
+    return [*pool_curves(snapshot), *(found for found in of_replicas if found is not None)]
+
+
+def pool_curves(snapshot: FleetSnapshot) -> list[NamedCurve]:
+    """A curve for each model and role."""
     found = []
     for (model, role), members in pools(snapshot.replicas).items():
         points = [point for member in members for point in points_of(member)]
@@ -38,13 +44,17 @@ def curves_of(snapshot: FleetSnapshot) -> list[NamedCurve]:
         name = f"{model or 'model not known'} · {role.value}"
         curve = load_curve(points, slo.ttft_seconds)
         found.append(NamedCurve("pool", name, curve, slo, len(members), model=model, role=role.value))
-    for one in snapshot.replicas:
-        points = points_of(one)
-        if points:
-            curve = load_curve(points, one.slo.ttft_seconds)
-            url, name = one.target.url, one.target.name
-            found.append(NamedCurve("replica", name, curve, one.slo, 1, url, one.model, one.role.value))
     return found
+
+
+def curve_of(one: ReplicaSnapshot) -> NamedCurve | None:
+    """The curve of one replica; None while it has no window to show."""
+    points = points_of(one)
+    if not points:
+        return None
+    curve = load_curve(points, one.slo.ttft_seconds)
+    url, name = one.target.url, one.target.name
+    return NamedCurve("replica", name, curve, one.slo, 1, url, one.model, one.role.value)
 
 
 def curves_document(at: float, window_seconds: float, curves: Iterable[NamedCurve]) -> dict[str, Any]:

@@ -16,12 +16,13 @@ from tui.screens.reading import ReadingScreen
 from tui.view.cells import Line, clip, plain
 from tui.view.event_list import event_rows, events_verdict, next_kind
 from tui.view.gpus import gpu_rows
-from tui.view.latency import latency_page
+from tui.view.latency import CurveMemory, latency_page
 from tui.view.page import Rows, page_title
 from tui.view.picture import Picture
 from tui.view.reasoning import reasoning_rows
 from tui.view.speculation import speculation_rows
-from tui.widgets.line_view import LineView
+from tui.widgets.ink import Inks
+from tui.widgets.line_view import Complain, LineView
 from tui.widgets.row_list import RowList
 
 
@@ -31,13 +32,17 @@ class LatencyScreen(ReadingScreen):
     PLACE = Place.LATENCY
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.LATENCY)]
 
+    def __init__(self, inks: Inks, complain: Complain) -> None:
+        super().__init__(inks, complain)
+        self._memory = CurveMemory()
+
     def title_line(self, width: int) -> Line:
         """The title."""
         return page_title(self.picture, "latency and goodput", width)
 
     def body_lines(self, width: int) -> list[Line]:
         """The page."""
-        return latency_page(self.picture, width)
+        return latency_page(self.picture, width, self._memory)
 
 
 class PageScreen(ListScreen):

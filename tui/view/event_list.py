@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 from enginetop.fleet.model import UP_STATES
 from enginetop.fleet.snapshot import Event, FleetSnapshot
@@ -80,7 +81,7 @@ def _rows(picture: Picture, kind: str, width: int) -> Iterator[Row]:
         return
     for event, url, name in found:
         key = f"{url} {event.at} {event.kind} {event.detail}"
-        yield Row(_line(event, name, snapshot.at, width), key, url)
+        yield Row(partial(_line, event, name, snapshot.at, width), key, url)
 
 
 def _events(snapshot: FleetSnapshot, kind: str) -> list[tuple[Event, str, str]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 
 from enginetop.alerts.gpu_checks import HOT_CELSIUS
 from enginetop.fleet.snapshot import GpuDevice, ReplicaSnapshot
@@ -56,9 +58,9 @@ def devices_of(replicas: Iterable[ReplicaSnapshot]) -> list[Placed]:
             found.setdefault(key, []).append(replica)
             newest[key] = gpu
     placed = [Placed(newest[key], key[0], tuple(users)) for key, users in found.items()]
-    hosts = list(dict.fromkeys(one.host for one in placed))
     troubled = {one.host for one in placed if one.is_troubled}
-    places = {host: (host not in troubled, hosts.index(host)) for host in hosts}
+    hosts = dict.fromkeys(one.host for one in placed)
+    places = {host: (host not in troubled, number) for number, host in enumerate(hosts)}
     return sorted(
         placed, key=lambda one: (places[one.host], not one.is_troubled, one.gpu.index, one.gpu.mig or "")
     )
@@ -86,12 +88,14 @@ def _rows(picture: Picture, width: int) -> Iterator[Row]:
         return
     yield Row(_sums(placed, picture))
     wide = width >= WIDE
-    for host in dict.fromkeys(one.host for one in placed):
-        own = [one for one in placed if one.host == host]
+    for host, devices in groupby(placed, key=lambda one: one.host):
+        own = list(devices)
         yield heading(f"{host} · {many(len(own), 'GPU')}", width, snapshot.gpu_problem)
         yield Row(_head(wide=wide, narrow=width < _NARROW))
         for one in own:
-            yield Row(_line(one, wide=wide, narrow=width < _NARROW), one.key, one.replicas[0].target.url)
+            yield Row(
+                partial(_line, one, wide=wide, narrow=width < _NARROW), one.key, one.replicas[0].target.url
+            )
 
 
 def _sums(placed: list[Placed], picture: Picture) -> Line:

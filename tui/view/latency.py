@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from enginetop.fleet.load_curve import Bin
-from enginetop.fleet.load_document import NamedCurve, curves_of
-from enginetop.fleet.snapshot import FleetSummary, ModelSummary, ReplicaSnapshot
+from enginetop.fleet.load_document import NamedCurve, curve_of, pool_curves
+from enginetop.fleet.snapshot import FleetSnapshot, FleetSummary, ModelSummary, ReplicaSnapshot
 from tui.view import charts, numbers
 from tui.view.attainment import burn_lines, goodput_lines
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, cut_middle, fit
@@ -14,33 +14,48 @@ from tui.view.detail import beside_its_like
 from tui.view.detail_latency import latency_table
 from tui.view.figures import WIDE, Lines, row
 from tui.view.load_curve import curve_lines
-from tui.view.page import MODEL_UNKNOWN, ModelGroup, groups_of, heading, paragraph
+from tui.view.page import MODEL_UNKNOWN, ModelGroup, groups_of, heading_line, paragraph_lines
 from tui.view.picture import Picture
 
 _OVERLAYS = 6
 """Replicas drawn beside the curve of their pool."""
 
 
-def latency_page(picture: Picture, width: int) -> list[Line]:
-    """The lines of the page, none wider than `width`."""
-    return [clip(line, width) for line in _lines(picture, width)]
+class CurveMemory:
+    """The curves of the pools. A point is a window, so they are worked out once a window."""
+
+    def __init__(self) -> None:
+        self._key: tuple[float, int] | None = None
+        self._curves: list[NamedCurve] = []
+
+    def curves(self, snapshot: FleetSnapshot) -> list[NamedCurve]:
+        """One for each model and role."""
+        key = (snapshot.at // max(snapshot.window_seconds, 1.0), len(snapshot.replicas))
+        if key != self._key:
+            self._key, self._curves = key, pool_curves(snapshot)
+        return self._curves
 
 
-def _lines(picture: Picture, width: int) -> Lines:
+def latency_page(picture: Picture, width: int, memory: CurveMemory | None = None) -> list[Line]:
+    """The lines of the page, none wider than `width`; `memory` spares work from one picture to the next."""
+    return [clip(line, width) for line in _lines(picture, width, memory or CurveMemory())]
+
+
+def _lines(picture: Picture, width: int, memory: CurveMemory) -> Lines:
     snapshot = picture.snapshot
     if snapshot is None:
-        yield from (entry.line for entry in paragraph("waiting for the first scrape", width))
+        yield from paragraph_lines("waiting for the first scrape", width)
         return
     groups = groups_of(picture)
     if not groups:
-        yield from (entry.line for entry in paragraph("no replicas: there is nothing to measure", width))
+        yield from paragraph_lines("no replicas: there is nothing to measure", width)
         return
-    curves = curves_of(snapshot)
+    curves = memory.curves(snapshot)
     if len(groups) > 1:
-        yield heading(f"fleet · {snapshot.fleet.replicas} replicas", width).line
+        yield heading_line(f"fleet · {snapshot.fleet.replicas} replicas", width)
         yield from _merged(snapshot.fleet, width)
     for group in groups:
-        yield heading(f"{group.model or MODEL_UNKNOWN} · ×{len(group.replicas)}", width).line
+        yield heading_line(f"{group.model or MODEL_UNKNOWN} · ×{len(group.replicas)}", width)
         if group.summary is None:
             yield (Span(" no replica of it is up", "dim"),)
         else:
@@ -82,9 +97,8 @@ def _outliers(group: ModelGroup, width: int) -> Iterator[Line]:
 
 
 def _curves(group: ModelGroup, curves: Sequence[NamedCurve], width: int) -> Iterator[Line]:
-    of_replicas = {one.target: one for one in curves if one.scope == "replica"}
     for named in curves:
-        if named.scope != "pool" or named.model != group.model:
+        if named.model != group.model:
             continue
         each = ", load of one of them" if named.replicas > 1 else ""
         title = f"load curve · {named.role} ×{named.replicas}{each}"
@@ -93,28 +107,26 @@ def _curves(group: ModelGroup, curves: Sequence[NamedCurve], width: int) -> Iter
         yield from curve_lines(named.curve, named.slo.ttft_seconds, bar)
         members = [replica for replica in group.replicas if replica.role.value == named.role]
         if len(members) > 1:
-            yield from _overlays(named, members, of_replicas)
+            yield from _overlays(named, members)
 
 
-def _overlays(
-    pool: NamedCurve, members: Sequence[ReplicaSnapshot], curves: Mapping[str, NamedCurve]
-) -> Iterator[Line]:
+def _overlays(pool: NamedCurve, members: Sequence[ReplicaSnapshot]) -> Iterator[Line]:
     """Goodput of single replicas at the loads of the pool's bins, low to high, on one scale."""
     bins = pool.curve.bins
-    own = [(one, curves[one.target.url]) for one in members if one.target.url in curves]
-    own = [(one, curve) for one, curve in own if curve.curve.bins]
-    if len(bins) < 2 or not own:
+    loaded = [replica for replica in members if replica.load]
+    own = [(replica, curve_of(replica)) for replica in loaded[:_OVERLAYS]]
+    shown = [(replica, named.curve) for replica, named in own if named is not None and named.curve.bins]
+    if len(bins) < 2 or not shown:
         return
-    top = max(found.good_per_second.median for _, curve in own for found in curve.curve.bins)
+    top = max(found.good_per_second.median for _, curve in shown for found in curve.bins)
     yield (Span("  good/s of each, low load to high", "dim"),)
-    for replica, curve in own[:_OVERLAYS]:
-        shape = charts.spark([_at(curve.curve.bins, one) for one in bins], len(bins), top)
-        knee = curve.curve.knee
-        at = f"  knee at {numbers.rate(knee.running)} running" if knee is not None else ""
+    for replica, curve in shown:
+        shape = charts.spark([_at(curve.bins, one) for one in bins], len(bins), top)
+        at = f"  knee at {numbers.rate(curve.knee.running)} running" if curve.knee is not None else ""
         name = fit(cut_middle(replica.target.name, 24), 24)
         yield (Span(f"   {name} "), Span(shape, "spark"), Span(at, "ok"))
-    if len(own) > _OVERLAYS:
-        yield (Span(f"   +{len(own) - _OVERLAYS} more", "dim"),)
+    if len(loaded) > _OVERLAYS:
+        yield (Span(f"   +{len(loaded) - _OVERLAYS} more", "dim"),)
 
 
 def _at(bins: Sequence[Bin], wanted: Bin) -> float | None:

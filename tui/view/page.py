@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from enginetop.fleet.snapshot import ModelSummary, ReplicaSnapshot
@@ -29,10 +29,11 @@ MODEL_UNKNOWN = "model not known"
 class Row:
     """One line. `key` is that of the row it belongs to, None for a heading; `url` the replica that it opens.
 
-    `more`: a further line of the row above, which the cursor passes over.
+    `line` may be a call that makes it, once it comes into sight. `more`: a further line of the row above,
+    which the cursor passes over.
     """
 
-    line: Line
+    line: Line | Callable[[], Line]
     key: str | None = None
     url: str | None = None
     more: bool = False
@@ -51,7 +52,8 @@ class Rows:
 
     def line(self, index: int, *, selected: bool = False) -> Line:
         """The line at `index`."""
-        line = self._rows[index].line
+        made = self._rows[index].line
+        line = made() if callable(made) else made
         if selected and line and line[0].text.startswith(" "):
             first = line[0]
             line = (Span("▸", "title"), Span(first.text[1:], first.ink), *line[1:])
@@ -104,17 +106,27 @@ def page_title(picture: Picture, title: str, width: int) -> Line:
     return spread((Span(f" {title}", "title"), Span(fleet + at)), badges(picture), width)
 
 
-def heading(text: str, width: int, note: str = "") -> Row:
+def heading_line(text: str, width: int, note: str = "") -> Line:
     """The head of a group, with a rule to the right edge."""
     name = cut_middle(text, max(width - 4, 8))
     lead = (Span(f" {name} ", "group"), Span(f"{note} " if note else "", "dim"))
-    return Row((*lead, Span("─" * max(width - line_width(lead), 0), "dim")))
+    return (*lead, Span("─" * max(width - line_width(lead), 0), "dim"))
+
+
+def heading(text: str, width: int, note: str = "") -> Row:
+    """The same as a row."""
+    return Row(heading_line(text, width, note))
+
+
+def paragraph_lines(text: str, width: int) -> Iterator[Line]:
+    """Running text, for what there is to say when there is nothing to list."""
+    for line in wrap_text(text, max(width - 2, 8)):
+        yield (Span(f" {line}", "dim"),)
 
 
 def paragraph(text: str, width: int) -> Iterator[Row]:
-    """Running text, for what there is to say when there is nothing to list."""
-    for line in wrap_text(text, max(width - 2, 8)):
-        yield Row((Span(f" {line}", "dim"),))
+    """The same as rows."""
+    return map(Row, paragraph_lines(text, width))
 
 
 def wrapped(text: str, width: int, most: int) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, Scalar
 from enginetop.fleet.thinking import budget_of
@@ -55,7 +57,8 @@ def ruler(marks: Sequence[tuple[float, str]], budget: float | None, top: float, 
         return ()
 
     def place(value: float) -> int:
-        return min(max(int(value / top * width), 0), width - 1)
+        share = value / top
+        return min(int(min(max(share, 0.0), 1.0) * width), width - 1) if math.isfinite(share) else width - 1
 
     reach = max(place(value) for value, _ in marks)
     cells: list[tuple[str, Ink]] = [("─", "spark") if at <= reach else (" ", "text") for at in range(width)]
@@ -112,11 +115,18 @@ def _group(group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
     names = shown_names([replica.target.name for replica in members], name_width - 1)
     for replica, name in zip(members, names, strict=True):
         url, budget = replica.target.url, budget_of(replica.config)
-        line = (Span(f" {fit(name, name_width)}"), *_figures(replica, budget, narrow=width < _NARROW))
-        yield Row((*line, *_ruler(replica, budget, top, room)), url, url)
+        drawn = partial(_line, replica, fit(name, name_width), budget, top, room, narrow=width < _NARROW)
+        yield Row(drawn, url, url)
         own = [note for note in told[url] if note not in common]
         for further in _further(replica, own, name_width, width):
             yield Row(further, url, url, more=True)
+
+
+def _line(
+    replica: ReplicaSnapshot, name: str, budget: float | None, top: float, room: int, *, narrow: bool
+) -> Line:
+    figures = _figures(replica, budget, narrow=narrow)
+    return (Span(f" {name}"), *figures, *_ruler(replica, budget, top, room))
 
 
 def _known(members: Iterable[ReplicaSnapshot]) -> list[float]:
