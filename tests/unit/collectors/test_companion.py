@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collectors.engines import llamacpp_table, vllm
+from collectors.engines import llamacpp, llamacpp_table, vllm
 from collectors.engines.companion import FAILED_OUTCOMES
 from collectors.engines.mapping import Table
 from collectors.engines.matching import Plan, compile_layout
