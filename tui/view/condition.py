@@ -215,7 +215,8 @@ def _state_condition(replica: ReplicaSnapshot, severity: Severity, word: str, at
     span = duration_text(at - replica.since)
     said = _SAID.get(word, word)
     because = "; ".join(replica.reasons) or f"{said} for {span}"
-    if replica.next_try_at is not None and replica.next_try_at > at:
+    answers = replica.state is ReplicaState.NO_PROGRESS  # it is read as ever: there is nothing to try again
+    if not answers and replica.next_try_at is not None and replica.next_try_at > at:
         because += f", next try in {duration_text(replica.next_try_at - at)}"
     return Condition(severity, word, f"{said} {span}", because)
 

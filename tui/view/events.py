@@ -17,6 +17,13 @@ EVENT_WORDS = {
 }
 
 
+_LULLS = frozenset({"ok -> idle", "idle -> ok"})
+"""Turns of the state that are no news beside trouble: under little load there is one every few seconds."""
+
+_LOOKED_AT = 4
+"""Events looked at for each that is shown, so that lulls do not hide what was before them."""
+
+
 def event_text(event: Event) -> str:
     """An event in words, without its time."""
     words = EVENT_WORDS.get(event.kind, event.kind.replace("_", " "))
@@ -24,7 +31,7 @@ def event_text(event: Event) -> str:
 
 
 def recent_events(picture: Picture, limit: int) -> list[tuple[float, str, Event]]:
-    """The newest events of the fleet, newest first: when, whose, what."""
+    """The newest events of the fleet, newest first: when, whose, what. Without lulls."""
     if picture.snapshot is None or limit <= 0:
         return []
     return nlargest(
@@ -33,8 +40,8 @@ def recent_events(picture: Picture, limit: int) -> list[tuple[float, str, Event]
             (event.at, replica.target.name, event)
             for replica in picture.snapshot.replicas
             if replica.events
-            for event in replica.events[-limit:]
-            if event.kind != "appeared"
+            for event in replica.events[-_LOOKED_AT * limit :]
+            if event.kind != "appeared" and event.detail not in _LULLS
         ),
         key=lambda entry: entry[0],
     )

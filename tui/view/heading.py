@@ -49,8 +49,16 @@ def title_line(picture: Picture, width: int) -> Line:
             items = [*_playback(picture, picture.playback, snapshot), *items]
     name, marks = Span(" enginetop  ", "title"), badges(picture)
     room = width - line_width((name, *marks)) - 1
+    until_time = 2 + bool(picture.title)
+    if picture.behind_seconds is not None and not _fit(items[:until_time], room):  # when it was comes first
+        marks = badges(picture, brief=True)
+        room = width - line_width((name, *marks)) - 1
     shown = join_while_fitting(items, room) or (clip(items[0], max(room, 0)) if items else ())
     return spread((name, *shown), marks, width)
+
+
+def _fit(items: Sequence[Line], room: int) -> bool:
+    return sum(line_width(item) for item in items) + line_width((SEPARATOR,)) * (len(items) - 1) <= room
 
 
 def _interval(snapshot: FleetSnapshot) -> Line:
@@ -65,8 +73,11 @@ def _interval(snapshot: FleetSnapshot) -> Line:
     return (every, Span(f" ({interval * asked / achieved:.1f})", "warn" if late else "dim"))
 
 
-def badges(picture: Picture) -> Line:
-    """What must not be missed: a change under way, a frozen picture, simulated engines, read-only."""
+def badges(picture: Picture, *, brief: bool = False) -> Line:
+    """What must not be missed: a change under way, a frozen picture, simulated engines, read-only.
+
+    `brief`: how old the picture is, and no more of it.
+    """
     snapshot = picture.snapshot
     simulated = picture.simulated or (
         snapshot is not None and any(replica.simulated for replica in snapshot.replicas)
@@ -81,7 +92,7 @@ def badges(picture: Picture) -> Line:
         pace = "STANDS" if picture.playback.paused else f"{picture.playback.speed:g}×"
         spans += (Span(f" {pace} ", "badge"), Span(" "))
     if picture.behind_seconds is not None:
-        spans += (Span(f" {_behind(picture)} ", "badge"), Span(" "))
+        spans += (Span(f" {_behind(picture, brief)} ", "badge"), Span(" "))
     elif picture.paused_seconds is not None:
         spans += (Span(f" PAUSED {numbers.age(picture.paused_seconds)} ", "badge"), Span(" "))
     if simulated:
@@ -93,11 +104,11 @@ def badges(picture: Picture) -> Line:
     return tuple(spans)
 
 
-def _behind(picture: Picture) -> str:
+def _behind(picture: Picture, brief: bool) -> str:
     seconds = round(picture.behind_seconds or 0.0)
     minutes, rest = divmod(seconds, 60)
     age = f"{minutes} m {rest} s" if minutes else f"{rest} s"
-    return f"{age} ago" if picture.playback is not None else f"{age} ago, live goes on"
+    return f"{age} ago" if brief or picture.playback is not None else f"{age} ago, live goes on"
 
 
 def _playback(picture: Picture, playback: PlaybackState, snapshot: FleetSnapshot) -> list[Line]:

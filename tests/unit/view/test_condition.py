@@ -158,6 +158,20 @@ def test_the_share_that_fails_is_said() -> None:
     assert not acknowledged.needs_you
 
 
+@pytest.mark.parametrize(
+    ("state", "tried_again"),
+    [
+        (ReplicaState.DOWN, True),
+        (ReplicaState.UNAUTHORIZED, True),
+        (ReplicaState.NO_ENGINE_METRICS, True),
+        (ReplicaState.NO_PROGRESS, False),  # it answers
+    ],
+)
+def test_only_what_fails_is_tried_again(state: ReplicaState, tried_again: bool) -> None:
+    one = replica("a", state, reasons=("why",), next_try_at=AT + 4)
+    assert ("next try in 4 s" in condition_of(one, AT).because) is tried_again
+
+
 def test_what_troubles_a_replica_now_leads_over_a_change_that_was_undone() -> None:
     preempting = replica("a", changes={"preemptions_per_second": 2.1})
     undone = alert("CanaryFailed", preempting.target.url)

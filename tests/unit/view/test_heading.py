@@ -209,6 +209,27 @@ def test_unknown_totals_are_dashes() -> None:
     )
 
 
+@pytest.mark.parametrize("width", range(66, 140))
+@pytest.mark.parametrize("seconds", [8.0, 100.0, 5000.0])
+def test_the_time_of_a_picture_of_the_past_is_told_before_that_live_goes_on(
+    width: int, seconds: float
+) -> None:
+    line = line_text(title_line(picture(TROUBLE, behind_seconds=seconds, read_only=True), width))
+    assert "20:00:00" in line
+    assert " ago" in line
+    assert "live goes on" in line or width < 90
+
+
+def test_lulls_are_no_news_of_the_fleet_and_hide_none() -> None:
+    lulls = tuple(
+        event("state_changed", second, ("ok -> idle", "idle -> ok")[second % 2])
+        for second in range(24, 0, -1)
+    )
+    fell = event("state_changed", 60, "ok -> down: connection refused")
+    snapshot = fleet([replica("a4", events=(fell, *lulls))])
+    assert line_text(events_line(picture(snapshot), 100)) == (" 19:59:00 a4 ok -> down: connection refused")
+
+
 def test_events_newest_first_over_the_fleet() -> None:
     snapshot = fleet(
         [
