@@ -68,9 +68,9 @@ class HttpKnobTransport:
 
     def _headers(self, body: bytes | None) -> dict[str, str]:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-        key = self._credentials.bearer()
-        if key is not None:
-            headers["Authorization"] = f"Bearer {key}"
+        authorization = self._credentials.authorization()
+        if authorization is not None:
+            headers["Authorization"] = authorization[0]
         if body is not None:
             headers["Content-Type"] = "application/json"
         return headers

@@ -201,16 +201,18 @@ class ProbeClient:
             return one_line(str(own)) or type(own).__name__
 
     def _without_key(self, text: str) -> str:
-        """The text without the key, should the server repeat it."""
+        """The text without the secrets that were sent, should the server repeat them."""
         try:
-            key = self._credentials.bearer()
+            authorization = self._credentials.authorization()
         except FetchError:
-            key = None
-        return text.replace(key, _KEY_MARK) if key else text
+            return text
+        for secret in authorization[1] if authorization is not None else ():
+            text = text.replace(secret, _KEY_MARK) if secret else text
+        return text
 
     def _headers(self) -> dict[str, str]:
-        key = self._credentials.bearer()
-        return {} if key is None else {"Authorization": f"Bearer {key}"}
+        authorization = self._credentials.authorization()
+        return {} if authorization is None else {"Authorization": authorization[0]}
 
     def _open(self, url: str) -> httpx.AsyncClient:
         import httpx

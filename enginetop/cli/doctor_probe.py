@@ -152,7 +152,12 @@ class _Look:
 
 async def _admin(target: Target, reading: Reading, credentials: Credentials, patience: float) -> AdminFacts:
     """The answers of harmless pages to a request without a key."""
-    keyless = Credentials(ca_file=credentials.ca_file, insecure_skip_verify=credentials.insecure_skip_verify)
+    keyless = Credentials(
+        ca_file=credentials.ca_file,
+        insecure_skip_verify=credentials.insecure_skip_verify,
+        client_cert_file=credentials.client_cert_file,
+        client_key_file=credentials.client_key_file,
+    )
     fetcher = HttpFetcher({target.url: keyless})
     statuses: dict[str, int] = {}
     routes: frozenset[str] | None = None

@@ -92,6 +92,22 @@ class Settings:
     origin: str = ""
     """The config file."""
 
+    @property
+    def unverified(self) -> str:
+        """A warning that names what is reached without a look at its certificate; empty when nothing is."""
+        ways = [(target.name, self.credentials.get(target.url)) for target in self.targets]
+        ways += [(f"{one.kind} {one.place}".strip(), one.credentials) for one in self.discovery]
+        if self.prometheus is not None:
+            ways.append((self.prometheus.url, self.prometheus.credentials))
+        open_ways = [name for name, how in ways if how is not None and how.insecure_skip_verify]
+        return f"TLS NOT VERIFIED: {', '.join(open_ways)}" if open_ways else ""
+
+    @property
+    def banner(self) -> str:
+        """What has to be seen all the time: what is not verified, and where the fleet is read from."""
+        source = f"prometheus {self.prometheus.url}" if self.prometheus is not None else ""
+        return " · ".join(filter(None, (self.unverified, source)))
+
     def slo_for(self, model: str | None) -> Slo:
         """The first objective whose pattern matches the model's name, else the default one."""
         name = model or ""
@@ -135,7 +151,7 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
     alerts = _alerts(args.config, config, window)
     for warning in rule_warnings(alerts.rules):
         warn(warning)
-    return Settings(
+    settings = Settings(
         targets=targets,
         credentials=credentials,
         interval_seconds=interval,
@@ -155,6 +171,9 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         look=_look(config),
         origin=str(Path(args.config) if args.config else config_path()),
     )
+    if settings.unverified:
+        warn(settings.unverified)
+    return settings
 
 
 def _look(config: Config | None) -> Look:

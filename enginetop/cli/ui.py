@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
         return play(args, settings, Path(args.replay), speed=1.0)
     targets = wiring.live_targets(settings, may_come=True)
-    return watch(args, settings, targets, wiring.local_gpus(targets))
+    return watch(args, settings, targets, wiring.local_gpus(targets), title=settings.banner)
 
 
 def watch(

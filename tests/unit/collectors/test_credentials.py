@@ -24,6 +24,7 @@ from tests.support.faulty_server import FaultyServer, Reply, Request, page
 TLS = Path(__file__).parents[2] / "support" / "tls"
 CERT, KEY = str(TLS / "server.crt"), str(TLS / "server.key")
 PASSWORD = "correct-horse-battery"
+WARNED: list[str] = []
 PAIR = b64encode(f"ops:{PASSWORD}".encode()).decode()
 
 
@@ -151,7 +152,7 @@ def _refusal(url: str, how: Credentials) -> str:
 def settled(tmp_path: Path, keys: str) -> Settings:
     (tmp_path / "c.toml").write_text(f'[[targets]]\nurl = "http://h:1"\n{keys}\n')
     _, args = parse(["snapshot", "--config", str(tmp_path / "c.toml")])
-    return resolve(args, lambda _: None)
+    return resolve(args, WARNED.append)
 
 
 def test_the_config_file_names_them(tmp_path: Path) -> None:
@@ -161,6 +162,13 @@ def test_the_config_file_names_them(tmp_path: Path) -> None:
             username="ops", password_file="p", client_cert_file="c", client_key_file="k"
         )
     }
+
+
+def test_what_is_not_verified_has_a_banner(tmp_path: Path) -> None:
+    WARNED.clear()
+    assert settled(tmp_path, 'name = "a1"\ninsecure_skip_verify = true').banner == "TLS NOT VERIFIED: a1"
+    assert WARNED == ["TLS NOT VERIFIED: a1"]
+    assert settled(tmp_path, 'name = "a1"').banner == ""
 
 
 @pytest.mark.parametrize(
