@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enginetop.fleet.knobs import KnobRow, parse_sheet, sheet_document
-from enginetop.fleet.knobs import Outcome
+from enginetop.fleet.knobs import KnobRow, Outcome, parse_sheet, sheet_document
 from enginetop.simulator.knob_board import KnobBoard
 from tests.unit.simulator.knob_engine import BUDGET, DRAFTS, SEQS, SETTINGS, START, THINKING, Engine
 
