@@ -80,11 +80,14 @@ def _outvoted(
     rows: Sequence[tuple[ReplicaSnapshot, Advice]],
     current: float | None,
 ) -> Advice:
+    """What fewer than most call for; open, where those that say nothing yet could make it most."""
     names = " ".join(one.target.name for one, _ in wanting)
-    why = (
-        f"{names} {'calls' if len(wanting) == 1 else 'call'} for {action}, {len(rows) - len(wanting)} of "
-        f"{len(rows)} do not: look at the routing, not at the knob"
-    )
+    told = f"{names} {'calls' if len(wanting) == 1 else 'call'} for {action}"
+    silent = [row for _, row in rows if row.action == "withheld"]
+    if 2 * (len(wanting) + len(silent)) > len(rows):
+        why = f"{told}, {len(silent)} of {len(rows)} cannot be judged yet"
+        return Advice(knob, "withheld", (why, *silent[0].because[-1:]), current)
+    why = f"{told}, {len(rows) - len(wanting)} of {len(rows)} do not: look at the routing, not at the knob"
     return Advice(knob, "hold", (why,), current)
 
 

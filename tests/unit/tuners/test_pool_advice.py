@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +57,23 @@ def test_one_of_many_is_a_matter_of_routing() -> None:
     assert found.because == ("a calls for lower, 3 of 4 do not: look at the routing, not at the knob",)
     half = row(member("a", lower(50)), member("b", hold()))
     assert half.action == "hold"
+
+
+@pytest.mark.parametrize(
+    ("holding", "silent", "action"),
+    [(1, 1, "withheld"), (0, 2, "withheld"), (2, 1, "hold"), (2, 2, "withheld"), (3, 2, "hold")],
+)
+def test_who_says_nothing_yet_does_not_speak_for_the_routing(holding: int, silent: int, action: str) -> None:
+    young = Advice(KNOB, "withheld", ("TPOT is slow", "seen for 22 s"), 64)
+    others = [member(f"h{number}", hold()) for number in range(holding)]
+    others += [member(f"s{number}", young) for number in range(silent)]
+    found = row(member("a", lower(50)), *others)
+    assert (found.action, found.proposed, found.current) == (action, None, 64)
+    if action == "withheld":
+        open_question = f"a calls for lower, {silent} of {holding + silent + 1} cannot be judged yet"
+        assert found.because == (open_question, "seen for 22 s")
+    else:
+        assert "routing" in found.because[0]
 
 
 def test_different_values_are_levelled_first() -> None:
