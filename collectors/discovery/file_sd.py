@@ -53,7 +53,7 @@ class FileSd:
         self._files = {path: self._read(path, self._files.get(path)) for path in paths}
         problems = [f"{path}: {read.problem}" for path, read in self._files.items() if read.problem]
         if problems and len(problems) == len(self._files) and not any(r.listed for r in self._files.values()):
-            raise ListingError(f"{problems[0]}; a list of targets in Prometheus's file-SD form is needed there")
+            raise ListingError(f"{problems[0]}; a list in Prometheus's file-SD form is needed there")
         self.note = f"{problems[0]}; its last good list stays in force" if problems else ""
         listed = [one for read in self._files.values() for one in read.listed]
         if len(listed) > MAX_LISTED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.source import PrometheusLooks, PrometheusSource
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import Quality, ReplicaState, Role, Target
-from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Scalar, Slo
+from enginetop.fleet.snapshot import FleetSnapshot, GpuReport, ReplicaSnapshot, Scalar, Slo
 from tests.support.engine_pages import fixture
 from tests.support.fake_prometheus import FakePrometheus
 from tests.support.small_fleet import vllm_page, wait_until
@@ -109,9 +109,24 @@ def test_what_a_prometheus_scraped_says_what_the_pages_say(pair: tuple[str, str]
     assert seen.at == 1000.5
 
 
+class Sink:
+    """Notes when the scrapes were that were taken."""
+
+    problem = ""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def record_scrape(self, url: str, at: float, answers: Sequence[Answer]) -> None:
+        self.times.append(at)
+
+    def record_gpus(self, report: GpuReport) -> None:
+        raise AssertionError(report)
+
+
 def test_each_scrape_is_taken_once_and_in_order() -> None:
-    fake = FakePrometheus()
-    with looking(fake) as looks:
+    fake, sink = FakePrometheus(), Sink()
+    with looking(fake, recorder=sink) as looks:
         for step in range(8):
             fake.time = 1000.0 + 5 * step
             fake.scraped(LABELS, fake.time - 1, vllm_page(running=step, tokens=500 * step).decode())
@@ -121,6 +136,7 @@ def test_each_scrape_is_taken_once_and_in_order() -> None:
         assert number(only(seen), "generation_tokens_per_second") == pytest.approx(100.0)
         before = only(seen)
         assert number(only(looks.look()), "generation_tokens_per_second") == pytest.approx(100.0)
+    assert sink.times == [999.0 + 5 * step for step in range(8)]
     assert only(seen).spacing_seconds == 5.0
     assert before.scrape_seconds == 0.25
 
