@@ -106,9 +106,17 @@ def advice_of(replica: ReplicaSnapshot | None, knob: str) -> Advice | None:
     return next((advice for advice in rows if advice.knob == knob), None)
 
 
-def change_text(before: float | None, after: float | None, *, disable: bool = False) -> str:
-    """A change of a setting: `8192 → 6144`."""
-    return f"{numbers.knob(before)} → {'off' if disable and after is None else numbers.knob(after)}"
+def change_text(advice: Advice) -> str:
+    """The change that is advised: `8192 → 6144`."""
+    off = advice.action == "disable" and advice.proposed is None
+    to = "off" if off else setting_text(advice.knob, advice.proposed)
+    return f"{setting_text(advice.knob, advice.current)} → {to}"
+
+
+def setting_text(knob: str, value: float | None) -> str:
+    """A knob's setting in words: what -1 means is said."""
+    unlimited = knob == "thinking_token_budget" and value is not None and value < 0
+    return "no limit" if unlimited else numbers.knob(value)
 
 
 def pool_of(snapshot: FleetSnapshot, replica: ReplicaSnapshot) -> tuple[ReplicaSnapshot, ...]:

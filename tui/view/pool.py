@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from enginetop.fleet.snapshot import Advice, PoolAdvice
-from tui.view import numbers
 from tui.view.advice import (
     ACTIONABLE,
     advice_of,
@@ -14,6 +13,7 @@ from tui.view.advice import (
     expectation_items,
     reason_text,
     reasons_of,
+    setting_text,
 )
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, cut_middle, fit, plain, spread, wrap_text
 from tui.view.figures import LABEL_WIDTH, WIDE, row
@@ -42,8 +42,8 @@ def pool_key(pool: PoolAdvice) -> str:
 def pool_change(advice: Advice) -> str:
     """What is advised in few words: `8192 → 6144`, or that it stays; empty where the value is not one."""
     if advice.action not in ACTIONABLE:
-        return "" if advice.current is None else f"stays at {numbers.knob(advice.current)}"
-    return change_text(advice.current, advice.proposed, disable=advice.action == "disable")
+        return "" if advice.current is None else f"stays at {setting_text(advice.knob, advice.current)}"
+    return change_text(advice)
 
 
 def actionable(pool: PoolAdvice) -> tuple[Advice, ...]:

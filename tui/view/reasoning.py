@@ -199,7 +199,7 @@ def _further(replica: ReplicaSnapshot, notes: Sequence[str], name_width: int, wi
         yield (Span(f"{indent}  {text}", "dim"),)
     advice = advice_of(replica, _KNOB)
     if advice is not None and advice.action in ACTIONABLE:
-        change = change_text(advice.current, advice.proposed, disable=advice.action == "disable")
+        change = change_text(advice)
         for text in wrapped(f"{advice.action} {change}: {reason_text(advice)}", room, 3):
             yield (Span(f"{indent}  {text}", "info"),)
 

@@ -149,7 +149,7 @@ def _verdict(replica: ReplicaSnapshot, name_width: int, width: int) -> Iterator[
 def _verdict_text(advice: Advice) -> str:
     change = ""
     if advice.action in ACTIONABLE:
-        change = " " + change_text(advice.current, advice.proposed, disable=advice.action == "disable")
+        change = " " + change_text(advice)
     return f"{advice.action}{change}: {reason_text(advice)}"
 
 

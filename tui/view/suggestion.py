@@ -19,6 +19,7 @@ from tui.view.advice import (
     expectation_items,
     pool_of,
     reasons_of,
+    setting_text,
 )
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, merge, plain, spread, wrap_text
 from tui.view.change import diff_text
@@ -66,11 +67,10 @@ def suggestion_lines(picture: Picture, url: str, knob: str, plan: Plan, width: i
 
 
 def _diff(advice: Advice) -> Line:
-    off = advice.action == "disable"
     if advice.action not in ACTIONABLE:
-        stays = f"{advice.action}: stays at {numbers.knob(advice.current)}"
+        stays = f"{advice.action}: stays at {setting_text(advice.knob, advice.current)}"
         return (Span(f" {advice.knob}  ", "title"), Span(stays, "dim"))
-    change = change_text(advice.current, advice.proposed, disable=off)
+    change = change_text(advice)
     return (Span(f" {advice.knob}  ", "title"), Span(change, "info"), Span(f"  {advice.action}", "dim"))
 
 

@@ -192,7 +192,7 @@ class TunersTable:
         replica, advice = suggestion.replica, suggestion.advice
         key = suggestion_key(replica.target.url, advice.knob)
         name = fit(cut_middle(replica.target.name, self._name_width), self._name_width)
-        change = change_text(advice.current, advice.proposed, disable=advice.action == "disable")
+        change = change_text(advice)
         line: Line = (
             Span(f"{name} ", "title"),
             Span(fit(advice.action, _WORD_WIDTH), "info"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, PoolAdvice
 from tests.tui.snapshots import fleet, replica
 from tui.view.cells import line_text, line_width
 from tui.view.picture import Picture
-from tui.view.pool import pool_key, pool_lines
+from tui.view.pool import pool_change, pool_key, pool_lines
 from tui.view.tuners import TunersTable
 
 LOWER = Advice(
@@ -68,6 +70,25 @@ def test_a_pool_knob_by_knob_with_who_is_advised_otherwise() -> None:
     assert " max_num_seqs  stays at 256  hold" in lines
     assert " num_speculative_tokens    withheld" in lines
     assert lines.index(" max_num_seqs  stays at 256  hold") > 5  # what changes something comes first
+
+
+@pytest.mark.parametrize(
+    ("knob", "current", "said"),
+    [
+        ("thinking_token_budget", -1.0, "stays at no limit"),
+        ("thinking_token_budget", 0.0, "stays at 0"),
+        ("thinking_token_budget", 4096.0, "stays at 4096"),
+        ("num_speculative_tokens", 0.0, "stays at 0"),
+        ("max_num_seqs", 256.0, "stays at 256"),
+    ],
+)
+def test_what_minus_one_means_is_said(knob: str, current: float, said: str) -> None:
+    assert pool_change(Advice(knob, "hold", ("because",), current)) == said
+
+
+def test_a_first_budget_is_a_change_from_no_limit() -> None:
+    lower = Advice("thinking_token_budget", "lower", ("because",), -1, proposed=1280)
+    assert pool_change(lower) == "no limit → 1280"
 
 
 def test_a_pool_that_is_gone_and_no_line_too_wide() -> None:
