@@ -57,8 +57,9 @@ class EngineModel:
 
     `history` bounds how many ended requests `finished` keeps; with `keeps_steps`, `steps` holds sixteen times
     as many steps.
-    `most_running` is the largest batch so far. `truth` and `conditions` may outlive it; `seed` decides whom faults hit. An engine for prefill ends its
-    requests at the first token and puts them into `outbox`, to be taken from there.
+    `most_running` is the largest batch so far. `truth` and `conditions` may outlive it; `seed` decides whom
+    faults hit. An engine for prefill ends its requests at the first token and puts them into `outbox`, to be
+    taken from there.
     """
 
     def __init__(
