@@ -12,7 +12,7 @@ from enginetop.fleet.plan import VIA_KNOB_API, Plan, PlannedChange
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Scalar
 from tuners.control.concerns import concerns
 from tuners.control.guards import FRESH_STATES
-from tuners.control.judge import POWER, required_requests
+from tuners.control.judge import FEWEST_BLOCKS, POWER, required_requests
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.observe import JUDGED, WITHIN, replica_of
 from tuners.control.paths import path_of
@@ -113,6 +113,11 @@ def check_plan(
         )
     elif len(baselines) < PREFERRED_BASELINES:
         notes.append("one baseline only; two are preferred")
+    if settings.blocks < FEWEST_BLOCKS:
+        notes.append(
+            f"control.blocks is {settings.blocks}: no verdict comes of fewer than {FEWEST_BLOCKS}, so that the "
+            f"change will go back as `inconclusive`"
+        )
     reply = sheets.get(plan.canary.target)
     path = path_of(reply.sheet) if reply is not None and reply.sheet is not None else None
     if path is not None and path.name != VIA_KNOB_API:

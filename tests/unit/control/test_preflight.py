@@ -118,6 +118,14 @@ def test_without_a_baseline_there_is_no_trial_and_one_is_few() -> None:
     assert any("no baseline" in problem for problem in found.problems)
 
 
+@pytest.mark.parametrize(("blocks", "told"), [(2, True), (7, True), (8, False), (30, False)])
+def test_an_observation_of_which_no_verdict_can_come_is_told_before(blocks: int, told: bool) -> None:
+    fleet = three()
+    found = check(fleet, plan_for(fleet), settings=replace(SHORT, blocks=blocks))
+    assert found.problems == ()
+    assert any("no verdict comes of fewer than 8" in note for note in found.notes) is told
+
+
 def test_all_that_is_wrong_is_said_at_once() -> None:
     fleet = three()
     plan = plan_for(fleet, tool_version="0.0.9")
