@@ -50,7 +50,7 @@ def _suggestion(snapshot: FleetSnapshot, suggestion: Suggestion) -> Iterator[Lin
     replica, advice = suggestion.replica, suggestion.advice
     others = len(pool_of(snapshot, replica))
     where = f"{replica.target.name}, then its pool ({others})" if others else replica.target.name
-    change = _change(suggestion)
+    change = change_text(advice)
     how = APPLY_WORDS.get(advice.apply, advice.apply)
     yield plain(printable(f"{advice.knob}  {change}   {where}   {how}   confidence {advice.confidence}"))
     yield from _labelled("because", reasons_of(advice))
@@ -58,13 +58,8 @@ def _suggestion(snapshot: FleetSnapshot, suggestion: Suggestion) -> Iterator[Lin
     yield from _labelled("wrong if", caveats_of(advice))
 
 
-def _change(suggestion: Suggestion) -> str:
-    advice = suggestion.advice
-    return change_text(advice.current, advice.proposed, disable=advice.action == "disable")
-
-
 def _in_short(suggestion: Suggestion) -> str:
-    return f"{suggestion.replica.target.name} {_change(suggestion)} ({suggestion.advice.confidence})"
+    return f"{suggestion.replica.target.name} {change_text(suggestion.advice)} ({suggestion.advice.confidence})"
 
 
 def _pool(pool: PoolAdvice) -> Iterator[Line]:
@@ -73,9 +68,7 @@ def _pool(pool: PoolAdvice) -> Iterator[Line]:
         printable(f"pool {pool.model or 'model not known'} · {pool.role.value} ×{len(pool.replicas)}")
     )
     for advice in pool.advice:
-        change = ""
-        if advice.action in ACTIONABLE:
-            change = change_text(advice.current, advice.proposed, disable=advice.action == "disable") + "  "
+        change = f"{change_text(advice)}  " if advice.action in ACTIONABLE else ""
         reason = reasons_of(advice)[0] if change else reason_text(advice)
         yield plain(printable(f"  {advice.action:<8} {advice.knob}  {change}{reason}"))
 
