@@ -115,7 +115,7 @@ def check_plan(
         notes.append("one baseline only; two are preferred")
     if settings.blocks < FEWEST_BLOCKS:
         notes.append(
-            f"control.blocks is {settings.blocks}: no verdict comes of fewer than {FEWEST_BLOCKS}, so that the "
+            f"control.blocks is {settings.blocks}: no verdict comes of fewer than {FEWEST_BLOCKS}, and the "
             f"change will go back as `inconclusive`"
         )
     reply = sheets.get(plan.canary.target)
