@@ -59,7 +59,8 @@ def _suggestion(snapshot: FleetSnapshot, suggestion: Suggestion) -> Iterator[Lin
 
 
 def _in_short(suggestion: Suggestion) -> str:
-    return f"{suggestion.replica.target.name} {change_text(suggestion.advice)} ({suggestion.advice.confidence})"
+    advice = suggestion.advice
+    return f"{suggestion.replica.target.name} {change_text(advice)} ({advice.confidence})"
 
 
 def _pool(pool: PoolAdvice) -> Iterator[Line]:
