@@ -9,7 +9,7 @@ from types import MappingProxyType
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Distribution, Quantile
 from tuners.case import Case
-from tuners.words import at_least, lacking, not_fresh
+from tuners.words import LONGER_WINDOW, at_least, lacking, not_fresh
 
 FEWEST_REQUESTS = 60
 """Then a p95 has three requests beyond it."""
@@ -106,5 +106,6 @@ def _lack(name: str, distribution: Distribution, fewest: int) -> str | None:
         note = f": {distribution.note}" if distribution.note else ""
         return f"{name} is {distribution.quality.value}{note}"
     if distribution.count < fewest:
-        return f"{name} has {distribution.count:.0f} observations in the window, at least {fewest} are needed"
+        seen = f"{distribution.count:.0f} observations in the window"
+        return f"{name} has {seen}, at least {fewest} are needed; {LONGER_WINDOW}"
     return None

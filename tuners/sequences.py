@@ -15,7 +15,18 @@ from tuners.knob_values import SEQUENCES
 from tuners.kv_maths import fitting_sequences, redone_ratio
 from tuners.thinking_maths import resident_tokens
 from tuners.trend import seconds_to_full, trend_of
-from tuners.words import at_least, count, known_count, lacking, not_fresh, percent, row, time_text, too_short
+from tuners.words import (
+    LONGER_WINDOW,
+    at_least,
+    count,
+    known_count,
+    lacking,
+    not_fresh,
+    percent,
+    row,
+    time_text,
+    too_short,
+)
 
 FEWEST_REQUESTS = 60
 LEAST_REDONE_RATIO = 0.1
@@ -158,8 +169,11 @@ def _fitting(case: Case) -> tuple[int, float] | str:
     if not capacity:
         return "kv_capacity_tokens is not known"
     prompts, outputs = replica.distribution("prompt_tokens"), replica.distribution("output_tokens")
-    if min(known_count(prompts), known_count(outputs)) < FEWEST_REQUESTS:
-        return f"prompt and output lengths of {FEWEST_REQUESTS} requests are needed"
+    lacks = f"prompt and output lengths of {FEWEST_REQUESTS} requests are needed"
+    if prompts.count is None or outputs.count is None:
+        return lacks
+    if (seen := min(prompts.count, outputs.count)) < FEWEST_REQUESTS:
+        return f"{lacks}, {seen:.0f} are in the window; {LONGER_WINDOW}"
     longest = [one.quantiles["p90"] for one in (prompts, outputs)]
     if any(quantile.value is None for quantile in longest):
         return "the lengths pass the last bucket"

@@ -9,6 +9,9 @@ from enginetop.fleet.model import Quality, ReplicaState
 from enginetop.fleet.snapshot import Advice, Distribution, Quantile
 from tuners.case import SUSTAINED_SECONDS, Case
 
+LONGER_WINDOW = "where traffic stays low, a longer --window has them"
+"""What helps when a window holds too few requests, and waiting does not."""
+
 
 def at_least(quantile: Quantile) -> float:
     """The quantile; of one past the last bucket that bucket's bound."""

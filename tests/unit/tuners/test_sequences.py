@@ -189,6 +189,17 @@ def test_what_is_missing_is_named(one: ReplicaSnapshot, knobs: Knobs, words: str
     assert words in found.because[-1]
 
 
+@pytest.mark.parametrize("name", ["prompt_tokens", "output_tokens"])
+@pytest.mark.parametrize(("seen", "enough"), [(0, False), (1, False), (59, False), (60, True)])
+def test_how_many_lengths_are_known_is_told_and_what_helps(name: str, seen: int, enough: bool) -> None:
+    found = advice(pressed({name: replace(distribution(2000, 2000), count=seen)}), KNOBS)
+    said = found.because[-1]
+    assert (found.action == "lower") is enough
+    if not enough:
+        assert f"lengths of 60 requests are needed, {seen} are in the window" in said
+        assert "a longer --window" in said
+
+
 def test_it_has_to_hold_for_a_minute() -> None:
     assert advice(pressed(), held=59.0).because[-1] == "seen for 59 s, a suggestion needs 60 s"
 
