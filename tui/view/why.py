@@ -88,7 +88,7 @@ def _what(alert: Alert, at: float, width: int) -> Lines:
         "state", Span(f"{GLYPH_OF[severity]} {alert.severity} {alert.state}", INK_OF[severity]), Span(since)
     )
     yield from _paragraphs("because", printable(alert.summary or alert.rule), width)
-    if alert.value is not None or alert.threshold is not None:
+    if alert.threshold is not None:  # without one the value is how long it lasts, as said above
         value, threshold = _in_unit(alert, alert.value), _in_unit(alert, alert.threshold)
         yield row("value", Span(value, "title"), Span(" against a threshold of ", "dim"), Span(threshold))
 

@@ -39,6 +39,11 @@ def test_rule_value_and_threshold_of_a_built_in_rule() -> None:
     assert lines[4] == "             fires after 2 min of it, stays 60 s after the last"
 
 
+def test_of_a_rule_without_a_threshold_no_value_is_held_against_one() -> None:
+    assert not any("threshold of" in line for line in texts(replace(DOWN, value=83.22)))
+    assert " value       – against a threshold of 2" in texts(replace(DOWN, rule="MyRule", threshold=2.0))
+
+
 def test_the_value_over_time_has_a_line_at_the_threshold() -> None:
     lines = texts(SLOW)
     caption = next(number for number, line in enumerate(lines) if "TTFT p95 ms (threshold 600)" in line)
