@@ -226,8 +226,8 @@ def test_we_and_a_prometheus_agree(fleet: SteadyFleet, prometheus: str) -> None:
         assert one.state is other.state is ReplicaState.OK
         assert dict(one.config).keys() - dict(other.config).keys() <= {"max_model_len"}
         mine, found = figures(one), figures(other)
-        # An increase, not a rate: its window reaches back to a scrape, up to one spacing further.
-        assert found.pop("preemptions") == pytest.approx(mine.pop("preemptions"), rel=0.6 / WINDOW)
+        # An increase, not a rate: a window may end a scrape earlier and begin one further back.
+        assert found.pop("preemptions") == pytest.approx(mine.pop("preemptions"), rel=2 * 0.6 / WINDOW)
         assert found == pytest.approx(mine, rel=0.02), f"p{i}"
         numbers += sum(value is not None for value in mine.values())
     assert numbers > 3 * 40  # it compared something
