@@ -29,8 +29,8 @@ types: $(READY)
 imports: $(READY)
 	$(BIN)/lint-imports
 
-unit: $(READY)           # two workers a core: many tests wait for processes and sockets
-	$(BIN)/python -m pytest -q -n $$(( 2 * $$(nproc) )) --dist worksteal
+unit: $(READY)           # a worker more than cores: many tests wait for processes and sockets
+	$(BIN)/python -m pytest -q -n $$(( 1 + $$(nproc) )) --dist worksteal
 
 verify: $(READY)         ## long suites: fuzz, statistics, soak
 	$(BIN)/python -m pytest -q -m verify
