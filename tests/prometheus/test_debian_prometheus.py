@@ -192,7 +192,7 @@ def settle(source: FleetSource) -> FleetSnapshot:
     return wait_until(source, lambda seen: seen.at > first.at + WINDOW + 1.5)
 
 
-@pytest.mark.verify  # two clocks and a load that goes by the clock: only a machine that keeps up can compare them
+@pytest.mark.verify  # a load that goes by the clock: only a machine that keeps up can compare the two
 def test_we_and_a_prometheus_agree(fleet: SteadyFleet, prometheus: str) -> None:
     targets = tuple(Target(f"http://{fleet.address}/r/{i}", f"p{i}", "/metrics") for i in range(3))
     layouts = LayoutCache()
