@@ -34,6 +34,9 @@ from tests.support.engine_pages import fixture
 from tests.support.small_fleet import wait_until
 from tests.support.watch_process import free_port
 
+# A load that goes by the clock: only a machine that keeps up can compare the two.
+pytestmark = pytest.mark.verify
+
 WINDOW = 5.0
 PACES = (1.0, 0.4, 2.5)
 _LINE = re.compile(rb"^([^#{ ]+)(\{[^}]*\})? (\S+)$")
@@ -192,7 +195,6 @@ def settle(source: FleetSource) -> FleetSnapshot:
     return wait_until(source, lambda seen: seen.at > first.at + WINDOW + 1.5)
 
 
-@pytest.mark.verify  # a load that goes by the clock: only a machine that keeps up can compare the two
 def test_we_and_a_prometheus_agree(fleet: SteadyFleet, prometheus: str) -> None:
     targets = tuple(Target(f"http://{fleet.address}/r/{i}", f"p{i}", "/metrics") for i in range(3))
     layouts = LayoutCache()
