@@ -19,7 +19,7 @@ from enginetop.fleet.models import Member, ModelBoard
 from enginetop.fleet.replica import ReplicaTracker, SloFor
 from enginetop.fleet.request_records import Records, judged_by_records, with_records
 from enginetop.fleet.snapshot import FleetSummary, Goodput, ReplicaSnapshot, Scalar, Signals, Slo
-from enginetop.fleet.stages import StagePart, StageRule
+from enginetop.fleet.stages import Flow, StagePart, StageRule
 from enginetop.fleet.thinking import HIT_RATIO, KV_TOKENS, hit_ratio, hits_in_records, kv_tokens
 
 Seen = tuple[ReplicaTracker, ReplicaSnapshot]
@@ -43,8 +43,8 @@ class FleetBoard:
         self._merged: Facts | None = None
         self._signals: Signals = {}
         self._beyond: Signals = {}
-        self.decoding: frozenset[str] = frozenset()
-        """Stacks in which decode workers are up, as of the last summary."""
+        self._decoding: frozenset[Flow] = frozenset()
+        """Flows in which decode workers are up, as of the last summary."""
 
     def summary(
         self,
@@ -92,14 +92,21 @@ class FleetBoard:
             models=self._models.summaries(members),
         )
 
+    def repeats(self, tracker: ReplicaTracker) -> bool:
+        """Whether a replica's requests are those of decode workers that are up: it is one of prefill."""
+        if tracker.who.role is not Role.PREFILL:
+            return False
+        flow = _flow(tracker)
+        return any(flow.shares_with(other) for other in self._decoding)
+
     def _members(self, up: Sequence[Seen]) -> list[Member]:
         """What each replica counts for, with what another stage counts as well left out."""
         parts = [
-            StagePart(tracker.facts, tracker.who.role, tracker.who.stack)
+            StagePart(tracker.facts, tracker.who.role, _flow(tracker))
             for tracker, _ in up
             if tracker.facts is not None
         ]
-        self.decoding = frozenset(part.stack for part in parts if part.stage is Role.DECODE)
+        self._decoding = frozenset(part.flow for part in parts if part.stage is Role.DECODE)
         return [
             Member(
                 replica.target.name,
@@ -144,3 +151,7 @@ class FleetBoard:
             why_not=f"{without} of {len(own)} replicas without GPU figures" if without else power.note,
             price=self._price,
         )
+
+
+def _flow(tracker: ReplicaTracker) -> Flow:
+    return Flow(tracker.who.stack, tracker.who.model)

@@ -13,7 +13,7 @@ from enginetop.fleet.burn import BurnHistory
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.fleet_board import FleetBoard
 from enginetop.fleet.gpus import NO_GPUS, GpuBoard
-from enginetop.fleet.model import Role, Target
+from enginetop.fleet.model import Target
 from enginetop.fleet.observation import Observation
 from enginetop.fleet.outliers import OutlierBoard
 from enginetop.fleet.replica import ReplicaTracker, SloFor
@@ -78,8 +78,9 @@ class FleetTracker:
         tracker.observe(observation, next_try_at)
         if observation.reading is not None and observation.reading.gpus:
             self._board.observe_own(url, observation.reading.at, observation.reading.gpus)
-        repeats = tracker.who.role is Role.PREFILL and tracker.who.stack in self._fleet.decoding
-        if tracker.ended is not None and not repeats and not (tracker.who.is_router and self._engines_told):
+        if tracker.ended is None or (tracker.who.is_router and self._engines_told):
+            return
+        if not self._fleet.repeats(tracker):
             self._burn.add(*tracker.ended)
 
     def follow(self, target: Target, at: float) -> None:

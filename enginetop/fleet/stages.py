@@ -2,7 +2,8 @@
 
 A request passes through a prefill and a decode worker, and both count it: as a request, its prompt and its
 tokens. Each measure is taken from the stage that sees the whole of it. A stage that is told by nobody else is
-never left out: where only prefill workers are watched, their counts are all there is.
+never left out: where only prefill workers are watched, their counts are all there is. A request stays within
+one stack and one model; a worker whose model is not known may have requests of any.
 """
 
 from __future__ import annotations
@@ -75,58 +76,90 @@ _OTHER: Mapping[Role, Role] = MappingProxyType({Role.PREFILL: Role.DECODE, Role.
 
 
 @dataclass(frozen=True, slots=True)
+class Flow:
+    """What a request stays within: a stack (the engine, where it has none) and a model, None if not known."""
+
+    stack: str
+    model: str | None = None
+
+    def shares_with(self, other: Flow) -> bool:
+        """Whether requests of the one may be requests of the other."""
+        return self.stack == other.stack and (self.model == other.model or None in (self.model, other.model))
+
+
+@dataclass(frozen=True, slots=True)
 class StagePart:
-    """One replica: its facts, its role, and what it works in: the stack, or the engine where it has none."""
+    """One replica: its facts, its role, and whose requests it works on."""
 
     facts: WindowFacts
     role: Role
-    stack: str
+    flow: Flow
 
     @property
     def stage(self) -> Role:
         """A Dynamo worker does not call itself a decode worker: beside prefill workers it counts as one."""
-        return Role.DECODE if self.role is Role.AGGREGATED and self.stack == _DYNAMO else self.role
+        return Role.DECODE if self.role is Role.AGGREGATED and self.flow.stack == _DYNAMO else self.role
 
 
 class StageRule:
-    """Leaves out of every replica's facts what another stage of the same stack counts as well.
+    """Leaves out of every replica's facts what another stage of the same flow counts as well.
 
     Remembers its results: facts that stay the same object yield the same object.
     """
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[WindowFacts, frozenset[str], WindowFacts]] = {}
-        self._undecided: Set[str] = frozenset()
-        """Stacks whose decode workers are only known by the prefill workers beside them."""
 
     def counted(self, parts: Sequence[StagePart]) -> list[WindowFacts]:
         """The facts of all replicas of a fleet, each measure of a request from one stage only."""
-        told: dict[tuple[str, Role], set[str]] = {}
         if not any(part.role is Role.PREFILL for part in parts):
             self._kept.clear()
             return [part.facts for part in parts]
+        told: dict[tuple[Flow, Role], set[str]] = {}
         for part in parts:
             if part.stage in _OTHER:
-                told.setdefault((part.stack, part.stage), set()).update(_tells(part.facts.total))
-        self._undecided = {part.stack for part in parts if part.stage is not part.role} - {
-            part.stack for part in parts if part.role is Role.DECODE
+                told.setdefault((part.flow, part.stage), set()).update(_tells(part.facts.total))
+        undecided = _undecided(parts)
+        left_out = {
+            (flow, role): _left_out(flow, role, told, undecided)
+            for flow, role in {(part.flow, part.role) for part in parts}
         }
-        self._kept = {at: self._filtered(at, part, told) for at, part in enumerate(parts)}
+        self._kept = {
+            at: self._filtered(at, part.facts, left_out[part.flow, part.role])
+            for at, part in enumerate(parts)
+        }
         return [filtered for _, _, filtered in self._kept.values()]
 
     def _filtered(
-        self, at: int, part: StagePart, told: Mapping[tuple[str, Role], set[str]]
+        self, at: int, facts: WindowFacts, left_out: frozenset[str]
     ) -> tuple[WindowFacts, frozenset[str], WindowFacts]:
-        other = _OTHER.get(part.role)
-        elsewhere = told.get((part.stack, other), ()) if other is not None else ()
-        left_out = frozenset(m for m in elsewhere if stage_that_counts(m, part.stack) is other)
-        if part.role is Role.PREFILL and part.stack in self._undecided:
-            # Such a worker counts whole prompts, whether it computed them or not: not once more here.
-            left_out |= _WHOLE_PROMPTS.intersection(elsewhere)
         kept = self._kept.get(at)
-        if kept is not None and kept[0] is part.facts and kept[1] == left_out:
+        if kept is not None and kept[0] is facts and kept[1] == left_out:
             return kept
-        return part.facts, left_out, _without(part.facts, left_out) if left_out else part.facts
+        return facts, left_out, _without(facts, left_out) if left_out else facts
+
+
+def _left_out(
+    flow: Flow, role: Role, told: Mapping[tuple[Flow, Role], Set[str]], undecided: Set[Flow]
+) -> frozenset[str]:
+    """What workers of that flow and role do not count, since another stage tells it."""
+    other = _OTHER.get(role)
+    elsewhere: set[str] = set()
+    for (theirs, stage), names in told.items():
+        if stage is other and flow.shares_with(theirs):
+            elsewhere |= names
+    found = frozenset(name for name in elsewhere if stage_that_counts(name, flow.stack) is other)
+    if role is Role.PREFILL and any(flow.shares_with(theirs) for theirs in undecided):
+        # Such a worker counts whole prompts, whether it computed them or not: not once more here.
+        found |= _WHOLE_PROMPTS & elsewhere
+    return found
+
+
+def _undecided(parts: Sequence[StagePart]) -> Set[Flow]:
+    """Flows whose decode workers are only known by the prefill workers beside them."""
+    decided = {part.flow for part in parts if part.role is Role.DECODE}
+    guessed = {part.flow for part in parts if part.stage is not part.role}
+    return {flow for flow in guessed if not any(flow.shares_with(known) for known in decided)}
 
 
 def _tells(facts: Facts) -> set[str]:

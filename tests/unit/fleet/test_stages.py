@@ -14,7 +14,7 @@ from enginetop.fleet.model import EngineKind, Quality, Role, Target
 from enginetop.fleet.reading import Identity
 from enginetop.fleet.signals import MEASURES
 from enginetop.fleet.snapshot import Distribution, FleetSnapshot, Scalar, Slo
-from enginetop.fleet.stages import COUNTED_BY, StagePart, StageRule
+from enginetop.fleet.stages import COUNTED_BY, Flow, StagePart, StageRule
 from tests.support.looks import page
 
 HISTOGRAM = HistogramIncrease((1.0,), (4.0,), 4.0, 2.0, False, False)
@@ -66,7 +66,7 @@ def test_each_measure_is_taken_from_one_stage(
     stack: str, seen_by_prefill: set[str], seen_by_decode: set[str]
 ) -> None:
     prefill, decode = counted(
-        StagePart(facts(*BOTH), Role.PREFILL, stack), StagePart(facts(*BOTH), Role.DECODE, stack)
+        StagePart(facts(*BOTH), Role.PREFILL, Flow(stack)), StagePart(facts(*BOTH), Role.DECODE, Flow(stack))
     )
     assert prefill == {"prompt_tokens_processed", "preemptions"} | seen_by_prefill
     assert decode == {"requests_finished", "generation_tokens", "e2e_seconds", "preemptions"} | seen_by_decode
@@ -75,8 +75,8 @@ def test_each_measure_is_taken_from_one_stage(
 def test_what_only_one_stage_tells_is_kept() -> None:
     """A prefill mocker tells neither prompt tokens nor TTFT: then decode's are all there is."""
     prefill, decode = counted(
-        StagePart(facts("requests_finished", "e2e_seconds"), Role.PREFILL, "dynamo"),
-        StagePart(facts(*BOTH), Role.DECODE, "dynamo"),
+        StagePart(facts("requests_finished", "e2e_seconds"), Role.PREFILL, Flow("dynamo")),
+        StagePart(facts(*BOTH), Role.DECODE, Flow("dynamo")),
     )
     assert prefill == set()
     assert decode == set(BOTH)
@@ -89,8 +89,8 @@ def test_no_stage_stands_in_while_the_other_does_not_know(quality: Quality, stan
         decode, total=replace(decode.total, gaps={"requests_finished": Gap(quality, "jumps back and forth")})
     )
     prefill, _ = counted(
-        StagePart(facts("requests_finished"), Role.PREFILL, "sglang"),
-        StagePart(decode, Role.DECODE, "sglang"),
+        StagePart(facts("requests_finished"), Role.PREFILL, Flow("sglang")),
+        StagePart(decode, Role.DECODE, Flow("sglang")),
     )
     assert ("requests_finished" in prefill) is stands_in
 
@@ -102,11 +102,11 @@ def test_ratios_and_gaps_of_what_is_left_out_go_with_it() -> None:
     prompts = facts("prefix_queries", "prefix_hits", ratios=("prefix_hit_ratio",), gaps=("requests_errored",))
     whole = facts("requests_errored", ratios=("prefix_hit_ratio",))
     prefill, decode = counted(
-        StagePart(prompts, Role.PREFILL, "vllm"),
+        StagePart(prompts, Role.PREFILL, Flow("vllm")),
         StagePart(
             replace(window, total=replace(window.total, gains={**window.total.gains, **whole.total.gains})),
             Role.DECODE,
-            "vllm",
+            Flow("vllm"),
         ),
     )
     assert prefill == {"prefix_queries", "prefix_hits", "prefix_hit_ratio"}
@@ -126,13 +126,14 @@ def test_ratios_and_gaps_of_what_is_left_out_go_with_it() -> None:
     ],
 )
 def test_a_stage_that_nobody_completes_counts_in_full(parts: list[tuple[Role, str]]) -> None:
-    found = counted(*(StagePart(facts(*BOTH), role, stack) for role, stack in parts))
+    found = counted(*(StagePart(facts(*BOTH), role, Flow(stack)) for role, stack in parts))
     assert found == [set(BOTH)] * len(parts)
 
 
 def test_a_dynamo_worker_of_no_stage_is_one_of_decode_beside_prefill_workers() -> None:
     prefill, backend = counted(
-        StagePart(facts(*BOTH), Role.PREFILL, "dynamo"), StagePart(facts(*BOTH), Role.AGGREGATED, "dynamo")
+        StagePart(facts(*BOTH), Role.PREFILL, Flow("dynamo")),
+        StagePart(facts(*BOTH), Role.AGGREGATED, Flow("dynamo")),
     )
     assert "requests_finished" not in prefill
     assert "prompt_tokens_processed" not in prefill  # the backend's page has the whole of every prompt
@@ -141,17 +142,54 @@ def test_a_dynamo_worker_of_no_stage_is_one_of_decode_beside_prefill_workers() -
 
 def test_the_prompts_of_a_prefill_pool_count_where_its_decode_workers_are_known() -> None:
     prefill, _, decode = counted(
-        StagePart(facts(*BOTH), Role.PREFILL, "dynamo"),
-        StagePart(facts(*BOTH), Role.AGGREGATED, "dynamo"),
-        StagePart(facts(*BOTH), Role.DECODE, "dynamo"),
+        StagePart(facts(*BOTH), Role.PREFILL, Flow("dynamo")),
+        StagePart(facts(*BOTH), Role.AGGREGATED, Flow("dynamo")),
+        StagePart(facts(*BOTH), Role.DECODE, Flow("dynamo")),
     )
     assert "prompt_tokens_processed" in prefill
     assert "prompt_tokens_processed" not in decode
 
 
+def test_a_lone_prefill_pool_is_not_cut_for_the_decode_workers_of_another_model() -> None:
+    lone, prefill, decode = counted(
+        StagePart(facts(*BOTH), Role.PREFILL, Flow("sglang", "a")),
+        StagePart(facts(*BOTH), Role.PREFILL, Flow("sglang", "b")),
+        StagePart(facts(*BOTH), Role.DECODE, Flow("sglang", "b")),
+    )
+    assert lone == set(BOTH)
+    assert "requests_finished" not in prefill
+    assert "prompt_tokens_processed" not in decode
+
+
+@pytest.mark.parametrize(("prefills", "decodes"), [("a", None), (None, "a"), (None, None)])
+def test_a_worker_whose_model_is_not_known_may_have_requests_of_any(
+    prefills: str | None, decodes: str | None
+) -> None:
+    prefill, _ = counted(
+        StagePart(facts(*BOTH), Role.PREFILL, Flow("sglang", prefills)),
+        StagePart(facts(*BOTH), Role.DECODE, Flow("sglang", decodes)),
+    )
+    assert "requests_finished" not in prefill
+
+
+def test_decode_workers_of_one_model_say_nothing_of_those_of_another() -> None:
+    """Dynamo: model a has workers of no stage, b has decode workers that call themselves so."""
+    of_a, _, of_b, _ = counted(
+        StagePart(facts(*BOTH), Role.PREFILL, Flow("dynamo", "a")),
+        StagePart(facts(*BOTH), Role.AGGREGATED, Flow("dynamo", "a")),
+        StagePart(facts(*BOTH), Role.PREFILL, Flow("dynamo", "b")),
+        StagePart(facts(*BOTH), Role.DECODE, Flow("dynamo", "b")),
+    )
+    assert "prompt_tokens_processed" not in of_a
+    assert "prompt_tokens_processed" in of_b
+
+
 def test_facts_that_stay_are_the_same_objects_after_the_rule() -> None:
     rule = StageRule()
-    parts = [StagePart(facts(*BOTH), Role.PREFILL, "vllm"), StagePart(facts(*BOTH), Role.DECODE, "vllm")]
+    parts = [
+        StagePart(facts(*BOTH), Role.PREFILL, Flow("vllm")),
+        StagePart(facts(*BOTH), Role.DECODE, Flow("vllm")),
+    ]
     first, again = rule.counted(parts), rule.counted(parts)
     assert all(one is other for one, other in zip(first, again, strict=True))
     changed = rule.counted([parts[0], replace(parts[1], facts=facts("requests_finished"))])
