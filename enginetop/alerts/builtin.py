@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enginetop.alerts import load_checks as load
+from enginetop.alerts.gateway_checks import backends_down
 from enginetop.alerts.gpu_checks import HOT_CELSIUS, TOO_HOT_CELSIUS, hot, lost, throttled
 from enginetop.alerts.objective_checks import (
     NO_CHANGES,
@@ -50,6 +51,20 @@ def builtin_rules(window_seconds: float, changes: Changes = NO_CHANGES) -> tuple
             in_state(ReplicaState.UNAUTHORIZED, "unauthorized"),
             60,
             meaning="the key is missing or refused",
+        ),
+        Rule(
+            "BackendDown",
+            _WARNING,
+            backends_down(every=False),
+            60,
+            meaning="a gateway cannot route to some of its backends",
+        ),
+        Rule(
+            "BackendDown",
+            _CRITICAL,
+            backends_down(every=True),
+            30,
+            meaning="a gateway has no backend to route to",
         ),
         Rule("RequestErrors", _WARNING, load.each(load.errors), 60, keep, "requests end in errors"),
         Rule(

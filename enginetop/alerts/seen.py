@@ -31,8 +31,8 @@ def engines(snapshot: FleetSnapshot) -> Sequence[ReplicaSnapshot]:
 
 
 def number(replica: ReplicaSnapshot, name: str) -> float | None:
-    """A scalar signal, None where it is not known or not to be believed."""
-    signal = replica.signals.get(name)
+    """A scalar signal of either catalogue, None where it is not known or not to be believed."""
+    signal = replica.signals.get(name) or replica.beyond.get(name)
     if not is_up(replica) or not isinstance(signal, Scalar) or signal.quality not in BELIEVED:
         return None
     return signal.number

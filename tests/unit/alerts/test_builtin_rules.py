@@ -15,7 +15,16 @@ from enginetop.alerts.objective_checks import span_text
 from enginetop.fleet.change import AuditRow, ChangeState
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role
 from enginetop.fleet.reading import ConfigValue
-from enginetop.fleet.snapshot import BurnRow, Event, FleetSnapshot, Goodput, Quantile, RankSnapshot, Slo
+from enginetop.fleet.snapshot import (
+    BurnRow,
+    Event,
+    FleetSnapshot,
+    Goodput,
+    Quantile,
+    RankSnapshot,
+    Scalar,
+    Slo,
+)
 from tests.tui.snapshots import (
     AT,
     censored,
@@ -30,9 +39,10 @@ from tests.tui.snapshots import (
 )
 from tests.unit.alerts.stories import book, same, tell, trend
 
-CONTRACT = """TargetDown NoProgress NoEngineMetrics Unauthorized RequestErrors Preempting KvPressure
-QueueGrowing TtftSlo TpotSlo BudgetBurn SpeculationUseless PrefixCacheDrop ReplicaImbalance RankImbalance
-ThinkingBudgetNotEnforced GpuXid GpuThrottled GpuHot GpuLost ScrapeLate CanaryFailed RollbackFailed"""
+CONTRACT = """TargetDown NoProgress NoEngineMetrics Unauthorized BackendDown RequestErrors Preempting
+KvPressure QueueGrowing TtftSlo TpotSlo BudgetBurn SpeculationUseless PrefixCacheDrop ReplicaImbalance
+RankImbalance ThinkingBudgetNotEnforced GpuXid GpuThrottled GpuHot GpuLost ScrapeLate CanaryFailed
+RollbackFailed"""
 
 
 def test_the_names_are_those_of_the_contract() -> None:
@@ -69,6 +79,58 @@ def test_states(state: ReplicaState, rule: str, severity: str, hold: float) -> N
         (1 + hold, rule, severity, "firing"),
         (101, rule, severity, "resolved"),
     ]
+
+
+def gateway(healthy: Scalar | float, known: float | None, unhealthy: str = "none") -> FleetSnapshot:
+    beyond = {"backends_healthy": healthy if isinstance(healthy, Scalar) else scalar(healthy)}
+    if known is not None:
+        beyond["backends_total"] = scalar(known)
+    config = {"unhealthy_backends": ConfigValue(unhealthy, "health gauges")}
+    return fleet([replica("g", engine=EngineKind.ROUTER, role=Role.ROUTER, beyond=beyond, config=config)])
+
+
+@pytest.mark.parametrize(
+    ("look", "told", "summary"),
+    [
+        (
+            gateway(1, 2, "http://w2"),
+            [(0, "warning", "pending"), (60, "warning", "firing")],
+            "1 of 2 backends healthy, not http://w2",
+        ),
+        (
+            gateway(0, 2, "http://w1, http://w2"),
+            [
+                (0, "critical", "pending"),
+                (0, "warning", "pending"),
+                (30, "critical", "firing"),
+                (60, "warning", "firing"),
+            ],
+            "0 of 2 backends healthy, not http://w1, http://w2",
+        ),
+        (
+            gateway(0, None),
+            [(0, "critical", "pending"), (30, "critical", "firing")],
+            "no backend to route to",
+        ),
+    ],
+)
+def test_a_gateway_with_dead_backends(
+    look: FleetSnapshot, told: list[tuple[float, str, str]], summary: str
+) -> None:
+    watched = book()
+    found = tell(watched, [(seconds, look) for seconds in (0, 30, 60, 70)])
+    assert sorted(found) == sorted((at, "BackendDown", severity, state) for at, severity, state in told)
+    assert {alert.summary for alert in watched.current()} == {summary}
+    over = tell(watched, [(80, gateway(2, 2))])
+    assert {(at, state) for at, *_, state in over} == {(80, "resolved")}
+
+
+@pytest.mark.parametrize(
+    "look",
+    [gateway(2, 2), gateway(3, None), gateway(scalar(0, Quality.STALE), 2), gateway(scalar(None), 2)],
+)
+def test_a_gateway_is_quiet_while_no_backend_is_known_to_be_dead(look: FleetSnapshot) -> None:
+    assert tell(book("BackendDown"), [(seconds, look) for seconds in (0, 30, 60, 600)]) == []
 
 
 def test_no_progress_without_a_live_series_is_a_warning() -> None:

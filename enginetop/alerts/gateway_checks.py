@@ -1,0 +1,40 @@
+"""Checks of routers and gateways: whether there are backends to route to, by their own health gauges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from enginetop.alerts.rule import Check, Finding
+from enginetop.alerts.seen import number
+from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
+
+UNHEALTHY_SETTING = "unhealthy_backends"
+"""The setting in which a gateway's reading names them."""
+
+
+def backends_down(*, every: bool) -> Check:
+    """A gateway that cannot route to some of its backends, or (`every`) to any. Value: the healthy ones."""
+
+    def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
+        for replica in snapshot.replicas:
+            if replica.beyond and (finding := _finding(replica, every)) is not None:
+                yield finding
+
+    return check
+
+
+def _finding(replica: ReplicaSnapshot, every: bool) -> Finding | None:
+    healthy, known = number(replica, "backends_healthy"), number(replica, "backends_total")
+    if healthy is None:
+        return Finding(replica.target.url, None) if "backends_healthy" in replica.beyond else None
+    if healthy > 0 if every else (known is None or healthy >= known):
+        return None
+    return Finding(replica.target.url, True, healthy, known, _said(replica, healthy, known))
+
+
+def _said(replica: ReplicaSnapshot, healthy: float, known: float | None) -> str:
+    if not known:
+        return "no backend to route to"
+    named = replica.config.get(UNHEALTHY_SETTING)
+    which = f", not {named.value}" if named is not None else ""
+    return f"{healthy:.0f} of {known:.0f} backends healthy{which}"
