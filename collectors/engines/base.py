@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -69,6 +70,25 @@ class Reader(Protocol):
 
     def read(self, look: Look) -> Reading | Failure:
         """The reading, or why this server has none to give."""
+
+
+class PageReader(ABC):
+    """A `Reader` of an engine whose metrics page may always be asked, and whose side pages are all of use."""
+
+    def wants_side(self, path: str, page: Page) -> bool:
+        """Every side page that is due."""
+        del path, page
+        return True
+
+    def read(self, look: Look) -> Reading:
+        """The reading of the page. Raises ValueError without one."""
+        if look.page is None:
+            raise ValueError(f"{type(self).__name__} reads metrics pages")
+        return self.read_page(look, look.page)
+
+    @abstractmethod
+    def read_page(self, look: Look, page: Page) -> Reading:
+        """The reading of `look.page`."""
 
 
 def always(sides: Sides) -> bool:

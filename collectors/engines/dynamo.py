@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
 
-from collectors.engines.base import EngineTable, Look, SidePage
+from collectors.engines.base import EngineTable, Look, PageReader, SidePage
 from collectors.engines.dynamo_card import METADATA, METADATA_PAGE
 from collectors.engines.dynamo_frontend import (
     BUSY_THRESHOLD,
@@ -118,7 +118,7 @@ def recognise(layout: Layout) -> bool:
     return any(name.startswith(_OWN) for name in layout.names)
 
 
-class DynamoReader:
+class DynamoReader(PageReader):
     """Readings of one Dynamo process."""
 
     def __init__(self) -> None:
@@ -131,11 +131,7 @@ class DynamoReader:
             return part is _Part.WORKER
         return part is _Part.FRONTEND and self._frontend.wants_side(path, page)
 
-    def read(self, look: Look) -> Reading:
-        """The reading of a page; Dynamo's page may always be asked."""
-        page = look.page
-        if page is None:
-            raise ValueError("Dynamo is read from its metrics page")
+    def read_page(self, look: Look, page: Page) -> Reading:
         part = _part_of(page.layout)
         if part is _Part.WORKER:
             return read_worker(look, page)
@@ -154,18 +150,9 @@ def _read_control(look: Look, page: Page) -> Reading:
         for decision, state, index in facts.decisions
         if page.values[index] == 1
     }
-    return Reading(
-        at=look.at,
-        columns=facts.plan.columns,
-        values=facts.plan.values(page),
-        births=facts.plan.births(page),
-        start_token=facts.plan.start_token(page),
-        progress_token=facts.plan.progress_token(page),
-        # Neither an engine nor in the way of requests: like a gateway it adds nothing to sums over engines.
-        identity=Identity(EngineKind.DYNAMO, role=Role.GATEWAY, product=facts.product),
-        config=config,
-        bad_lines=page.bad_lines,
-    )
+    # Neither an engine nor in the way of requests: like a gateway it adds nothing to sums over engines.
+    identity = Identity(EngineKind.DYNAMO, role=Role.GATEWAY, product=facts.product)
+    return facts.plan.reading(look.at, page, facts.plan.values(page), identity, config=config)
 
 
 def _sources() -> Mapping[str, tuple[str, ...]]:

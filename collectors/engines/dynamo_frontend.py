@@ -7,14 +7,14 @@ these pages `worker_id` is the frontend's own; the worker that a series is about
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from collectors.engines.base import Look, Sides
 from collectors.engines.dynamo_frontend_table import ESTIMATED, FIRST_REQUEST, FRONTEND, ROUTER
-from collectors.engines.dynamo_worker import COMPONENT, start_token
+from collectors.engines.dynamo_worker import COMPONENT, of_process
+from collectors.engines.identities import identity
 from collectors.engines.json_fields import field_at, items, model_name, number, text
 from collectors.engines.mapping import LayoutMemo
 from collectors.engines.matching import Plan, compile_layout
@@ -72,19 +72,16 @@ def has_router_series(layout: Layout) -> bool:
 class _Facts:
     """What the lines of a page tell apart from its numbers.
 
-    `process` is the frontend's own id. `active`, `queued` and `ready` are the gauges of all models;
-    `registered` pairs the sample that says that a worker is registered with its id and whether it is a
-    prefill worker.
+    `active`, `queued` and `ready` are the gauges of all models; `registered` pairs the sample that says that
+    a worker is registered with its id and whether it is a prefill worker.
     """
 
     plan: Plan
     role: Role
     model: str | None
-    process: int | None
     active: tuple[int, ...]
     queued: tuple[int, ...]
     ready: tuple[int, ...]
-    moving: tuple[int, ...]
     settings: Mapping[str, Pick]
     registered: tuple[tuple[int, int, bool], ...]
     live: bool
@@ -116,15 +113,16 @@ def _describe(layout: Layout) -> _Facts:
         estimated=ESTIMATED,
         absent={"requests_running": Absence(Quality.UNKNOWN, FIRST_REQUEST)},
     )
+    plan = of_process(plan, _process(layout))
+    if moving:  # the event loop's own counters prove nothing
+        plan = replace(plan, progress_picks=tuple(sorted(moving, key=lambda i: layout.keys[i])))
     return _Facts(
         plan=plan,
         role=Role.ROUTER if prefix is None else Role.GATEWAY,
         model=next(iter(models)) if len(models) == 1 else None,
-        process=_process(layout),
         active=active,
         queued=gauges(own + "queued_requests"),
         ready=ready,
-        moving=tuple(sorted(moving, key=lambda i: layout.keys[i])),
         settings={name: first(layout, (own + raw,)) for name, raw in _SETTINGS.items()}
         if len(models) == 1
         else {},
@@ -146,6 +144,7 @@ def _registered(layout: Layout) -> tuple[tuple[int, int, bool], ...]:
 
 
 def _process(layout: Layout) -> int | None:
+    """The frontend's own id."""
     for name, labels in zip(layout.names, layout.labels, strict=True):
         if name.startswith(COMPONENT) and (worker := worker_from_hex(labels.get("worker_id"))) is not None:
             return worker
@@ -170,22 +169,18 @@ class FrontendReader:
         """The reading of a page."""
         facts = facts_of(page.layout)
         plan = facts.plan
-        started = start_token(facts.process, plan, page)
+        started = plan.start_token(page)
         if started != self._started:
             self._started, self._no_thresholds = started, False
         elif BUSY_THRESHOLD not in look.sides:
             self._no_thresholds = True
-        return Reading(
-            at=look.at,
-            columns=plan.columns,
-            values=plan.values(page, self._computed(facts, page)),
-            births=plan.births(page),
-            start_token=started,
-            progress_token=_progress_token(facts, page),
+        return plan.reading(
+            look.at,
+            page,
+            plan.values(page, self._computed(facts, page)),
+            _identity(facts, look.sides),
             live_progress=facts.live,
-            identity=_identity(facts, look.sides, simulated=plan.simulated(page)),
             config={**settings_on(page, facts.settings), **_thresholds(look.sides, facts.model)},
-            bad_lines=page.bad_lines,
             workers=_workers(facts, page),
         )
 
@@ -202,29 +197,18 @@ class FrontendReader:
         return tuple(computed)
 
 
-def _identity(facts: _Facts, sides: Sides, *, simulated: bool) -> Identity:
-    version = text(sides.get(OPENAPI), "info", "version")
-    sources = {"engine_version": OPENAPI if version else "", "model": "label model" if facts.model else ""}
-    return Identity(
+def _identity(facts: _Facts, sides: Sides) -> Identity:
+    return identity(
         EngineKind.DYNAMO,
-        engine_version=version,
-        model=facts.model,
-        role=facts.role,
-        simulated=simulated,
+        (facts.model, "label model"),
+        version=(text(sides.get(OPENAPI), "info", "version"), OPENAPI),
+        role=(facts.role, ""),
         product=(FRONTEND if facts.role is Role.GATEWAY else ROUTER).title,
-        sources=MappingProxyType({name: source for name, source in sources.items() if source}),
     )
 
 
 def _sum(page: Page, places: tuple[int, ...]) -> float:
     return sum(page.values[i] for i in places)
-
-
-def _progress_token(facts: _Facts, page: Page) -> int:
-    """A number that changes when tokens flow or requests end; the event loop's own counters prove nothing."""
-    if not facts.moving:
-        return facts.plan.progress_token(page)
-    return hash(array("d", [page.values[i] for i in facts.moving]).tobytes())
 
 
 def _workers(facts: _Facts, page: Page) -> Mapping[int, Role]:

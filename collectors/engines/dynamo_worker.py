@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from collectors.engines.base import EngineTable, Look, Reader, always
 from collectors.engines.dynamo_card import METADATA, METADATA_PAGE, NO_CARD, SOURCE, WorkerCard, card_of
+from collectors.engines.identities import DYNAMO, NAMES_OF_PAGE, identity
 from collectors.engines.json_fields import model_name
 from collectors.engines.mapping import Labels, LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
@@ -26,7 +27,6 @@ from enginetop.fleet.observation import Failure
 from enginetop.fleet.reading import Absence, Columns, ConfigValue, Identity, Reading, Series
 from enginetop.fleet.workers import worker_from_hex
 
-STACK = "dynamo"
 COMPONENT = "dynamo_component_"
 
 _GENERATE: Mapping[str, frozenset[str]] = MappingProxyType({"dynamo_endpoint": frozenset({"generate"})})
@@ -36,7 +36,6 @@ _PASSED = ("vllm:", "sglang:", "trtllm:")
 _OF_MOCKER = ("trtllm:",)
 """Where the mocker of TensorRT-LLM exports what the real worker calls `trtllm_...` by other names."""
 
-_NAMES = "names of the metrics page"
 _IN_FLIGHT = "requests in the worker: those that run and those queued in its engine alike"
 _COUNTED_GAPS = "first tokens and gaps between tokens, added: this engine counts no tokens"
 _NO_QUEUE = "this worker does not tell the queue of its engine"
@@ -85,7 +84,10 @@ _MOVING = frozenset({COMPONENT + "response_bytes_total", COMPONENT + "request_du
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """What the lines of a page tell of the process apart from its numbers."""
+    """What the lines of a page tell of the process apart from its numbers.
+
+    `moving` are the samples that change when requests end or answers flow.
+    """
 
     model: str | None
     role: Role
@@ -96,10 +98,6 @@ class WorkerFacts:
     def config(self, page: Page) -> Mapping[str, ConfigValue]:
         """Blocks of the KV cache of one rank."""
         return settings_on(page, {"num_gpu_blocks": self.blocks})
-
-    def progress_token(self, page: Page) -> int:
-        """A number that changes when requests end or answers flow."""
-        return hash(array("d", [page.values[i] for i in self.moving]).tobytes())
 
 
 def _describe(layout: Layout) -> WorkerFacts:
@@ -138,14 +136,13 @@ def role_of_component(component: str) -> Role:
     return Role.DECODE if "decode" in name else Role.AGGREGATED
 
 
-def start_token(worker: int | None, plan: Plan, page: Page) -> float | None:
-    """The process start time where the page has one, else the worker id, which is new at every start.
+def of_process(plan: Plan, worker: int | None) -> Plan:
+    """The plan of the pages of a process: its id is new at every start.
 
     Not `now - uptime_seconds`, which jitters. Where ids are made from names of pods, a container that
     restarts keeps its id: then its counters tell by falling.
     """
-    started = plan.start_token(page)
-    return float(worker) if started is None and worker is not None else started
+    return replace(plan, named_start=None if worker is None else float(worker))
 
 
 def has_worker_series(layout: Layout) -> bool:
@@ -160,13 +157,15 @@ _alone = replace(TABLE, rows=(*TABLE.rows, _INFLIGHT_ROW))
 
 
 def _compile_alone(layout: Layout, *, with_capacity: bool) -> Plan:
-    return compile_layout(
+    facts = worker_facts(layout)
+    plan = compile_layout(
         _alone,
         layout,
         extra=(_CAPACITY,) if with_capacity else (),
         estimated={**_ESTIMATED, "requests_running": _IN_FLIGHT},
         absent={"kv_capacity_tokens": _CAPACITY_ABSENT},
     )
+    return replace(of_process(plan, facts.worker), progress_picks=facts.moving)
 
 
 _plan_with_capacity = LayoutMemo(partial(_compile_alone, with_capacity=True))
@@ -194,7 +193,8 @@ def _addition(columns: Columns, layout: Layout, *, with_capacity: bool) -> _Addi
 
 def _combined(columns: Columns, layout: Layout, extra: tuple[Series, ...]) -> _Addition:
     told = {series.measure for series in columns.series}
-    plan = compile_layout(TABLE, layout, extra=extra, estimated=_ESTIMATED)
+    compiled = compile_layout(TABLE, layout, extra=extra, estimated=_ESTIMATED)
+    plan = of_process(compiled, worker_facts(layout).worker)
     own = plan.columns
     places = tuple(i for i, series in enumerate(own.series) if series.measure not in told)
     added = {own.series[i].measure for i in places}
@@ -234,21 +234,22 @@ class PassThroughReader:
         own = addition.plan.values(page, card.computed)
         values = array("d", outcome.values)
         values.extend([own[place] for place in addition.places])
-        started = start_token(facts.worker, addition.plan, page)
         told = outcome.identity
         own_identity = _identity(facts, card)
         return replace(
             outcome,
             columns=addition.columns,
             values=values,
-            start_token=started if outcome.start_token is None else outcome.start_token,
+            start_token=addition.plan.start_token(page)
+            if outcome.start_token is None
+            else outcome.start_token,
             identity=replace(
                 told,
                 model=told.model or own_identity.model,
                 role=own_identity.role if card.role or told.role is Role.AGGREGATED else told.role,
-                stack=STACK,
+                stack=DYNAMO,
                 worker=facts.worker,
-                sources={**own_identity.sources, **told.sources, "stack": _NAMES},
+                sources={**own_identity.sources, **told.sources, "stack": NAMES_OF_PAGE},
             ),
             config={**card.config, **facts.config(page), **outcome.config},
         )
@@ -260,35 +261,25 @@ def read_worker(look: Look, page: Page) -> Reading:
     card = card_of(look.sides.get(METADATA), facts.worker) or NO_CARD
     plan_of = _plan_without_capacity if card.capacity_tokens is None else _plan_with_capacity
     plan = plan_of(page.layout)
-    return Reading(
-        at=look.at,
-        columns=plan.columns,
-        values=plan.values(page, card.computed),
-        births=plan.births(page),
-        start_token=start_token(facts.worker, plan, page),
-        progress_token=facts.progress_token(page),
-        identity=replace(_identity(facts, card), simulated=plan.simulated(page)),
+    return plan.reading(
+        look.at,
+        page,
+        plan.values(page, card.computed),
+        _identity(facts, card),
         config={**card.config, **facts.config(page)},
-        bad_lines=page.bad_lines,
     )
 
 
 def _identity(facts: WorkerFacts, card: WorkerCard) -> Identity:
     """Who the worker is by its own series and its card."""
-    sources: dict[str, str] = {}
-    if model := facts.model or card.model:
-        sources["model"] = "label model" if facts.model else SOURCE
-    if card.role is not None:
-        sources["role"] = SOURCE
-    elif facts.role is not Role.AGGREGATED:
-        sources["role"] = "label dynamo_component"
-    return Identity(
+    named = None if facts.role is Role.AGGREGATED else facts.role
+    return identity(
         EngineKind.DYNAMO,
-        model=model,
-        role=card.role or facts.role,
+        (facts.model, "label model"),
+        (card.model, SOURCE),
+        role=(named, "label dynamo_component") if card.role is None else (card.role, SOURCE),
         worker=facts.worker,
         product=TABLE.title,
-        sources=MappingProxyType(sources),
     )
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from collectors.engines.base import Look
+from collectors.engines.base import Look, PageReader
 from collectors.engines.identities import identity
 from collectors.engines.json_fields import items, model_name, text
 from collectors.engines.mapping import LayoutMemo, Table
@@ -79,23 +79,14 @@ class _Facts:
     doubted: tuple[tuple[int, int], ...]
 
 
-class GatewayReader:
+class GatewayReader(PageReader):
     """Readings of one gateway."""
 
     def __init__(self, view: GatewayView, facts_of: LayoutMemo[_Facts]) -> None:
         self._view = view
         self._facts_of = facts_of
 
-    def wants_side(self, path: str, page: Page) -> bool:
-        """Every side page that is due."""
-        del path, page
-        return True
-
-    def read(self, look: Look) -> Reading:
-        """The reading of a page; a gateway's page may always be asked."""
-        page = look.page
-        if page is None:
-            raise ValueError("a gateway is read from its metrics page")
+    def read_page(self, look: Look, page: Page) -> Reading:
         facts = self._facts_of(page.layout)
         plan = facts.plan
         unhealthy = [name for name, index in facts.health.items() if page.values[index] != 1]
@@ -106,27 +97,20 @@ class GatewayReader:
                 values[at] = math.nan
         models = items(look.sides.get("/v1/models"), "data")
         listed = model_name(text(models, 0, "id")) if len(models) == 1 else None
-        return Reading(
-            at=look.at,
-            columns=plan.columns,
-            values=values,
-            births=plan.births(page),
-            start_token=plan.start_token(page),
-            progress_token=plan.progress_token(page),
-            live_progress=False,
-            identity=replace(
-                identity(
-                    EngineKind.ROUTER,
-                    (facts.model, "labels of the metrics page"),
-                    (listed, "/v1/models"),
-                    version=(text(look.sides.get("/version"), "version"), "/version"),
-                    simulated=plan.simulated(page),
-                ),
-                role=self._view.role,
+        return plan.reading(
+            look.at,
+            page,
+            values,
+            identity(
+                EngineKind.ROUTER,
+                (facts.model, "labels of the metrics page"),
+                (listed, "/v1/models"),
+                version=(text(look.sides.get("/version"), "version"), "/version"),
+                role=(self._view.role, ""),
                 product=self._view.table.title,
             ),
+            live_progress=False,
             config={_UNHEALTHY: ConfigValue(_listed(unhealthy), _SEEN)} if total else {},
-            bad_lines=page.bad_lines,
         )
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Json, Look, SidePage, Sides
-from collectors.engines.identities import identity
+from collectors.engines.identities import identity, served_model
 from collectors.engines.json_fields import flag, integer, items, model_name, text
 from collectors.engines.llamacpp_router import MODELS_PAGE, is_router, read_router
 from collectors.engines.llamacpp_router import PROPS as _PROPS
@@ -52,7 +53,7 @@ class LlamaReader:
 
     def __init__(self) -> None:
         self._tokens = LiveTokens()
-        self._last: Reading | None = None
+        self._last = Reading(at=0.0, columns=ASLEEP, values=())
         self._page: Page | None = None
         self._decodes_at_slots = math.nan
 
@@ -81,34 +82,28 @@ class LlamaReader:
         self._page = page
         generated = self._tokens.update(_sample(page, _FINISHED), live, start, at_rest=at_rest)
         computed = (generated, *_kv(slots)) if slots_known else (generated,)
-        return Reading(
-            at=look.at,
-            columns=plan.columns,
-            values=plan.values(page, computed),
-            births=plan.births(page),
-            start_token=start,
-            progress_token=plan.progress_token(page, (generated,)),
+        reading = plan.reading(
+            look.at,
+            page,
+            plan.values(page, computed),
+            _identity(look.sides),
+            moving=(generated,),
             live_progress=slots_known or not math.isnan(_sample(page, _DECODES)),
-            identity=_identity(look.sides, simulated=plan.simulated(page)),
             flags=_flags(look.sides),
             config=_config(look.sides),
-            bad_lines=page.bad_lines,
         )
+        return replace(reading, start_token=start)
 
     def _asleep(self, look: Look) -> Reading:
         last = self._last
-        columns = last.columns if last else ASLEEP
-        return Reading(
+        return replace(
+            last,
             at=look.at,
-            columns=columns,
-            values=array("d", [math.nan] * len(columns.series)),
-            births=last.births if last else (),
-            start_token=last.start_token if last else None,
-            progress_token=last.progress_token if last else 0,
-            live_progress=last.live_progress if last else True,
-            identity=_identity(look.sides, simulated=last is not None and last.identity.simulated),
+            values=array("d", [math.nan] * len(last.columns.series)),
+            identity=replace(_identity(look.sides), simulated=last.identity.simulated),
             flags=_flags(look.sides),
             config=_config(look.sides),
+            bad_lines=0,
         )
 
 
@@ -142,15 +137,14 @@ def _kv(slots: Json) -> tuple[float, float]:
     return (used / capacity, float(capacity)) if capacity > 0 else (math.nan, math.nan)
 
 
-def _identity(sides: Sides, *, simulated: bool) -> Identity:
+def _identity(sides: Sides) -> Identity:
     props = sides.get(_PROPS)
     return identity(
         EngineKind.LLAMACPP,
         (model_name(text(props, "model_alias")), "/props model_alias"),
         (model_name(text(props, "model_path")), "/props model_path"),
-        (model_name(text(sides.get("/v1/models"), "data", 0, "id")), "/v1/models"),
+        served_model(sides),
         version=(text(props, "build_info"), "/props build_info"),
-        simulated=simulated,
     )
 
 

@@ -8,7 +8,6 @@ how many models are where; what the models do is read from their own servers, wh
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from types import MappingProxyType
 
 from collectors.engines.base import Json, SidePage, Sides
@@ -76,13 +75,11 @@ def read_router(sides: Sides, at: float) -> Reading | Failure:
         values=(*counts, 0.0, 0.0) if resting else tuple(counts),
         progress_token=hash(tuple(counts)),
         live_progress=False,
-        identity=replace(
-            identity(
-                EngineKind.LLAMACPP,
-                (loaded[0] if len(loaded) == 1 else None, "/models"),
-                version=(text(sides.get(PROPS), "build_info"), "/props build_info"),
-            ),
-            role=Role.ROUTER,
+        identity=identity(
+            EngineKind.LLAMACPP,
+            (loaded[0] if len(loaded) == 1 else None, "/models"),
+            version=(text(sides.get(PROPS), "build_info"), "/props build_info"),
+            role=(Role.ROUTER, ""),
         ),
         flags=EngineFlags(sleeping=resting and status["sleeping"] > 0),
         config=_loaded_models(loaded),

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from collectors.engines.base import EngineTable, Look, SidePage
-from collectors.engines.identities import identity
-from collectors.engines.json_fields import flag, model_name, text
+from collectors.engines.base import EngineTable, Look, PageReader, SidePage
+from collectors.engines.identities import identity, served_model
+from collectors.engines.json_fields import flag
 from collectors.engines.mapping import LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import first_named
@@ -80,11 +80,12 @@ _ESTIMATED = {
 _SLEEPING = "/is_sleeping"
 
 
-def _compile(layout: Layout) -> Plan:
-    return compile_layout(TABLE, layout, estimated=_ESTIMATED)
+def _describe(layout: Layout) -> tuple[Plan, str | None]:
+    """The plan, and the model that the lines name."""
+    return compile_layout(TABLE, layout, estimated=_ESTIMATED), first_named(layout, TABLE.prefixes)
 
 
-_plan_of = LayoutMemo(_compile)
+_facts_of = LayoutMemo(_describe)
 
 
 def recognise(layout: Layout) -> bool:
@@ -92,35 +93,21 @@ def recognise(layout: Layout) -> bool:
     return any(map(TABLE.owns, layout.names))
 
 
-class LmdeployReader:
+class LmdeployReader(PageReader):
     """Readings of one LMDeploy API server."""
 
-    def wants_side(self, path: str, page: Page) -> bool:
-        """Every side page that is due."""
-        del path, page
-        return True
-
-    def read(self, look: Look) -> Reading:
-        """The reading of a page; LMDeploy's page may always be asked."""
-        page = look.page
-        if page is None:
-            raise ValueError("LMDeploy is read from its metrics page")
-        plan = _plan_of(page.layout)
-        return Reading(
-            at=look.at,
-            columns=plan.columns,
-            values=plan.values(page),
-            births=plan.births(page),
-            start_token=plan.start_token(page),
-            progress_token=plan.progress_token(page),
-            identity=identity(
+    def read_page(self, look: Look, page: Page) -> Reading:
+        plan, model = _facts_of(page.layout)
+        return plan.reading(
+            look.at,
+            page,
+            plan.values(page),
+            identity(
                 EngineKind.LMDEPLOY,
-                (first_named(page.layout, TABLE.prefixes), "label model_name"),
-                (model_name(text(look.sides.get("/v1/models"), "data", 0, "id")), "/v1/models"),
-                simulated=plan.simulated(page),
+                (model, "label model_name"),
+                served_model(look.sides),
             ),
             flags=EngineFlags(sleeping=flag(look.sides.get(_SLEEPING), "is_sleeping")),
-            bad_lines=page.bad_lines,
         )
 
 

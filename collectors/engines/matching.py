@@ -6,17 +6,32 @@ import math
 from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from collectors.engines.mapping import Table
 from collectors.engines.samples import ROUTER_LABELS as ROUTER_LABELS
 from collectors.engines.samples import Samples
 from collectors.page import Layout, Page
-from enginetop.fleet.reading import EMPTY, Absence, Columns, Series
+from enginetop.fleet.gpu_device import GpuDevice
+from enginetop.fleet.model import Role
+from enginetop.fleet.reading import (
+    EMPTY,
+    Absence,
+    Columns,
+    ConfigValue,
+    EngineFlags,
+    Identity,
+    Reading,
+    Series,
+)
 
 SIMULATED_GAUGE = "enginetop_simulated"
 """Our simulator marks its pages with it, so that nobody takes drawn numbers for real ones."""
+
+_NO_FLAGS = EngineFlags()
+_NO_SETTINGS: Mapping[str, ConfigValue] = MappingProxyType({})
+_NO_WORKERS: Mapping[int, Role] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,6 +39,7 @@ class Plan:
     """A table matched against one layout. Shared by every page and target with these lines.
 
     `columns.series` are the picked samples, then the extra series whose values the reader supplies.
+    `named_start` is a start token that the labels tell; it holds where no sample tells the time of the start.
     """
 
     columns: Columns
@@ -33,6 +49,41 @@ class Plan:
     progress_picks: tuple[int, ...]
     start_pick: int | None
     simulated_pick: int | None
+    named_start: float | None = None
+
+    def reading(
+        self,
+        at: float,
+        page: Page,
+        values: Sequence[float],
+        identity: Identity,
+        *,
+        moving: Sequence[float] = (),
+        live_progress: bool = True,
+        flags: EngineFlags = _NO_FLAGS,
+        config: Mapping[str, ConfigValue] = _NO_SETTINGS,
+        workers: Mapping[int, Role] = _NO_WORKERS,
+        gpus: tuple[GpuDevice, ...] = (),
+    ) -> Reading:
+        """The reading of a page whose `values` are those of this plan: all that the plan knows is filled in.
+
+        `moving` are further numbers that change while there is progress.
+        """
+        return Reading(
+            at=at,
+            columns=self.columns,
+            values=values,
+            births=self.births(page),
+            start_token=self.start_token(page),
+            progress_token=self.progress_token(page, moving),
+            live_progress=live_progress,
+            identity=replace(identity, simulated=True) if self._is_simulated(page) else identity,
+            flags=flags,
+            config=config,
+            bad_lines=page.bad_lines,
+            workers=workers,
+            gpus=gpus,
+        )
 
     def values(self, page: Page, extra: Sequence[float] = ()) -> array[float]:
         """The numbers of a page, parallel to `columns.series`."""
@@ -48,10 +99,9 @@ class Plan:
         return array("d", [page.values[i] for i in self.birth_picks])
 
     def start_token(self, page: Page) -> float | None:
-        """The process start time of the page, if it has one."""
-        if self.start_pick is None or math.isnan(page.values[self.start_pick]):
-            return None
-        return page.values[self.start_pick]
+        """The start time on the page, else the token of the labels, if there is one."""
+        started = math.nan if self.start_pick is None else page.values[self.start_pick]
+        return started if 0 < started < math.inf else self.named_start
 
     def progress_token(self, page: Page, extra: Sequence[float] = ()) -> int:
         """A number that changes when any of the engine's own counters or histogram counts does."""
@@ -60,7 +110,7 @@ class Plan:
         moved.extend(extra)
         return hash(moved.tobytes())
 
-    def simulated(self, page: Page) -> bool:
+    def _is_simulated(self, page: Page) -> bool:
         """Whether the page says that it comes from a simulator."""
         return self.simulated_pick is not None and page.values[self.simulated_pick] > 0
 

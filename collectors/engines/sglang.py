@@ -10,12 +10,12 @@ metrics page nor in the loads, where all figures stay as they were: `/ready` and
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 
 from collectors.engines import sglang_config as config
 from collectors.engines import sglang_experts as experts
 from collectors.engines import sglang_speculation as speculation
-from collectors.engines.base import EngineTable, Look, SidePage, Sides
+from collectors.engines.base import EngineTable, Look, PageReader, SidePage, Sides
+from collectors.engines.identities import NOT_TOLD, identity
 from collectors.engines.picks import value_at
 from collectors.engines.sglang_loads import KEPT_FIELDS, LOADS, NO_LOADS, disaggregation_mode, loads_of
 from collectors.engines.sglang_page import PageFacts, facts_of, recognise
@@ -37,7 +37,7 @@ def _is_not_ready(sides: Sides) -> bool:
     return bool(sides.get(READY) == 503)
 
 
-class SglangReader:
+class SglangReader(PageReader):
     """Readings of one SGLang server; keeps the counts of accepted drafts."""
 
     def __init__(self) -> None:
@@ -45,38 +45,23 @@ class SglangReader:
         self._balance = experts.ExpertBalance()
         self._settings = config.Settings()
 
-    def wants_side(self, path: str, page: Page) -> bool:
-        """Every side page that is due."""
-        del path, page
-        return True
-
-    def read(self, look: Look) -> Reading:
-        """The reading of a page; SGLang's page may always be asked."""
-        page = look.page
-        if page is None:
-            raise ValueError("SGLang is read from its metrics page")
+    def read_page(self, look: Look, page: Page) -> Reading:
         facts = facts_of(page.layout)
         loads = loads_of(look.sides.get(LOADS)) if LOADS in look.fresh_sides else NO_LOADS
         plan, told = facts.plan(loads)
-        started = value_at(page, facts.started)
-        start = started if started > 0 and math.isfinite(started) else None
-        values = plan.values(page, (*told, *self._computed(facts, page, start)))
+        values = plan.values(page, (*told, *self._computed(facts, page, plan.start_token(page))))
         for at, places in facts.zeros(plan):
             if values[at] == 0:
                 for place in places:
                     values[place] = math.nan
-        return Reading(
-            at=look.at,
-            columns=plan.columns,
-            values=values,
-            births=plan.births(page),
-            flags=EngineFlags(paused=_paused(look)),
-            start_token=start,
-            progress_token=plan.progress_token(page),
+        return plan.reading(
+            look.at,
+            page,
+            values,
+            _identity(facts, look),
             live_progress=facts.live,
-            identity=_identity(facts, look, simulated=plan.simulated(page)),
+            flags=EngineFlags(paused=_paused(look)),
             config=self._settings.of(look.sides, loads) | facts.settings_on(page),
-            bad_lines=page.bad_lines,
         )
 
     def _computed(self, facts: PageFacts, page: Page, start: float | None) -> list[float]:
@@ -92,24 +77,13 @@ class SglangReader:
         return numbers
 
 
-def _identity(facts: PageFacts, look: Look, *, simulated: bool) -> Identity:
-    version = config.version(look.sides)
-    model = (facts.model, "label model_name") if facts.model else config.model(look.sides)
-    role, role_source = _role(facts, look)
-    sources = {
-        "engine_version": version and version[1],
-        "model": model and model[1],
-        "role": role_source,
-        "stack": facts.stack and "names of the metrics page",
-    }
-    return Identity(
+def _identity(facts: PageFacts, look: Look) -> Identity:
+    return identity(
         EngineKind.SGLANG,
-        engine_version=version[0] if version else None,
-        model=model[0] if model else None,
-        role=role,
+        (facts.model, "label model_name") if facts.model else config.model(look.sides) or NOT_TOLD,
+        version=config.version(look.sides) or NOT_TOLD,
+        role=_role(facts, look),
         stack=facts.stack,
-        simulated=simulated,
-        sources=MappingProxyType({name: source for name, source in sources.items() if source}),
     )
 
 
@@ -122,15 +96,15 @@ def _paused(look: Look) -> bool | None:
     return True if PING in look.fresh_sides and look.sides.get(PING) == 200 else None
 
 
-def _role(facts: PageFacts, look: Look) -> tuple[Role, str]:
+def _role(facts: PageFacts, look: Look) -> tuple[Role | None, str]:
     """A server that can switch its role is `dynamic` on the page and tells its mode with its loads."""
     mode = disaggregation_mode(look.sides.get(LOADS)) if LOADS in look.fresh_sides else None
     told = (
         (facts.engine_type, "label engine_type"),
         (mode, LOADS),
-        config.disaggregation_mode(look.sides) or (None, ""),
+        config.disaggregation_mode(look.sides) or NOT_TOLD,
     )
-    return next(((_ROLES[one], place) for one, place in told if one in _ROLES), (Role.AGGREGATED, ""))
+    return next(((_ROLES[one], place) for one, place in told if one in _ROLES), NOT_TOLD)
 
 
 SGLANG = EngineTable(

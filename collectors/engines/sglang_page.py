@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from collectors.engines import sglang_experts as experts
 from collectors.engines import sglang_speculation as speculation
+from collectors.engines.identities import stack_of
 from collectors.engines.json_fields import model_name
 from collectors.engines.mapping import LayoutMemo
 from collectors.engines.matching import Plan, compile_layout
@@ -46,7 +47,7 @@ class PageFacts:
                 self.recognised = True
                 self.model = self.model or model_name(labels.get("model_name"))
                 self.engine_type = self.engine_type or labels.get("engine_type") or None
-        self.stack = "dynamo" if any(name.startswith("dynamo_") for name in layout.names) else None
+        self.stack = stack_of(layout)
         self.started = first(layout, _names("startup_time_seconds"), {"phase": "scheduler_e2e"})
         self.settings: Mapping[str, Pick] = {
             "block_size": first(layout, _names("page_size")),
@@ -123,7 +124,7 @@ class PageFacts:
                 for measure in loads.measures
                 for rank in ranks
             ]
-            self._plans[variant] = compile_layout(
+            plan = compile_layout(
                 replace(TABLE, rows=rows),
                 self._layout,
                 extra=(*told, *self.computed),
@@ -131,6 +132,7 @@ class PageFacts:
                 absent=NOT_IN_0_4 if self.engine_type is None else MappingProxyType({}),
                 ranks={rank: labels for rank, labels in ranks.items() if labels},
             )
+            self._plans[variant] = replace(plan, start_pick=self.started)
         return self._plans[variant]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from collectors.engines.base import EngineTable, Look, SidePage, Sides
+from collectors.engines.base import EngineTable, Look, PageReader, SidePage, Sides
 from collectors.engines.identities import identity
 from collectors.engines.json_fields import integer, model_name, text
 from collectors.engines.mapping import LayoutMemo, Row, Table
@@ -121,39 +121,25 @@ def recognise(layout: Layout) -> bool:
     return any(map(TABLE.owns, layout.names))
 
 
-class TgiReader:
+class TgiReader(PageReader):
     """Readings of one TGI router with its shards."""
 
-    def wants_side(self, path: str, page: Page) -> bool:
-        """Every side page that is due."""
-        del path, page
-        return True
-
-    def read(self, look: Look) -> Reading:
-        """The reading of a page; TGI's page may always be asked."""
-        page = look.page
-        if page is None:
-            raise ValueError("TGI is read from its metrics page")
+    def read_page(self, look: Look, page: Page) -> Reading:
         facts = _facts_of(page.layout)
         plan = facts.plan
         computed = (_share(page, facts.reserved, facts.capacity),) if facts.reserved is not None else ()
         info = look.sides.get(_INFO)
-        return Reading(
-            at=look.at,
-            columns=plan.columns,
-            values=plan.values(page, computed),
-            births=plan.births(page),
-            start_token=plan.start_token(page),
-            progress_token=plan.progress_token(page),
-            live_progress=facts.steps,
-            identity=identity(
+        return plan.reading(
+            look.at,
+            page,
+            plan.values(page, computed),
+            identity(
                 EngineKind.TGI,
                 (model_name(text(info, "model_id")), _INFO),
                 version=(text(info, "version"), _INFO),
-                simulated=plan.simulated(page),
             ),
+            live_progress=facts.steps,
             config=_config(look.sides),
-            bad_lines=page.bad_lines,
         )
 
 

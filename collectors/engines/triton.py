@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from collectors.engines.base import EngineTable, Look, SidePage
+from collectors.engines.base import EngineTable, Look, PageReader, SidePage
 from collectors.engines.identities import identity
 from collectors.engines.json_fields import model_name, text
 from collectors.engines.mapping import Labels, LayoutMemo, Table, rank_key
@@ -170,39 +170,26 @@ def recognise(layout: Layout) -> bool:
     return any(name.startswith(("nv_trt_llm_", "nv_inference_")) for name in layout.names)
 
 
-class TritonReader:
+class TritonReader(PageReader):
     """Readings of one Triton server."""
 
-    def wants_side(self, path: str, page: Page) -> bool:
-        """Every side page that is due."""
-        del path, page
-        return True
-
-    def read(self, look: Look) -> Reading:
-        """The reading of a page; Triton's page may always be asked."""
-        page = look.page
-        if page is None:
-            raise ValueError("Triton is read from its metrics page")
+    def read_page(self, look: Look, page: Page) -> Reading:
         facts = _facts_of(page.layout)
         plan = facts.plan
         iteration = () if facts.iteration is None else (value_at(page, facts.iteration),)
-        return Reading(
-            at=look.at,
-            columns=plan.columns,
-            values=plan.values(page, _computed(page, facts.models)),
-            births=plan.births(page),
-            start_token=plan.start_token(page),
-            progress_token=plan.progress_token(page, iteration),
-            live_progress=facts.iteration is not None,
-            identity=identity(
+        return plan.reading(
+            look.at,
+            page,
+            plan.values(page, _computed(page, facts.models)),
+            identity(
                 EngineKind.TRITON,
                 (facts.name, "label model"),
                 version=(text(look.sides.get("/v2"), "version"), "/v2"),
-                simulated=plan.simulated(page),
             ),
+            moving=iteration,
+            live_progress=facts.iteration is not None,
             config=settings_on(page, facts.settings),
             gpus=gpus_of(page, facts.gpus),
-            bad_lines=page.bad_lines,
         )
 
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from collectors.engines.base import EngineTable, Look, SidePage
-from collectors.engines.identities import Told, identity
+from collectors.engines.base import EngineTable, Look, PageReader, SidePage
+from collectors.engines.identities import Told, identity, served_model, stack_of
 from collectors.engines.json_fields import model_name, text
 from collectors.engines.mapping import LayoutMemo, rank_key
 from collectors.engines.matching import Plan, compile_layout
@@ -95,7 +95,7 @@ def _describe(layout: Layout) -> _Facts:
             absent={"kv_capacity_tokens": Absence(Quality.UNKNOWN, _NO_CAPACITY)},
         ),
         model=_model(layout),
-        stack="dynamo" if any(name.startswith("dynamo_") for name in layout.names) else None,
+        stack=stack_of(layout),
         information=_information(layout),
         settings=settings,
         blocks=blocks,
@@ -131,42 +131,28 @@ def recognise(layout: Layout) -> bool:
     )
 
 
-class TrtllmReader:
+class TrtllmReader(PageReader):
     """Readings of one `trtllm-serve`, or of a Dynamo worker that passes its series through."""
 
-    def wants_side(self, path: str, page: Page) -> bool:
-        """Every side page that is due."""
-        del path, page
-        return True
-
-    def read(self, look: Look) -> Reading:
-        """The reading of a page; the Prometheus page may always be asked."""
-        page = look.page
-        if page is None:
-            raise ValueError("TensorRT-LLM is read from its metrics page")
+    def read_page(self, look: Look, page: Page) -> Reading:
         facts = _facts_of(page.layout)
         plan = facts.plan
         computed = (product(page, facts.blocks, facts.block_size),) if facts.blocks is not None else ()
         # Tokens are counted when a request ends; the gauges of an iteration only help to see movement.
         moving = [value_at(page, pick) for pick in facts.iteration]
-        return Reading(
-            at=look.at,
-            columns=plan.columns,
-            values=plan.values(page, computed),
-            births=plan.births(page),
-            start_token=plan.start_token(page),
-            progress_token=plan.progress_token(page, moving),
-            live_progress=False,
-            identity=identity(
+        return plan.reading(
+            look.at,
+            page,
+            plan.values(page, computed),
+            identity(
                 EngineKind.TRTLLM,
-                facts.model,
-                (model_name(text(look.sides.get("/v1/models"), "data", 0, "id")), "/v1/models"),
+                facts.model if facts.model[0] else served_model(look.sides),
                 version=(text(look.sides.get("/version"), "version"), "/version"),
                 stack=facts.stack,
-                simulated=plan.simulated(page),
             ),
+            moving=moving,
+            live_progress=False,
             config=MappingProxyType({**facts.information, **settings_on(page, facts.settings)}),
-            bad_lines=page.bad_lines,
         )
 
 

@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import TypeGuard
 
 from collectors.engines import lora
-from collectors.engines.base import EngineTable, Look, SidePage, Sides
+from collectors.engines.base import EngineTable, Look, PageReader, SidePage, Sides
+from collectors.engines.identities import identity, served_model, stack_of
 from collectors.engines.json_fields import flag, integer, items, model_name, text
 from collectors.engines.mapping import LayoutMemo, rank_key
 from collectors.engines.matching import ROUTER_LABELS, Plan, compile_layout
@@ -110,7 +111,7 @@ def _describe(layout: Layout) -> _Facts:
         capacity=tuple(capacity.values()),
         awake_picks=tuple(awake),
         lora_picks=stamps,
-        stack="dynamo" if any(name.startswith("dynamo_") for name in layout.names) else None,
+        stack=stack_of(layout),
     )
 
 
@@ -122,60 +123,33 @@ def recognise(layout: Layout) -> bool:
     return any(map(TABLE.owns, layout.names)) and bool(facts_of(layout).plan.columns.series)
 
 
-class VllmReader:
+class VllmReader(PageReader):
     """Readings of one vLLM server."""
 
-    def wants_side(self, path: str, page: Page) -> bool:
-        """Every side page that is due."""
-        del path, page
-        return True
-
-    def read(self, look: Look) -> Reading:
-        """The reading of a page; vLLM's page may always be asked."""
-        page = look.page
-        if page is None:
-            raise ValueError("vLLM is read from its metrics page")
+    def read_page(self, look: Look, page: Page) -> Reading:
         facts = facts_of(page.layout)
         plan = facts.plan
         adapters = lora.adapters(page, facts.lora_picks) if facts.lora_picks else ()
-        return Reading(
-            at=look.at,
-            columns=plan.columns,
-            values=plan.values(page, (*facts.capacity, *adapters)),
-            births=plan.births(page),
-            start_token=plan.start_token(page),
-            progress_token=plan.progress_token(page),
-            identity=_identity(facts, look.sides, simulated=plan.simulated(page)),
+        return plan.reading(
+            look.at,
+            page,
+            plan.values(page, (*facts.capacity, *adapters)),
+            _identity(facts, look.sides),
             flags=EngineFlags(
                 sleeping=_sleeping(facts, page), paused=flag(look.sides.get(_IS_PAUSED), "is_paused")
             ),
             config=_config(facts.config, look.sides),
-            bad_lines=page.bad_lines,
         )
 
 
-def _identity(facts: _Facts, sides: Sides, *, simulated: bool) -> Identity:
-    version, served = text(sides.get("/version"), "version"), _served_model(sides)
-    sources: dict[str, str] = {}
-    if version is not None:
-        sources["engine_version"] = "/version"
-    if facts.model is not None:
-        sources["model"] = "label model_name"
-    elif served is not None:
-        sources["model"] = "/v1/models"
+def _identity(facts: _Facts, sides: Sides) -> Identity:
     role = _ROLE_OF_KV.get(text(sides.get(_SERVER_INFO), *_START_WORDS["kv_role"]) or "")
-    if role is not None:
-        sources["role"] = "/server_info kv_role"
-    if facts.stack is not None:
-        sources["stack"] = "names of the metrics page"
-    return Identity(
+    return identity(
         EngineKind.VLLM,
-        engine_version=version,
-        model=facts.model or served,
-        role=role or Role.AGGREGATED,
+        (facts.model, "label model_name") if facts.model else served_model(sides),
+        version=(text(sides.get("/version"), "version"), "/version"),
+        role=(role, "/server_info kv_role"),
         stack=facts.stack,
-        simulated=simulated,
-        sources=MappingProxyType(sources),
     )
 
 
@@ -209,10 +183,6 @@ def _draft_positions(plan: Plan) -> ConfigValue | None:
     if not positions:
         return None
     return ConfigValue(max(positions) + 1, "positions of spec_decode_num_accepted_tokens_per_pos")
-
-
-def _served_model(sides: Sides) -> str | None:
-    return model_name(text(sides.get("/v1/models"), "data", 0, "id"))
 
 
 def _config(config: Mapping[str, ConfigValue], sides: Sides) -> Mapping[str, ConfigValue]:
