@@ -14,6 +14,8 @@ from tuners.trend import Trend, seconds_to_full, trend_of
 _TREND_SECONDS = 60.0
 _SOON_SECONDS = 900.0
 """A cache that is full later than that is not worth a word."""
+_NOW_SECONDS = 5.0
+"""Sooner than that it is full: no forecast."""
 
 _LIMITS = {"kv": "KV", "token_budget": "token budget", "none": "nothing", "unknown": "not known"}
 _LEAST_SHARE = 0.005
@@ -51,7 +53,7 @@ def load_lines(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
         if capacity is not None:
             spans.append(Span(f" of {numbers.count(capacity)} tokens", "dim"))
         left = seconds_to_full(_trend(replica, "kv_usage_ratio", at))
-        if left is not None and left < _SOON_SECONDS:
+        if left is not None and _NOW_SECONDS <= left < _SOON_SECONDS:
             spans.append(Span(f"  full in {numbers.seconds_text(left)} at this pace", "warn"))
         yield row("KV", *spans)
     else:

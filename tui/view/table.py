@@ -56,17 +56,18 @@ class FleetTable:
         self._sort = sort
         self._memory = memory
         self._items = arrange(replicas, conditions, sort)
+        self._mixed = memory.mixed(everyone)
+        room_for_marks = len(DIFFERS) if self._mixed.settings else 0
         self._placed = place_columns(
             width,
             memory.relevant(everyone),
-            memory.longest_name(everyone),
+            memory.longest_name(everyone) + room_for_marks,
             flat=sort.flat,
             keep=sort.column,
             choice=choice,
         )
         widths = {placed.column.key: placed.width for placed in self._placed}
         self._names = memory.names(everyone, widths.get("name", 0))
-        self._mixed = memory.mixed(everyone)
         self._top = memory.token_top(everyone, snapshot.at) if "tok_trend" in widths else 0.0
         self._step = snapshot.at // TREND_STEP_SECONDS if "tok_trend" in widths or "kv_trend" in widths else 0
         self._tells_held = "since" in widths

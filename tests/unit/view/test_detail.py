@@ -293,6 +293,9 @@ def test_a_cache_that_fills_tells_when_it_is_full_and_a_queue_how_fast_it_grows(
     one = replica("a1", trends=trends, trend_times=times)
     assert row(one, "KV").endswith("full in 42 s at this pace")
     assert "waiting 0, +0.50/s" in row(one, "requests")
+    # .71 to 1.0: full already, which is no forecast
+    full = {"kv_usage_ratio": tuple(0.71 + 0.01 * step for step in range(30))}
+    assert "full in" not in row(replica("a1", trends=full, trend_times=times), "KV")
     falls = replica("a1", trends={"kv_usage_ratio": trends["kv_usage_ratio"][::-1]}, trend_times=times)
     assert "full" not in row(falls, "KV")
     # up and down makes no line: nothing is said of it

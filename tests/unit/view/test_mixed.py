@@ -75,3 +75,10 @@ def test_the_grid_marks_the_row_and_tells_it_in_the_group() -> None:
     assert header.startswith(" Llama-3.3-70B · decode ×3 · ≠ max_num_seqs 64 ×2, 32 ×1 ───")
     assert first.startswith(" a1       ● ok")
     assert third.startswith(" a-…name≠ ● ok")
+
+
+def test_where_there_is_room_a_mark_costs_no_letter_of_a_name() -> None:
+    name = "127.0.0.1:37667"
+    snapshot = fleet([member("a1", 64), member("a2", 64), member(name, 32)])
+    shown = FleetTable(snapshot, conditions_of(snapshot), width=200, sort=Sort(), query=Query())
+    assert line_text(shown.line(3)).startswith(f" {name}≠ ● ok")
