@@ -16,6 +16,7 @@ from enginetop.alerts.remembering_checks import GpuXid, PrefixCacheDrop
 from enginetop.alerts.rule import Rule, Severity
 from enginetop.alerts.state_checks import in_state, late, slow_or_silent, stalled
 from enginetop.fleet.model import ReplicaState
+from enginetop.fleet.objective_half import TPOT, TTFT
 
 _WARNING, _CRITICAL = Severity.WARNING, Severity.CRITICAL
 
@@ -32,8 +33,7 @@ def builtin_rules(window_seconds: float, changes: Changes = NO_CHANGES) -> tuple
     Some of them remember what they saw: every book needs its own. `changes` is the audit.
     """
     keep = FLAPPING_SECONDS
-    ttft = load.slower_than_slo("ttft_seconds", "TTFT", lambda replica: replica.slo.ttft_seconds)
-    tpot = load.slower_than_slo("tpot_seconds", "TPOT", lambda replica: replica.slo.tpot_seconds)
+    ttft, tpot = load.slower_than_slo(TTFT), load.slower_than_slo(TPOT)
     return (
         Rule("TargetDown", _CRITICAL, in_state(ReplicaState.DOWN, "down"), 30, meaning="cannot be reached"),
         Rule("NoProgress", _CRITICAL, stalled(True), 30, meaning="requests at hand, and nothing moves"),

@@ -13,9 +13,9 @@ from enginetop.alerts.rule import Check, Finding
 from enginetop.alerts.seen import distribution, engines, grows, number, recent
 from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE, errored_per_second
 from enginetop.fleet.model import ReplicaState
+from enginetop.fleet.objective_half import LEAST_REQUESTS, Half, judge, told
 from enginetop.fleet.outliers import UNEVEN_KV_RATIO
 from enginetop.fleet.pools import pools
-from enginetop.fleet.signals import PERCENTILES
 from enginetop.fleet.snapshot import FleetSnapshot, Quantile, ReplicaSnapshot, Scalar
 
 KV_FULL_RATIO = 0.95
@@ -25,8 +25,6 @@ PREEMPTIONS_CRITICAL_SHARE = 0.01
 LONG_QUEUE_REQUESTS = 5.0
 LONG_WAIT_SECONDS = 30.0
 """A mean queue time that a healthy engine (0.002 to 3 s) never has; it precedes an outage by hours."""
-SLO_MIN_REQUESTS = 20.0
-"""Fewer requests say nothing about a 95th percentile."""
 USELESS_LENGTH_TOKENS = 1.1
 BUDGET_SLACK_TOKENS = 32.0
 BUDGET_MIN_REQUESTS = 100.0
@@ -135,28 +133,22 @@ def queue_growth(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> float | N
     return grows(recent(replica, "requests_waiting", snapshot.at - span), span)
 
 
-def slower_than_slo(signal: str, title: str, limit_seconds: Callable[[ReplicaSnapshot], float]) -> OneCheck:
-    """The objective's share of requests is not within its bound: a percentile lies above it.
-
-    The percentile is the largest known one that is not above the objective's target, so that a breach is sure
-    (target 0.97: p95). A percentile past the last finite bucket counts as that bucket's bound.
-    """
+def slower_than_slo(half: Half) -> OneCheck:
+    """The objective's share of requests is not within the bound of a half of it (`objective_half.judge`)."""
 
     def check(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
-        url, limit = replica.target.url, limit_seconds(replica)
-        times = distribution(replica, signal)
+        url, slo = replica.target.url, replica.slo
+        times = distribution(replica, half.signal)
         if times is None:
             return Finding(url, None)
-        if (times.count or 0) < SLO_MIN_REQUESTS:
+        if (times.count or 0) < LEAST_REQUESTS:
             return Finding(url, False)
-        name = next((key for key, q in reversed(PERCENTILES) if q <= replica.slo.target + 1e-9), "")
-        quantile = times.quantiles.get(name, Quantile())
-        value = quantile.at_least
-        if value is None or (quantile.censored and value < limit):
-            return Finding(url, None)
-        mark = "≥" if quantile.censored else ""
-        said = f"{title} {name} {mark}{_short_time(value)}, the SLO allows {_short_time(limit)}"
-        return Finding(url, value > limit or quantile.censored, value, limit, said)
+        verdict = judge(half, replica, times, slo.target)
+        if not verdict.missed:
+            return Finding(url, verdict.missed)
+        miss = told(half, slo, slo.target, verdict, _short_time)
+        limit = half.limit_seconds(slo)
+        return Finding(url, True, miss.seconds, limit, f"{miss.shown}, {miss.allowed}")
 
     return check
 

@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE, errored_per_second
+from enginetop.fleet.objective_half import LEAST_REQUESTS, TPOT, TTFT, Half, judge, told
 from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot
 from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
-from tui.view.numbers import (
-    CENSORED,
-    percent,
-    quantile_number,
-    quantile_of,
-    rate,
-    scalar_number,
-    seconds_text,
-)
+from tui.view.numbers import percent, rate, scalar_number, seconds_text
 from tui.view.severity import Condition, Severity
 
 KV_PRESSURE_RATIO = 0.95
 """KV use above which preemptions or a queue mean pressure (contract, rule `KvPressure`)."""
 
-SLO_MIN_REQUESTS = 20
-"""Fewer requests in the window say nothing about a 95th percentile."""
-
+MEDIAN = 0.5
 MEDIAN_MIN_REQUESTS = 5
 """From so many on the median speaks: three of five beyond an objective that holds for 95 % is chance once in
 860 windows (binomial), and a replica that is slow finishes few requests."""
@@ -52,20 +43,17 @@ def _kv_breach(replica: ReplicaSnapshot) -> Condition | None:
     return None
 
 
-def _latency_breach(signal: str, word: str, limit: Callable[[ReplicaSnapshot], float]) -> Breach:
-    title = word.split()[0].upper()
-
+def _latency_breach(half: Half, word: str) -> Breach:
     def breach(replica: ReplicaSnapshot) -> Condition | None:
-        value = replica.signals.get(signal)
-        if not isinstance(value, Distribution) or (count := value.count or 0) < MEDIAN_MIN_REQUESTS:
+        times = replica.signals.get(half.signal)
+        if not isinstance(times, Distribution) or (count := times.count or 0) < MEDIAN_MIN_REQUESTS:
             return None
-        name = "p95" if count >= SLO_MIN_REQUESTS else "p50"
-        quantile = quantile_of(value, name)
-        number, allowed = quantile_number(quantile), limit(replica)
-        if number is None or number <= allowed:
+        wanted = replica.slo.target if count >= LEAST_REQUESTS else MEDIAN
+        verdict = judge(half, replica, times, wanted)
+        if not verdict.missed:
             return None
-        shown = f"{title} {name} {CENSORED if quantile.censored else ''}{seconds_text(number)}"
-        return Condition(Severity.WARN, word, shown, f"{shown}, the SLO allows {seconds_text(allowed)}")
+        miss = told(half, replica.slo, wanted, verdict, seconds_text)
+        return Condition(Severity.WARN, word, miss.shown, f"{miss.shown}, {miss.allowed}")
 
     return breach
 
@@ -115,7 +103,7 @@ BREACHES: tuple[Breach, ...] = (
     _error_breach,
     _kv_breach,
     _gpu_breach,
-    _latency_breach("ttft_seconds", "ttft slo", lambda replica: replica.slo.ttft_seconds),
-    _latency_breach("tpot_seconds", "tpot slo", lambda replica: replica.slo.tpot_seconds),
+    _latency_breach(TTFT, "ttft slo"),
+    _latency_breach(TPOT, "tpot slo"),
 )
 """What a replica's own numbers may say, gravest first."""
