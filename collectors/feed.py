@@ -77,6 +77,7 @@ class TargetFeed:
             detail = f"enginetop could not read this target: {type(error).__name__}"
             outcome = Failure(FailureKind.COLLECTOR, at, detail, answered=_answered(answers))
         self._judge.forget()
+        self._sides.end_scrape()
         # A page that hangs takes the whole scrape; the next one asks first whether the server is alive.
         self._hung = isinstance(outcome, Failure) and outcome.kind is FailureKind.TIMEOUT
         if isinstance(outcome, Failure):

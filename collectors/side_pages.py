@@ -24,10 +24,14 @@ class _Side:
 
 
 class SidePages:
-    """Paths that are no side page of any engine are passed over."""
+    """Paths that are no side page of any engine are passed over.
+
+    A scrape asks for the bodies after each of its answers: until `end_scrape` what each told is remembered.
+    """
 
     def __init__(self) -> None:
         self._pages: dict[str, _Side] = {}
+        self._told: dict[Answer, _Side | None] = {}
         self._tries: dict[str, int] = {}
 
     def __contains__(self, path: str) -> bool:
@@ -61,6 +65,10 @@ class SidePages:
                 refused = answer.error is None and answer.status in _NOT_FOR_US
                 self._tries[answer.path] = _ABSENT if refused else tries
 
+    def end_scrape(self) -> None:
+        """The answers of this scrape come no more."""
+        self._told.clear()
+
     def ask_again(self) -> None:
         """Another process may answer now: what was given up is asked anew."""
         self._tries.clear()
@@ -75,13 +83,22 @@ class SidePages:
         for answer in answers:
             if answer.path not in SIDE_FIELDS:
                 continue
-            good = answer.error is None and 200 <= answer.status < 300
-            body = decode_json(answer.body) if good else None
-            if answer.path in STATUS_PATHS and answer.error is None and answer.status not in _NOT_FOR_US:
-                pages[answer.path] = _Side(answer.status, answer.at)
-            elif body is None:
+            if answer not in self._told:
+                self._told[answer] = _side_of(answer)
+            side = self._told[answer]
+            if side is None:
                 pages.pop(answer.path, None)
             else:
-                # What is not read is dropped at once: these pages can show keys and command lines.
-                pages[answer.path] = _Side(reduced(body, SIDE_FIELDS[answer.path]), answer.at)
+                pages[answer.path] = side
         return pages
+
+
+def _side_of(answer: Answer) -> _Side | None:
+    """What an answer tells; None when it tells nothing."""
+    if answer.error is not None:
+        return None
+    if answer.path in STATUS_PATHS and answer.status not in _NOT_FOR_US:
+        return _Side(answer.status, answer.at)
+    body = decode_json(answer.body) if 200 <= answer.status < 300 else None
+    # What is not read is dropped at once: these pages can show keys and command lines.
+    return None if body is None else _Side(reduced(body, SIDE_FIELDS[answer.path]), answer.at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collectors import side_pages
 from collectors.answer import Answer
-from collectors.engines import vllm
+from collectors.engines import llamacpp, vllm
 from collectors.feed import TargetFeed
+from collectors.judge import PageJudge
 from collectors.layout import LayoutCache
 from collectors.side_pages import SIDE_TRIES
 from enginetop.fleet.model import EngineKind, Target
@@ -342,6 +345,41 @@ def test_a_side_page_that_fails_is_given_up_in_time() -> None:
     asked = [path for _ in range(SIDE_TRIES + 3) for path in server.scrape()[0]]
     assert asked.count("/version") == SIDE_TRIES
     assert asked.count("/v1/models") == 1
+
+
+def test_a_side_page_is_decoded_once_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies: list[bytes] = []
+
+    def counted(body: bytes) -> object:
+        bodies.append(body)
+        return json.loads(body)
+
+    server = Server(llama_pages())
+    server.scrape()
+    monkeypatch.setattr(side_pages, "decode_json", counted)
+    paths, observation = server.scrape()
+    assert observation.reading is not None
+    assert paths == ["/props", "/metrics", "/slots"]
+    assert len(bodies) == 2
+
+
+@pytest.mark.parametrize("broken", [(PageJudge, "judge"), (llamacpp.LlamaReader, "read")])
+def test_no_answer_outlives_its_scrape(monkeypatch: pytest.MonkeyPatch, broken: tuple[type, str]) -> None:
+    """Also where our own code fails at every scrape: an answer can hold megabytes."""
+
+    def passing(page: Answer | Callable[[], Answer]) -> Callable[[], Answer]:
+        assert isinstance(page, Answer)
+        return lambda: replace(page, detail="passing")
+
+    server = Server({path: passing(page) for path, page in llama_pages().items()})
+    server.scrape()
+    monkeypatch.setattr(*broken, lambda *_: 1 / 0)
+    assert [server.scrape()[1].failure is None for _ in range(3)] == [False] * 3
+    gc.collect()
+    kept = [one for one in gc.get_objects() if isinstance(one, Answer) and one.detail == "passing"]
+    # The newest good page is remembered, without its body.
+    assert [one.path for one in kept if one.body] == []
+    assert len(kept) <= 1
 
 
 def test_a_page_that_hangs_is_told_from_a_server_that_is_gone() -> None:
