@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -30,7 +31,10 @@ class SourceWatcher:
         self._stopping = threading.Event()
 
     def first_looks(self, timeout_seconds: float = _FIRST_LOOK_SECONDS) -> Sequence[Look]:
-        """One look at every source, all at the same time; what takes longer is told as a problem."""
+        """One look at every source, all at the same time; what takes longer is told as a problem.
+
+        Returns after `timeout_seconds` at the latest.
+        """
         looks: dict[int, Look] = {}
         threads = [
             threading.Thread(
@@ -42,8 +46,9 @@ class SourceWatcher:
         ]
         for thread in threads:
             thread.start()
+        deadline = time.monotonic() + timeout_seconds
         for thread in threads:
-            thread.join(timeout_seconds)
+            thread.join(max(0.0, deadline - time.monotonic()))
         late = {
             at: Look(source.title, None, f"{source.title}: no list within {timeout_seconds:g} s")
             for at, source in enumerate(self._sources)

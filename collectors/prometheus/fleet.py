@@ -18,7 +18,7 @@ from collectors.engines.json_fields import field_at
 from collectors.fetch import one_line
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.members import Members, Scraped
-from collectors.prometheus.names import one_of, selectors, wanted_names
+from collectors.prometheus.names import batches, one_of, selectors, wanted_names
 from collectors.prometheus.pages import PageAssembler, body_of
 from collectors.scrape import Feed, Scrape
 from enginetop.fleet.model import Target
@@ -40,8 +40,6 @@ _LATE_SECONDS = 30.0
 _MOST_SAMPLES = 2_000_000
 """Samples in one query; a longer stretch of time is asked in parts."""
 _SLACK_SECONDS = 1.0
-
-_JOBS_NAMES_CHARACTERS = 3000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +78,6 @@ class PrometheusFleet:
         self._jobs: Sequence[str] = ()
         self._known_between = (math.inf, -math.inf)
         self._why: Mapping[str, str] = {}
-        self._known = 0
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -104,9 +101,6 @@ class PrometheusFleet:
         begin = since if since is not None else at - _UP_SECONDS
         news = self._ups(begin, at)
         warnings.append(self._client.warning)
-        if len(self._members) != self._known:
-            self._known = len(self._members)
-            self._assembler.forget()
         pages: dict[tuple[Scraped, float], list[str]] = {}
         for start, end in self._parts(news, at):
             for scraped_at, lines in self._pages(news.pages, start, end).items():
@@ -131,7 +125,7 @@ class PrometheusFleet:
         jobs: set[str] = set()
         if self._names:
             telling = [name for name in self._names if not name.endswith(("_bucket", "_sum", "_created"))]
-            for batch in _batches(telling or self._names):
+            for batch in batches(telling or self._names):
                 match = f'{{__name__=~"{one_of(batch)}",server=""}}'
                 jobs.update(self._client.label_values("job", start, at, match))
                 self._members.engines.update(self._client.label_values("instance", start, at, match))
@@ -284,14 +278,3 @@ _SCRAPE_ERRORS: tuple[tuple[tuple[str, ...], FailureKind], ...] = (
     (("unexpected eof",), FailureKind.TRUNCATED),
     (("expected", "invalid", "parse", "sample limit", "content-type"), FailureKind.PROTOCOL),
 )
-
-
-def _batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    batch: list[str] = []
-    for name in names:
-        if batch and sum(map(len, batch)) + len(batch) + len(name) > _JOBS_NAMES_CHARACTERS:
-            yield batch
-            batch = []
-        batch.append(name)
-    if batch:
-        yield batch

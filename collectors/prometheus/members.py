@@ -29,10 +29,11 @@ class Scraped:
 
     `has_series`: something of an engine was seen of it. `failing`: its newest scrape failed. `seen_at` is the
     time of the newest sample, `listed_at` of the last look at which it was still scraped. `is_row`: it stands
-    for its engine, which another job may scrape too.
+    for its engine, which another job may scrape too, and is told as `target`: `address`, apart from others.
     """
 
     labels: Labels
+    address: Target
     target: Target
     newest: float = -math.inf
     has_series: bool = False
@@ -49,6 +50,8 @@ class Members:
     def __init__(self) -> None:
         self.engines: set[str] = set()
         """Instances that showed an engine's series within the last hour or so."""
+        self.version = 0
+        """Changes when somebody comes or goes: series may belong to others then."""
         self._by_key: dict[Key, Scraped] = {}
         self._label_names: dict[str, tuple[str, ...]] = {}
         self._by_values: dict[tuple[str, ...], Scraped] = {}
@@ -61,7 +64,8 @@ class Members:
         key = tuple(sorted(labels.items()))
         known = self._by_key.get(key)
         if known is None:
-            known = self._by_key[key] = Scraped(labels, _target(labels))
+            address = _target(labels)
+            known = self._by_key[key] = Scraped(labels, address, address)
             self._index()
         return known
 
@@ -99,16 +103,16 @@ class Members:
             was_engine = one.labels.get("instance") in self.engines or one.labels.get("job") not in mixed
             young = not one.confirmed and at - one.seen_at < _HELD_BACK_SECONDS
             if (one.listed_at == at or young) and (one.has_series or (one.failing and was_engine)):
-                found.setdefault(_target(one.labels).url, []).append(one)
+                found.setdefault(one.address.url, []).append(one)
         listed: list[Listed] = []
         for group in found.values():
             for one in _apart(group):
                 one.is_row = True
-                identity = "/".join(filter(None, (one.labels.get("namespace"), one.labels.get("pod"))))
-                listed.append(Listed(one.target, identity if "pod" in one.labels else ""))
+                listed.append(Listed(one.target, pod_identity(one.labels)))
         return listed
 
     def _index(self) -> None:
+        self.version += 1
         names: dict[str, set[str]] = {}
         for one in self._by_key.values():
             own = set(one.labels) - {"job"}
@@ -120,6 +124,11 @@ class Members:
             job = one.labels.get("job", "")
             values = (one.labels.get(name, "") for name in self._label_names[job])
             self._by_values.setdefault((job, *values), one)
+
+
+def pod_identity(labels: Labels) -> str:
+    """What stays with a pod wherever it is scraped; empty where the labels name none."""
+    return "/".join(filter(None, (labels.get("namespace"), labels["pod"]))) if "pod" in labels else ""
 
 
 def _apart(group: Sequence[Scraped]) -> Sequence[Scraped]:
@@ -135,9 +144,8 @@ def _apart(group: Sequence[Scraped]) -> Sequence[Scraped]:
         place = tuple(f"{name}={one.labels.get(name, '')}" for name in differing)
         if place not in told:
             told[place] = one
-            base = _target(one.labels)
-            where = "/".join(quote(part, safe="=") for part in place)
-            one.target = replace(base, url=f"{base.url}/{where}") if place else base
+            where = "".join(f"/{quote(part, safe='=')}" for part in place)
+            one.target = replace(one.address, url=one.address.url + where)
     return list(told.values())
 
 

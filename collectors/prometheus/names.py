@@ -53,13 +53,20 @@ def _wanted(name: str) -> bool:
 def selectors(names: Sequence[str], jobs: Sequence[str]) -> Iterator[str]:
     """Instant selectors for these names of these jobs; series that name a `server` are a router's copies."""
     job = f'job=~"{one_of(jobs)}",server=""'
+    for batch in batches((*names, START_TIME)):
+        yield f'{{__name__=~"{one_of(batch)}",{job}}}'
+
+
+def batches(names: Iterable[str]) -> Iterator[Sequence[str]]:
+    """The names in parts, each short enough for one query."""
     batch: list[str] = []
-    for name in (*names, START_TIME):
+    for name in names:
         if batch and sum(map(len, batch)) + len(batch) + len(name) > _MOST_CHARACTERS:
-            yield f'{{__name__=~"{one_of(batch)}",{job}}}'
+            yield batch
             batch = []
         batch.append(name)
-    yield f'{{__name__=~"{one_of(batch)}",{job}}}'
+    if batch:
+        yield batch
 
 
 def one_of(words: Iterable[str]) -> str:

@@ -24,11 +24,8 @@ class PageAssembler:
 
     def __init__(self, members: Members) -> None:
         self._members = members
+        self._version = members.version
         self._lines: dict[tuple[tuple[str, str], ...], tuple[Scraped, str] | None] = {}
-
-    def forget(self) -> None:
-        """The members have changed: series may belong to others now."""
-        self._lines.clear()
 
     def pages(
         self, matrix: Iterable[Mapping[str, Any]], wanted: Mapping[Scraped, Set[float]]
@@ -36,8 +33,9 @@ class PageAssembler:
         """The lines of the pages at the wanted times, as far as these series tell."""
         pages: defaultdict[Instant, list[str]] = defaultdict(list)
         known = self._lines
-        if len(known) > _MOST_KNOWN:
+        if len(known) > _MOST_KNOWN or self._version != self._members.version:
             known.clear()
+            self._version = self._members.version
         for series in matrix:
             metric = series["metric"]
             key = tuple(metric.items())

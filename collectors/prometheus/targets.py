@@ -9,6 +9,7 @@ from collectors.discovery.listing import Listed, ListingError, role_of, target_a
 from collectors.engines.json_fields import field_at, text
 from collectors.fetch import NO_CREDENTIALS, Credentials
 from collectors.prometheus.client import PrometheusClient, PrometheusError
+from collectors.prometheus.members import pod_identity
 from collectors.prometheus.names import PREFIXES, one_of
 
 _TIMEOUT_SECONDS = 10.0
@@ -67,6 +68,4 @@ def _listed(entry: object) -> Listed | None:
         )
     except ValueError:
         return None
-    return Listed(
-        target, "/".join(filter(None, (words.get("namespace"), words.get("pod")))) if "pod" in words else ""
-    )
+    return Listed(target, pod_identity(words))

@@ -6,6 +6,7 @@ import json
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -149,6 +150,17 @@ class _Broken(_Hanging):
 
     def look(self) -> list[Listed]:
         raise RuntimeError("surprise\x1b[31m")
+
+
+def test_many_sources_that_hang_hold_up_the_start_once() -> None:
+    hanging = [_Hanging() for _ in range(8)]
+    begun = time.monotonic()
+    looks = SourceWatcher(hanging).first_looks(0.3)
+    took = time.monotonic() - begun
+    for one in hanging:
+        one.go.set()
+    assert [look.listed for look in looks] == [None] * 8
+    assert 0.3 <= took < 1.5  # one after the other: 2.4
 
 
 def test_a_source_that_hangs_or_breaks_holds_up_nobody() -> None:

@@ -57,6 +57,19 @@ def test_series_of_strangers_are_nobody_s() -> None:
     assert PageAssembler(members).pages(matrix, {scraped: {1.0}}) == {}
 
 
+def test_a_series_that_came_before_its_up_is_known_when_another_one_has_gone_meanwhile() -> None:
+    members = Members()
+    gone = members.of_up({"job": "a", "instance": "x:1"})
+    gone.seen_at = 100.0
+    matrix = [{"metric": {"__name__": "vllm:y", "job": "a", "instance": "x:2"}, "values": [[1.0, "1"]]}]
+    assembler = PageAssembler(members)
+    assert assembler.pages(matrix, {gone: {1.0}}) == {}
+    members.forget(101.0)
+    come = members.of_up({"job": "a", "instance": "x:2"})
+    assert len(members) == 1
+    assert assembler.pages(matrix, {come: {1.0}}) == {(come, 1.0): ["vllm:y{} 1"]}
+
+
 def test_jobs_with_other_labels_of_their_own_are_kept_apart() -> None:
     members = Members()
     one = members.of_up({"job": "a", "instance": "x:1", "zone": "1"})
