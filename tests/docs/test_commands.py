@@ -1,0 +1,190 @@
+"""Every command that the documents show is one that the program has, and the cheap ones of README.md run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from enginetop.cli.main import main
+from enginetop.cli.parser import COMMANDS, UI, Command, parse
+from enginetop.fleet.config import parse_config
+from enginetop.simulator.builtin import scenario_named
+from enginetop.simulator.simulated_fleet import SimulatedFleet
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+OF_OTHERS = {
+    "--metrics",  # llama.cpp
+    "--export-metrics-to-file",  # SGLang
+    "--enable-metrics",
+    "--reasoning-parser",
+    "--held-back",  # bench.tuning
+}
+"""Options that README.md and the pages on the command line name of other programs."""
+
+
+def blocks(document: Path) -> Iterator[str]:
+    """The indented blocks of a document, without the indent."""
+    for found in re.finditer(r"(?:^ {4}.*\n|^\n(?= {4}))+", document.read_text(), re.M):
+        yield re.sub(r"^ {4}", "", found[0], flags=re.M)
+
+
+def shown(document: Path) -> Iterator[str]:
+    """Command lines of enginetop in the blocks of a document, without comments."""
+    for block in blocks(document):
+        for line in block.splitlines():
+            for command in re.split(r"\s+;\s+", re.sub(r"(^|\s{2,})#.*", "", line)):
+                if re.match(r"enginetop(\s|$)", command):
+                    yield command.strip()
+
+
+def named(document: Path) -> Iterator[str]:
+    """Commands named in running text: parts of a command line, or its usage."""
+    return (code for code in re.findall(r"`(enginetop [^`]+)`", document.read_text()))
+
+
+def arguments(command: str) -> list[str]:
+    """What the shell would hand over, without `...`."""
+    return [word for word in shlex.split(command)[1:] if word != "..."]
+
+
+def options(command: Command) -> set[str]:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return {option for action in parser._actions for option in action.option_strings}
+
+
+OPTIONS = {command.name: options(command) for command in (UI, *COMMANDS)}
+SHOWN = [
+    pytest.param(command, id=f"{document.name}: {command}")
+    for document in DOCUMENTS
+    for command in dict.fromkeys(shown(document))
+]
+NAMED = [
+    pytest.param(command, id=f"{document.name}: {command}")
+    for document in DOCUMENTS
+    for command in dict.fromkeys(named(document))
+]
+
+
+def test_every_command_is_shown_or_named() -> None:
+    text = "\n".join(command for document in DOCUMENTS for command in (*shown(document), *named(document)))
+    assert {name for name in OPTIONS if name and f"enginetop {name}" not in text} == set()
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_the_command_line_takes_what_is_shown(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        parse(arguments(command))
+    except SystemExit:
+        pytest.fail(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("command", NAMED)
+def test_what_is_named_is_a_command_with_these_options(command: str) -> None:
+    name = command.split()[1]
+    assert name in OPTIONS
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", command)) <= OPTIONS[name]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/alerts.md", "docs/records.md", "docs/simulator.md"])
+def test_options_named_in_the_text_are_options(name: str) -> None:
+    codes = " ".join(re.findall(r"`([^`]+)`", (ROOT / name).read_text()))
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", codes)) <= set().union(*OPTIONS.values()) | OF_OTHERS
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_tasks_and_modules_that_are_named_exist(document: Path) -> None:
+    text = document.read_text()
+    tasks = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"(?:`|^ {4})make ([a-z-]+)", text, re.M)) <= tasks
+    for module in {*re.findall(r"python -m ([\w.]+)", text), *re.findall(r"`(bench\.\w+)`", text)}:
+        assert importlib.util.find_spec(module) is not None, module
+    for path in re.findall(r"`((?:docs|tests|companions|bench)/[\w./-]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/alerts.md", "docs/records.md", "docs/keys.md", "docs/control.md"]
+)
+def test_tables_of_the_config_file_are_taken(name: str) -> None:
+    tables = [block for block in blocks(ROOT / name) if re.search(r"^\[+\w+\]+$", block, re.M)]
+    assert tables
+    for block in tables:
+        parse_config(tomllib.loads(block), name)
+
+
+# README's own commands, those that end by themselves, against a simulated engine
+
+README = tuple(shown(ROOT / "README.md"))
+SHORTER = {"600": "1", "30": "1"}
+"""Seconds that a test does not wait."""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with SimulatedFleet(scenario_named("steady"), 1) as fleet:
+        yield fleet.urls[0].removeprefix("http://")
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str) -> Path:
+    """Where the commands run: `fleet.toml` is README's config file with the engine's address in it."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("VLLM_API_KEY", "k")
+    monkeypatch.chdir(tmp_path)
+    (config,) = (block for block in blocks(ROOT / "README.md") if "[[targets]]" in block)
+    (tmp_path / "fleet.toml").write_text(config.replace("https://10.0.0.1:8000", f"http://{address}"))
+    return tmp_path
+
+
+def run(start: str, address: str, *more: str) -> int:
+    """The exit code of the first command of README.md that starts so."""
+    command = next(command for command in README if command.startswith(start))
+    words = [SHORTER.get(word, word).replace("10.0.0.1:8000", address) for word in arguments(command)]
+    return main([*words, *more])
+
+
+def test_readme_looks(folder: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("enginetop snapshot 10", address, "--interval", "0.2") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], [one["engine"] for one in document["replicas"]]) == (
+        "enginetop.snapshot/1",
+        ["vllm"],
+    )
+    assert run("enginetop snapshot --format table", address, address, "--interval", "0.2") == 0
+    assert address in capsys.readouterr().out
+    assert run("enginetop doctor", address) == 0
+    assert address in capsys.readouterr().out
+    assert run("enginetop curve", address, "--interval", "0.2") == 0
+    assert capsys.readouterr().out.startswith("pool Qwen3-32B")
+
+
+def test_readme_records_and_tunes(folder: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("enginetop record", address, "--for", "1", "--interval", "0.2") == 0
+    assert main(["snapshot", "--replay", "inc.jsonl.gz"]) == 0
+    capsys.readouterr()
+    code = run("enginetop tune", address, "--observe", "1", "--interval", "0.2")
+    assert "max_num_batched_tokens" in capsys.readouterr().out
+    assert (code, (folder / "plan.json").exists()) in {(0, True), (3, False)}
+    assert run("enginetop audit", address) == 0
+
+
+def test_readme_is_told(folder: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("enginetop check", address, "--interval", "0.2") == 0
+    assert capsys.readouterr().out.startswith("OK")
+    assert run("enginetop silence add", address) == 0
+    capsys.readouterr()
+    assert main(["silence", "list"]) == 0
+    assert "KvPressure" in capsys.readouterr().out
+    assert main(["rules"]) == 0
+    assert "record:" in capsys.readouterr().out
