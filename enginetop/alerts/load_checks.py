@@ -13,7 +13,7 @@ from enginetop.alerts.rule import Check, Finding
 from enginetop.alerts.seen import distribution, engines, grows, number, recent
 from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE, errored_per_second
 from enginetop.fleet.model import ReplicaState
-from enginetop.fleet.objective_half import LEAST_REQUESTS, Half, judge, told
+from enginetop.fleet.objective_half import LEAST_REQUESTS, Half, is_missed, miss_of
 from enginetop.fleet.outliers import UNEVEN_KV_RATIO
 from enginetop.fleet.pools import pools
 from enginetop.fleet.snapshot import FleetSnapshot, Quantile, ReplicaSnapshot, Scalar
@@ -134,7 +134,7 @@ def queue_growth(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> float | N
 
 
 def slower_than_slo(half: Half) -> OneCheck:
-    """The objective's share of requests is not within the bound of a half of it (`objective_half.judge`)."""
+    """The objective's share of requests is not within the bound of a half of it (`objective_half.is_missed`)."""
 
     def check(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
         url, slo = replica.target.url, replica.slo
@@ -143,12 +143,12 @@ def slower_than_slo(half: Half) -> OneCheck:
             return Finding(url, None)
         if (times.count or 0) < LEAST_REQUESTS:
             return Finding(url, False)
-        verdict = judge(half, replica, times, slo.target)
-        if not verdict.missed:
-            return Finding(url, verdict.missed)
-        miss = told(half, slo, slo.target, verdict, _short_time)
-        limit = half.limit_seconds(slo)
-        return Finding(url, True, miss.seconds, limit, f"{miss.shown}, {miss.allowed}")
+        missed = is_missed(half, replica, times, slo.target)
+        if not missed:
+            return Finding(url, missed)
+        miss = miss_of(half, replica, times, slo.target, _short_time)
+        said = f"{miss.shown}, {miss.allowed}"
+        return Finding(url, True, miss.seconds, half.limit_seconds(slo), said)
 
     return check
 

@@ -34,18 +34,6 @@ TTFT = Half("ttft_seconds", "TTFT", lambda slo: slo.ttft_seconds, lambda goodput
 TPOT = Half("tpot_seconds", "TPOT", lambda slo: slo.tpot_seconds, lambda goodput: goodput.tpot)
 
 
-class Verdict(NamedTuple):
-    """`missed` None: nobody knows. `share`: that of requests within the bound, where it decided.
-
-    `percentile` is the one that is held against the bound (`p95`), with its `quantile`.
-    """
-
-    missed: bool | None
-    percentile: str
-    quantile: Quantile
-    share: float | None = None
-
-
 class Miss(NamedTuple):
     """A half that is missed. `seconds`: what is above the bound, None where it is known by a share alone.
 
@@ -57,41 +45,46 @@ class Miss(NamedTuple):
     allowed: str
 
 
-def judge(half: Half, replica: ReplicaSnapshot, times: Distribution, wanted: float) -> Verdict:
-    """Whether less than the share `wanted` of requests is within the bound.
+def is_missed(half: Half, replica: ReplicaSnapshot, times: Distribution, wanted: float) -> bool | None:
+    """Whether less than the share `wanted` of requests is within the bound; None: nobody knows.
 
     Where only percentiles are known, the largest that is not above `wanted` decides, so that a breach is sure
     (0.97: p95); one past the last finite bucket is at least that bucket's bound.
     """
     slo, goodput = replica.slo, replica.goodput
-    name = _percentile_at(wanted)
-    quantile = times.quantiles.get(name, NO_QUANTILE)
     both = goodput.exact  # who is within both halves is within each
     if both is not None and both >= wanted and goodput.counted_for == (slo.ttft_seconds, slo.tpot_seconds):
-        return Verdict(False, name, quantile, both)
+        return False
     share = half.share(goodput)
     if share.value is not None:
-        return Verdict(share.value < wanted - _ROUNDING, name, quantile, share.value)
+        return share.value < wanted - _ROUNDING
     if share.low is not None and share.low >= wanted - _ROUNDING:
-        return Verdict(False, name, quantile, share.low)
-    value, limit = quantile.at_least, half.limit_seconds(slo)
-    if value is None or (quantile.censored and value < limit):
-        return Verdict(None, name, quantile)
-    return Verdict(value > limit or quantile.censored, name, quantile)
+        return False
+    quantile = times.quantiles.get(_percentile_at(wanted), NO_QUANTILE)
+    value = quantile.low if quantile.censored else quantile.value
+    if value is None:
+        return None
+    limit = half.limit_seconds(slo)
+    if quantile.censored:
+        return True if value >= limit else None
+    return value > limit
 
 
-def told(half: Half, slo: Slo, wanted: float, verdict: Verdict, write: Callable[[float], str]) -> Miss:
-    """A missed half; `write` writes seconds.
+def miss_of(
+    half: Half, replica: ReplicaSnapshot, times: Distribution, wanted: float, write: Callable[[float], str]
+) -> Miss:
+    """A half that `is_missed`; `write` writes seconds.
 
-    By its percentile, as people are used to hear it, unless that (one of other requests, or inside a wide
-    bucket) is not above the bound.
+    Told by its percentile, as people are used to hear it, unless that (one of other requests, or inside a
+    wide bucket) is not above the bound.
     """
-    limit, value = half.limit_seconds(slo), verdict.quantile.at_least
-    if value is not None and (value > limit or verdict.quantile.censored):
-        mark = "≥" if verdict.quantile.censored else ""
-        shown = f"{half.title} {verdict.percentile} {mark}{write(value)}"
+    name, limit = _percentile_at(wanted), half.limit_seconds(replica.slo)
+    quantile = times.quantiles.get(name, NO_QUANTILE)
+    value = quantile.at_least
+    if value is not None and (value > limit or quantile.censored):
+        shown = f"{half.title} {name} {'≥' if quantile.censored else ''}{write(value)}"
         return Miss(value, shown, f"the SLO allows {write(limit)}")
-    shown = f"{half.title} in time for {100 * (verdict.share or 0.0):.3g} %"
+    shown = f"{half.title} in time for {100 * (half.share(replica.goodput).value or 0.0):.3g} %"
     return Miss(None, shown, f"the SLO wants {100 * wanted:g} % within {write(limit)}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE, errored_per_second
-from enginetop.fleet.objective_half import LEAST_REQUESTS, TPOT, TTFT, Half, judge, told
+from enginetop.fleet.objective_half import LEAST_REQUESTS, TPOT, TTFT, Half, is_missed, miss_of
 from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot
 from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 from tui.view.numbers import percent, rate, scalar_number, seconds_text
@@ -49,19 +49,20 @@ def _latency_breach(half: Half, word: str) -> Breach:
         if not isinstance(times, Distribution) or (count := times.count or 0) < MEDIAN_MIN_REQUESTS:
             return None
         wanted = replica.slo.target if count >= LEAST_REQUESTS else MEDIAN
-        verdict = judge(half, replica, times, wanted)
-        if not verdict.missed:
+        if not is_missed(half, replica, times, wanted):
             return None
-        miss = told(half, replica.slo, wanted, verdict, seconds_text)
+        miss = miss_of(half, replica, times, wanted, seconds_text)
         return Condition(Severity.WARN, word, miss.shown, f"{miss.shown}, {miss.allowed}")
 
     return breach
 
 
 def _error_breach(replica: ReplicaSnapshot) -> Condition | None:
-    offered = scalar_number(replica.signals.get("requests_finished_per_second"))
     failed = errored_per_second(replica.signals, replica.goodput)
-    if not offered or failed is None or failed < ERRORS_MIN_PER_SECOND or failed / offered <= ERRORS_SHARE:
+    if failed is None or failed < ERRORS_MIN_PER_SECOND:
+        return None
+    offered = scalar_number(replica.signals.get("requests_finished_per_second"))
+    if not offered or failed / offered <= ERRORS_SHARE:
         return None
     share = f"{percent(failed / offered)} % of requests fail"
     return Condition(Severity.WARN, "errors", share, f"{share}: {rate(failed)}/s end in an error")

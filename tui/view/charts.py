@@ -53,15 +53,18 @@ def resample(
     start = bisect_left(times, end - width * step)
     for column in range(width):
         stop = bisect_left(times, end - (width - 1 - column) * step, start)
-        known = [value for value in values[start:stop] if value is not None]
-        means.append(sum(known) / len(known) if known else None)
+        known = values[start:stop]
+        if None in known:
+            known = [value for value in known if value is not None]
+        means.append(sum(known) / len(known) if known else None)  # type: ignore[arg-type]
         start = stop
     return means
 
 
 def spark(values: Values, width: int, top: float) -> str:
     """The newest `width` values as one row of eighth blocks from 0 to `top`, newest at the right edge."""
-    return area(values, width, 1, top)[0]
+    recent = values[-width:] if width > 0 else ()
+    return "".join([_LOWER_EIGHTHS[_level(value, 8, top)] for value in recent]).rjust(width)
 
 
 def area(values: Values, width: int, height: int, top: float) -> list[str]:
@@ -85,5 +88,7 @@ def _level(value: float | None, steps: int, top: float) -> int:
         return 0
     if top <= 0:
         return 1
+    if value >= top:
+        return steps
     # A known zero still leaves a line at the foot, so that it differs from "unknown".
-    return max(round(min(max(value / top, 0.0), 1.0) * steps), 1)
+    return max(round(value / top * steps), 1)

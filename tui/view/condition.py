@@ -71,7 +71,7 @@ FAILING_STATES = frozenset(
         ReplicaState.NO_PROGRESS,
     }
 )
-"""States that say why on a line of their own."""
+"""States that are trouble by themselves, and say why on a line of their own."""
 
 _RULES_OF: Mapping[str, frozenset[str]] = {
     "down": frozenset({"TargetDown"}),
@@ -159,16 +159,13 @@ def condition_of(
     What somebody knows of already (`handled`, by rule) gives way to what nobody does.
     """
     severity, word = STATES[replica.state]
-    if severity >= Severity.WARN:
+    if replica.state in FAILING_STATES:
         return _known(_state_condition(replica, severity, word, at), handled)
-    leading = (
-        max(alerts, key=lambda alert: (_alert_severity(alert), alert.rule not in _OF_THE_PAST))
-        if alerts
-        else None
-    )
-    pressing = leading is not None and _alert_severity(leading) >= Severity.WARN
-    if leading is not None and pressing and leading.rule not in _OF_THE_PAST:
-        return alert_condition(leading, at)
+    leading, pressing = _leading(alerts) if alerts else None, False
+    if leading is not None:
+        pressing = _alert_severity(leading) >= Severity.WARN
+        if pressing and leading.rule not in _OF_THE_PAST:
+            return alert_condition(leading, at)
     known = None
     for breach in BREACHES:
         found = breach(replica)
@@ -181,25 +178,31 @@ def condition_of(
         return alert_condition(leading, at)
     if known is not None:
         return known
-    if severity <= Severity.QUIET and _restarted_within(replica, at, RESTART_SECONDS):
+    if replica.events and severity <= Severity.QUIET and _restarted_within(replica, at, RESTART_SECONDS):
         return Condition(Severity.INFO, "restarted", "restarted")
-    if severity is Severity.OK and leading is not None:
-        return alert_condition(leading, at)
-    if replica.outliers and severity is Severity.OK:
-        return _outlier_condition(replica.outliers)
-    if not replica.reasons and severity is Severity.OK:
-        return _OK
+    if severity is Severity.OK:
+        if leading is not None:
+            return alert_condition(leading, at)
+        if replica.outliers:
+            return _outlier_condition(replica.outliers)
+        if not replica.reasons:
+            return _OK
     reason = "; ".join(replica.reasons)
     if replica.state is ReplicaState.UNKNOWN and replica.scraped_at is None and not replica.last_failure:
         return Condition(severity, "waiting", "waiting", reason)
     return Condition(severity, word, word, reason)
 
 
+def _leading(alerts: Sequence[Alert]) -> Alert:
+    """The gravest; what is over gives way."""
+    return max(alerts, key=lambda alert: (_alert_severity(alert), alert.rule not in _OF_THE_PAST))
+
+
 def stands_still(replica: ReplicaSnapshot) -> bool:
     """Whether its condition without alerts is the same at any time: no age and no delay is part of it."""
-    if STATES[replica.state][0] >= Severity.WARN:
+    if replica.state in FAILING_STATES:
         return False
-    return not any(event.kind == "restarted" for event in replica.events)
+    return not replica.events or not any(event.kind == "restarted" for event in replica.events)
 
 
 def _known(condition: Condition, handled: Handled) -> Condition:
@@ -260,6 +263,4 @@ def _in_unit(number: float, unit: str) -> str:
 
 
 def _restarted_within(replica: ReplicaSnapshot, at: float, seconds: float) -> bool:
-    if not replica.events:
-        return False
     return any(event.kind == "restarted" and at - event.at <= seconds for event in replica.events)

@@ -31,14 +31,15 @@ class ConditionMemory:
             url = replica.target.url
             own = firing.get(url, NOTHING_FIRES)
             known = before.get(url)
-            if known is None or known[0] is not replica or own is not NOTHING_FIRES:
-                condition = condition_of(replica, at, own.loud, own.handled)
-                known = (replica, condition)
-                still = own is NOTHING_FIRES and stands_still(replica)
-            else:
-                condition, still = known[1], True
-            if still:
-                self._known[url] = known
-            found[url] = condition
+            if own is not NOTHING_FIRES:
+                found[url] = condition_of(replica, at, own.loud, own.handled)
+                continue
+            if known is None or known[0] is not replica:
+                known = (replica, condition_of(replica, at))
+                if not stands_still(replica):
+                    found[url] = known[1]
+                    continue
+            self._known[url] = known
+            found[url] = known[1]
         self._judged = (snapshot, found)
         return found

@@ -13,6 +13,7 @@ from tui.view.cells import UNKNOWN
 CENSORED = "≥"
 ESTIMATED = "?"
 
+_DOUBTFUL = (Quality.ESTIMATED, Quality.SUSPECT)
 _THOUSANDS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -153,8 +154,7 @@ def _local_time(at: float, form: str) -> str:
 
 def marked(text: str, quality: Quality) -> str:
     """`text` with the mark of its quality: `?` after an estimate or a suspect value."""
-    doubtful = quality in (Quality.ESTIMATED, Quality.SUSPECT)
-    return text + ESTIMATED if doubtful and text != UNKNOWN else text
+    return text + ESTIMATED if quality in _DOUBTFUL and text != UNKNOWN else text
 
 
 def scalar_number(signal: object) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -49,11 +50,11 @@ class Picture:
     actions: tuple[Action, ...] = ACTIONS
     fault_log: str = ""
     memory: ConditionMemory = field(default_factory=ConditionMemory, repr=False)
-    _by_url: dict[str, ReplicaSnapshot] = field(default_factory=dict, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        if self.snapshot is not None:
-            self._by_url.update({replica.target.url: replica for replica in self.snapshot.replicas})
+    @cached_property
+    def _by_url(self) -> Mapping[str, ReplicaSnapshot]:
+        replicas = () if self.snapshot is None else self.snapshot.replicas
+        return {replica.target.url: replica for replica in replicas}
 
     @cached_property
     def conditions(self) -> Conditions:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from enginetop.alerts.load_checks import slower_than_slo
-from enginetop.fleet.objective_half import TPOT, TTFT, Half, judge
+from enginetop.fleet.objective_half import TPOT, TTFT, Half, is_missed
 from enginetop.fleet.snapshot import NO_QUANTILE, Goodput, Quantile, Slo
 from tests.tui.snapshots import AT, censored, distribution, exact, fleet, replica
 from tui.view.condition import condition_of
@@ -54,7 +54,7 @@ def test_what_is_known_best_decides_for_screen_and_alert(
     # p90 is p50 here, far within the bound: with a target of 0.92 it would be the percentile that counts
     times = distribution(0.1, p95, count=40)
     one = replica("a", changes={half.signal: times}, slo=replace(SLO, target=target), goodput=goodput)
-    assert judge(half, one, times, target).missed is missed
+    assert is_missed(half, one, times, target) is missed
     assert (condition_of(one, AT).word == f"{half.title.lower()} slo") is (missed is True)
     assert slower_than_slo(half)(one, fleet([one])).breached is missed
 
