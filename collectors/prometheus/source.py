@@ -18,6 +18,7 @@ from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot
 
 _DUTY = 2.0
 """After a look the server is left alone for at least as long as it worked, whatever the interval says."""
+_STOP_SECONDS = 2.0
 _MOST_STEPS = 30
 _MOST_PICTURES = 3000
 """Steps in which the past is looked at, and pictures of replicas that this may take."""
@@ -106,7 +107,7 @@ class PrometheusSource:
         self._latest: FleetSnapshot | None = None
         self._listeners = Listeners()
         self._wake = threading.Event()
-        self._stopping = False
+        self._stopping = threading.Event()
         self._fault = ""
         self._thread: threading.Thread | None = None
 
@@ -117,13 +118,12 @@ class PrometheusSource:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; a look that is under way is over first."""
-        self._stopping = True
+        """End; a look that hangs is left behind, and nobody is told of it."""
+        self._stopping.set()
         self._wake.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(_STOP_SECONDS)
             self._thread = None
-        self._looks.close()
 
     def latest(self) -> FleetSnapshot | None:
         """The newest snapshot; None before `start`."""
@@ -142,19 +142,26 @@ class PrometheusSource:
         self._wake.set()
 
     def _run(self) -> None:
-        while not self._stopping:
+        while not self._stopping.is_set():
             begun = time.monotonic()
-            try:
-                self._latest = self._looks.look()
-            except PrometheusError as error:
-                self._latest = self._looks.without_answer(str(error))
-            except Exception as error:  # noqa: BLE001 - becomes visible, the loop goes on
-                self._note_fault(error)
-                self._latest = self._looks.without_answer(self._fault)
+            seen = self._look()
+            if self._stopping.is_set():
+                break
+            self._latest = seen
             self._listeners.notify(self._note_fault)
             took = time.monotonic() - begun
             self._wake.wait(max(self._interval - took, (_DUTY - 1) * took))
             self._wake.clear()
+        self._looks.close()
+
+    def _look(self) -> FleetSnapshot:
+        try:
+            return self._looks.look()
+        except PrometheusError as error:
+            return self._looks.without_answer(str(error))
+        except Exception as error:  # noqa: BLE001 - becomes visible, the loop goes on
+            self._note_fault(error)
+            return self._looks.without_answer(self._fault)
 
     def _note_fault(self, error: Exception) -> None:
         self._fault = one_line(f"a fault of the collector: {type(error).__name__}: {error}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -350,6 +352,34 @@ def test_a_live_view_outlives_a_server_that_fails() -> None:
         finally:
             source.stop()
     assert not source.finished()
+
+
+def test_a_server_that_hangs_does_not_hold_up_the_end() -> None:
+    fake = FakePrometheus()
+    fake.scraped(LABELS, 990.0, vllm_page().decode())
+    asked, go_on = threading.Event(), threading.Event()
+
+    def hang(path: str) -> None:
+        asked.set()
+        go_on.wait(20.0)
+
+    with looking(fake) as looks:
+        source = PrometheusSource(looks, 0.02)
+        source.start()
+        wait_until(source, lambda seen: len(seen.replicas) == 1)
+        fake.fault = hang
+        assert asked.wait(10.0)
+        told: list[FleetSnapshot | None] = []
+        source.subscribe(lambda: told.append(source.latest()))
+        begun = time.monotonic()
+        source.stop()
+        took = time.monotonic() - begun
+        go_on.set()
+        for thread in threading.enumerate():
+            if thread.name == "enginetop-prometheus":
+                thread.join(10.0)
+    assert took < 4.5  # an answer is waited for for 5 s
+    assert told == []
 
 
 def test_one_that_is_not_scraped_for_long_is_stale() -> None:
