@@ -112,7 +112,7 @@ def _row(watch: _Watch, rule: Rule, case: Case) -> Advice:
     before = watch.calling.get(rule.knob)
     if before is None or before[0] != called:
         before = watch.calling[rule.knob] = (called, at)
-    return rule.advise(replace(case, held_seconds=at - before[1]))
+    return rule.advise(case.held_for(at - before[1]))
 
 
 def is_undecided(replica: ReplicaSnapshot) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import Any, TypeVar
 
 from enginetop.fleet.snapshot import Advice, ReplicaSnapshot
 from tuners.draft_memory import NOTHING_DRAFTED, Drafted
@@ -11,6 +13,8 @@ from tuners.knob_values import Knobs
 from tuners.moments import Minute, Moment
 from tuners.step_time import StepFit, StepWindow, Unfit, fit_step_time
 from tuners.thoughts import Thoughts
+
+T = TypeVar("T")
 
 SUSTAINED_SECONDS = 60.0
 """For so long every page must call for the same change before it is suggested."""
@@ -35,6 +39,13 @@ class Case:
     drafted: Drafted = NOTHING_DRAFTED
     minutes: Sequence[Minute] = ()
     thoughts: Thoughts | None = None
+    _worked_out: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def held_for(self, seconds: float) -> Case:
+        """The same case, with a call that has held for so long; what was worked out of it stays."""
+        held = replace(self, held_seconds=seconds)
+        held._worked_out.update(self._worked_out)
+        return held
 
     @property
     def engines(self) -> int:
@@ -44,6 +55,20 @@ class Case:
     def fit(self) -> StepFit | Unfit:
         """Step time by tokens, or why there is no such fit."""
         return fit_step_time(self.windows)
+
+
+def once(work: Callable[[Case], T]) -> Callable[[Case], T]:
+    """`work`, done once a case however many rules ask for it. It must not look at `held_seconds`."""
+
+    @wraps(work)
+    def done(case: Case) -> T:
+        known = case._worked_out
+        if work not in known:
+            known[work] = work(case)
+        result: T = known[work]
+        return result
+
+    return done
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from enginetop.fleet.snapshot import Advice
-from tuners.case import Case
+from tuners.case import Case, once
 from tuners.draft_memory import LIKE_BATCH_RATIO, Speed, speed_of
 from tuners.knob_values import DRAFTS
 from tuners.words import percent, row, too_short
@@ -33,6 +33,7 @@ class Compared:
         return self.gains.get(drafts, 0.0) < 0
 
 
+@once
 def compared(case: Case) -> Compared | None:
     """The comparison, None where there is nothing to compare."""
     now = speed_of(case.recent, case.engines)

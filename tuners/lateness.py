@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tuners.case import Case
+from tuners.case import Case, once
 from tuners.kv_maths import preempted_ratio
 
 FEWEST_MINUTES = 5
@@ -27,6 +27,7 @@ class Lateness:
     requests: float
 
 
+@once
 def lateness_of(case: Case) -> Lateness | None:
     """Over all minutes since the knobs are as they are; None with too few of them."""
     minutes = case.minutes

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Distribution, Quantile
-from tuners.case import Case
+from tuners.case import Case, once
 from tuners.words import LONGER_WINDOW, at_least, lacking, not_fresh
 
 FEWEST_REQUESTS = 60
@@ -68,6 +68,7 @@ class Load:
         return self.tpot_slo * self.accepted
 
 
+@once
 def load_of(case: Case) -> Load | str:
     """The load of a replica; words when its pages do not suffice to judge it."""
     replica, engines = case.replica, case.engines

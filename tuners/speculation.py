@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Advice, Scalar
-from tuners.case import Case, Rule
+from tuners.case import Case, Rule, once
 from tuners.draft_comparison import WORTH_RATIO, Compared, compared, direction, measured_change
 from tuners.draft_maths import (
     StepCost,
@@ -168,6 +168,7 @@ def _tpot_text(seconds: float) -> str:
     return f"{1e3 * seconds:.1f} ms" if math.isfinite(seconds) else "too slow"
 
 
+@once
 def _seen(case: Case) -> _Seen | str:
     """What there is to judge by, or what is missing."""
     drafts = case.knobs.drafts
