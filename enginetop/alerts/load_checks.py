@@ -134,7 +134,7 @@ def queue_growth(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> float | N
 
 
 def slower_than_slo(half: Half) -> OneCheck:
-    """The objective's share of requests is not within the bound of a half of it (`objective_half.is_missed`)."""
+    """The objective's share of requests is not within the bound of one half (`objective_half.is_missed`)."""
 
     def check(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
         url, slo = replica.target.url, replica.slo
