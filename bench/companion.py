@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -20,14 +21,15 @@ from time import process_time
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-sys.path.append(str(Path(__file__).parents[1] / "companions" / "vllm"))
+sys.path += [str(Path(__file__).parents[1] / "companions" / name) for name in ("common", "vllm")]
 
 from prometheus_client import CollectorRegistry
 
+from enginetop_companion.settings import Objective
+from enginetop_companion.truth import PrometheusMetrics, RequestTruth
 from enginetop_companion_vllm import engine_side
 from enginetop_companion_vllm.reasoning import watch_chat
-from enginetop_companion_vllm.settings import Objective
-from enginetop_companion_vllm.truth import PrometheusMetrics, RequestTruth
+from enginetop_companion_vllm.truth import OUTCOMES, finished
 
 STEP_SECONDS = 0.02
 BATCH = 64
@@ -105,9 +107,16 @@ def message_seconds() -> tuple[float, float]:
     return extra, lowest(questions, 5_000)
 
 
+def counting(objective: Objective) -> RequestTruth:
+    """Counters on a registry of their own."""
+    return RequestTruth(
+        PrometheusMetrics(CollectorRegistry()), objective, OUTCOMES, logging.getLogger(__name__)
+    )
+
+
 def finish_seconds() -> float:
     """Counting one request that ends."""
-    truth = RequestTruth(PrometheusMetrics(CollectorRegistry()), Objective(0.6, 0.05))
+    truth = counting(Objective(0.6, 0.05))
     stats = SimpleNamespace(
         first_token_latency=0.2, first_token_ts=1.0, last_token_ts=7.0, num_generation_tokens=TOKENS
     )
@@ -115,7 +124,7 @@ def finish_seconds() -> float:
 
     def work() -> None:
         for _ in range(20_000):
-            truth.finished(request, "stop")
+            finished(truth, request, "stop")
             truth.reasoned(200, text_seen=True)
 
     return lowest(work, 20_000)
@@ -134,7 +143,7 @@ class _Chat:
 
 def stream_seconds() -> tuple[float, float]:
     """One chunk that passes, and one request beside its chunks, on the way in and out."""
-    truth = RequestTruth(PrometheusMetrics(CollectorRegistry()), Objective())
+    truth = counting(Objective())
     request = SimpleNamespace(
         n=1, thinking_token_budget=None, include_reasoning=True, model_fields_set=frozenset()
     )

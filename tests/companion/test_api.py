@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginetop.fleet.knobs import parse_row, parse_sheet
+from enginetop_companion.api import Api
+from enginetop_companion.board import Answer
+from enginetop_companion.settings import Objective
 from enginetop_companion_vllm import engine_side
-from enginetop_companion_vllm.api import Api
-from enginetop_companion_vllm.board import Answer
 from enginetop_companion_vllm.ranks import Ranks
-from enginetop_companion_vllm.settings import Objective
+from enginetop_companion_vllm.serving_side import EngineSeenHere, EngineView
 from tests.companion.fakes import FakeCore
 
 KNOBS = "/enginetop/v1/knobs"
@@ -35,19 +37,15 @@ pytestmark = pytest.mark.usefixtures("fake_vllm")
 class World:
     def __init__(self) -> None:
         self.core = FakeCore()
-        self.objective = Objective()
         self.refreshed = 0
 
         async def call_all(verb: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
+            self.refreshed += verb == "view"
             return [engine_side.call(self.core, verb, asked)]
 
-        self.api = Api(Ranks(call_all, 1), "0.32.0", lambda: self.objective, self._refresh)
-
-    async def _refresh(self) -> None:
-        self.refreshed += 1
-        view = engine_side.call(self.core, "view", {})
-        if view["objective"]:
-            self.objective = Objective(*view["objective"])
+        ranks = Ranks(call_all, 1)
+        self.view = EngineView(ranks, Objective())
+        self.api = Api(EngineSeenHere(ranks, self.view), "vllm", "0.32.0", logging.getLogger("test"))
 
     def ask(self, method: str, path: str, body: object = None) -> Answer:
         raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()

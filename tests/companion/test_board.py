@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enginetop_companion_vllm.board import Answer, Board
+from enginetop_companion.board import Answer, Board
 from enginetop_companion_vllm.knobs import knobs_of
 from tests.companion.fakes import FakeCore, FakeScheduler, config_of
 
@@ -16,7 +16,8 @@ BUDGET = "max_num_batched_tokens"
 
 def board(core: FakeCore | None = None) -> tuple[Board, FakeScheduler]:
     core = core or FakeCore()
-    return Board(*knobs_of(core)), core.scheduler
+    limits, knobs = knobs_of(core)
+    return Board(knobs, limits.floors), core.scheduler
 
 
 def ask(

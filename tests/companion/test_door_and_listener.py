@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 import stat
@@ -12,16 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from enginetop_companion_vllm.board import Answer
-from enginetop_companion_vllm.door import FAILURES, Door, TokenError, read_token
-from enginetop_companion_vllm.listener import (
+from enginetop_companion.board import Answer
+from enginetop_companion.door import FAILURES, Door, TokenError, read_token
+from enginetop_companion.listener import (
     LARGEST_BODY,
     AddressTakenError,
     Listener,
     ruled_by_others,
 )
-from enginetop_companion_vllm.settings import Address
+from enginetop_companion.settings import Address
 
+LOG = logging.getLogger("tests.companion")
 TOKEN = "s3cret-token"
 
 
@@ -93,7 +95,7 @@ Scene = Callable[[Listener, Address], Awaitable[None]]
 
 def with_listener(token_file: Path, path: Path, scene: Scene) -> None:
     async def run() -> None:
-        listener = Listener(Door(token_file, Clock()), echo)
+        listener = Listener(Door(token_file, Clock()), echo, LOG)
         address = Address(path=path)
         await listener.start(address)
         try:
@@ -174,7 +176,7 @@ def test_one_process_has_the_socket_and_one_left_behind_is_replaced(token_file: 
         dead.bind(str(path))  # as after a kill: the file is there, nobody listens
 
     async def scene(listener: Listener, address: Address) -> None:
-        second = Listener(Door(token_file, Clock()), echo)
+        second = Listener(Door(token_file, Clock()), echo, LOG)
         with pytest.raises(AddressTakenError):
             await second.start(address)
         assert (await talk(path, message("GET", "/")))[0] == 200
@@ -189,7 +191,7 @@ def test_no_socket_where_others_could_put_theirs(token_file: Path, tmp_path: Pat
     (tmp_path / open_folder).chmod(0o777)
     path = tmp_path / "a/enginetop/vllm-8000.sock"
     with pytest.raises(OSError, match=f"other users can change {tmp_path / open_folder}"):
-        asyncio.run(Listener(Door(token_file, Clock()), echo).start(Address(path=path)))
+        asyncio.run(Listener(Door(token_file, Clock()), echo, LOG).start(Address(path=path)))
     assert not path.exists()
 
 
@@ -214,4 +216,4 @@ def test_a_taken_port(token_file: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = Address(host="127.0.0.1", port=other.getsockname()[1])
         with pytest.raises(AddressTakenError):
-            asyncio.run(Listener(Door(token_file, Clock()), echo).start(address))
+            asyncio.run(Listener(Door(token_file, Clock()), echo, LOG).start(address))

@@ -1,4 +1,4 @@
-"""The companion stands alone: at import only the standard library, and never anything of enginetop."""
+"""Companions stand alone: at import only the standard library and the part that they share."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from pathlib import Path
 
 import pytest
 
+import enginetop_companion
+import enginetop_companion_sglang
 import enginetop_companion_vllm
 
-OWN = "enginetop_companion_vllm"
-BESIDE_THE_ENGINE = {"vllm", "prometheus_client"}
-"""What vLLM's own environment always has; imported only where it is used."""
-FILES = sorted(Path(enginetop_companion_vllm.__file__).parent.glob("*.py"))
+BESIDE_THE_ENGINE = {
+    "enginetop_companion": {"prometheus_client"},
+    "enginetop_companion_sglang": {"enginetop_companion", "sglang"},
+    "enginetop_companion_vllm": {"enginetop_companion", "vllm"},
+}
+"""What is in the engine's environment; parts of an engine are imported only where they are used."""
+FILES = sorted(
+    file
+    for package in (enginetop_companion, enginetop_companion_sglang, enginetop_companion_vllm)
+    for file in Path(package.__path__[0]).glob("*.py")
+)
 
 
 def names(node: ast.AST) -> set[str]:
@@ -24,11 +33,11 @@ def names(node: ast.AST) -> set[str]:
     return set()
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}.{file.stem}")
 def test_imports(file: Path) -> None:
     tree = ast.parse(file.read_text())
     at_import = set().union(*(names(node) for node in tree.body))
     anywhere = set().union(*(names(node) for node in ast.walk(tree)))
-    standard = sys.stdlib_module_names | {OWN}
-    assert at_import <= standard
-    assert anywhere <= standard | BESIDE_THE_ENGINE
+    standard = sys.stdlib_module_names | {file.parent.name}
+    assert at_import <= standard | {"enginetop_companion"}
+    assert anywhere <= standard | BESIDE_THE_ENGINE[file.parent.name]

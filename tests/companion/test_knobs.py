@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from enginetop_companion_vllm.knobs import Bounds, Knob, Limits, knobs_of
+from enginetop_companion.board import Bounds, Knob
+from enginetop_companion_vllm.knobs import Limits, knobs_of
 from tests.companion.fakes import FakeCore, FakeScheduler, config_of
 
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from enginetop_companion.settings import Objective
+from enginetop_companion.truth import PrometheusMetrics
 from enginetop_companion_vllm import engine_side, serving_side
 from enginetop_companion_vllm.ranks import Ranks
 from enginetop_companion_vllm.serving_side import EnginetopEndpoint, EngineView
-from enginetop_companion_vllm.settings import Objective
-from enginetop_companion_vllm.truth import PrometheusMetrics
 from tests.companion.fakes import FakeCore, config_of
 
 CHANGE: dict[str, Any] = {"knob": "thinking_token_budget", "value": 10, "if_version": None, "change": "a"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from enginetop_companion_vllm.settings import (
+from enginetop_companion.settings import (
     Address,
     Objective,
     SettingsError,
@@ -24,7 +24,7 @@ def test_off_unless_switched_on(word: str, on: bool) -> None:
 
 
 def test_by_default_a_unix_socket_for_each_serving_port() -> None:
-    mine = read_settings({"XDG_RUNTIME_DIR": "/run/user/7"}, 8000)
+    mine = read_settings({"XDG_RUNTIME_DIR": "/run/user/7"}, "vllm", 8000)
     assert mine.address == Address(path=Path("/run/user/7/enginetop/vllm-8000.sock"))
     assert mine.address.is_local
     assert (mine.token_file, mine.objective) == (None, Objective(1.0, 0.1))
@@ -35,7 +35,7 @@ def test_one_environment_for_several_servers() -> None:
         "ENGINETOP_COMPANION_LISTEN": "unix:/run/et/{port}.sock",
         "ENGINETOP_COMPANION_TOKEN_FILE": "/t",
     }
-    mine = read_settings(listen, 8001)
+    mine = read_settings(listen, "vllm", 8001)
     assert (str(mine.address), mine.token_file) == ("unix:/run/et/8001.sock", Path("/t"))
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from enginetop_companion_vllm.settings import Objective
-from enginetop_companion_vllm.truth import PrometheusMetrics, RequestTruth, watch_output
+from enginetop_companion.settings import Objective
+from enginetop_companion.truth import PrometheusMetrics, RequestTruth
+from enginetop_companion_vllm.truth import OUTCOMES, finished, watch_output
 
+LOG = logging.getLogger("tests.companion")
 TTFT = "enginetop_ttft_seconds"
 TPOT = "enginetop_tpot_seconds"
 
@@ -22,7 +24,7 @@ class Books:
 
     def __init__(self, ttft: float = 0.6, tpot: float = 0.05) -> None:
         self.registry = CollectorRegistry()
-        self.truth = RequestTruth(PrometheusMetrics(self.registry), Objective(ttft, tpot))
+        self.truth = RequestTruth(PrometheusMetrics(self.registry), Objective(ttft, tpot), OUTCOMES, LOG)
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)
@@ -51,7 +53,7 @@ def test_families_show_before_the_first_request() -> None:
 
 def test_a_request_that_keeps_both_times() -> None:
     books = Books()
-    books.truth.finished(request(), "stop")  # (12 - 10) / 100 = 0.02 s a token
+    finished(books.truth, request(), "stop")  # (12 - 10) / 100 = 0.02 s a token
     assert (books.outcome("stop"), books.within()) == (1.0, 1.0)
     assert books.value(f"{TTFT}_sum") == pytest.approx(0.2)
     assert books.value(f"{TPOT}_sum") == pytest.approx(0.02)
@@ -70,7 +72,7 @@ def test_a_request_that_keeps_both_times() -> None:
 )
 def test_both_times_count_together(ended: Any, within: float) -> None:
     books = Books()
-    books.truth.finished(ended, "length")
+    finished(books.truth, ended, "length")
     assert books.within() == within
     assert books.value(f"{TPOT}_count") == (1.0 if ended.stats.num_generation_tokens > 1 else 0.0)
 
@@ -78,30 +80,30 @@ def test_both_times_count_together(ended: Any, within: float) -> None:
 @pytest.mark.parametrize("outcome", ["abort", "error"])
 def test_a_request_not_answered_in_full_has_no_latency(outcome: str) -> None:
     books = Books()
-    books.truth.finished(request(), outcome)
+    finished(books.truth, request(), outcome)
     assert (books.outcome(outcome), books.within(), books.value(f"{TTFT}_count")) == (1.0, 0.0, 0.0)
 
 
 def test_pooling_and_unkept_statistics_are_not_counted() -> None:
     books = Books()
-    books.truth.finished(SimpleNamespace(stats=None, detokenizer=object()), "stop")
-    books.truth.finished(SimpleNamespace(stats=request().stats, detokenizer=None), "stop")
+    finished(books.truth, SimpleNamespace(stats=None, detokenizer=object()), "stop")
+    finished(books.truth, SimpleNamespace(stats=request().stats, detokenizer=None), "stop")
     assert books.outcome("stop") == 0.0
 
 
 def test_a_new_objective_has_a_counter_of_its_own() -> None:
     books = Books()
-    books.truth.finished(request(ttft=0.3), "stop")
+    finished(books.truth, request(ttft=0.3), "stop")
     books.truth.set_objective(Objective(0.25, 0.05))
     assert books.within(0.25, 0.05) == 0.0
-    books.truth.finished(request(ttft=0.3), "stop")
-    books.truth.finished(request(ttft=0.2), "stop")
+    finished(books.truth, request(ttft=0.3), "stop")
+    finished(books.truth, request(ttft=0.2), "stop")
     assert (books.within(), books.within(0.25, 0.05)) == (1.0, 1.0)
 
 
 def test_an_outcome_of_a_later_version() -> None:
     books = Books()
-    books.truth.finished(request(), "paused")
+    finished(books.truth, request(), "paused")
     assert books.outcome("paused") == 1.0
 
 
@@ -126,7 +128,7 @@ def test_nothing_raises_and_it_is_said_once(caplog: pytest.LogCaptureFixture) ->
     books = Books()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            books.truth.finished(SimpleNamespace(), "stop")
+            finished(books.truth, SimpleNamespace(), "stop")
             books.truth.reasoned("many", text_seen=False)  # type: ignore[arg-type]
     assert caplog.text.count("could not be counted") == 1
 

@@ -11,7 +11,7 @@ from pathlib import Path
 VLLM = "0.32.0"
 TORCH = "2.13.0"
 ROOT = Path(__file__).parents[2]
-COMPANION = ROOT / "companions" / "vllm"
+COMPANION = (ROOT / "companions" / "common", ROOT / "companions" / "vllm")
 SWITCH = Path(__file__).parent / "switch"
 
 _WITHOUT = ("torchvision", "torchaudio", "torchcodec")
@@ -54,7 +54,7 @@ def install() -> Installation:
         (folder / "ready").touch()
     if not here.model.exists():
         _run(str(here.python), str(Path(__file__).with_name("make_model.py")), str(here.model))
-    for source in (COMPANION, SWITCH):
+    for source in (*COMPANION, SWITCH):
         _pip(here, "install", "--no-deps", "--force-reinstall", str(source))
     return here
 

@@ -11,9 +11,9 @@ import time
 import uuid
 from typing import Any
 
-from enginetop_companion_vllm import settings
+from enginetop_companion import settings
+from enginetop_companion.board import Answer, Board
 from enginetop_companion_vllm.alarm import Alarm
-from enginetop_companion_vllm.board import Answer, Board
 from enginetop_companion_vllm.knobs import THINKING, knobs_of
 from enginetop_companion_vllm.private_parts import missing_parts, version_problem
 
@@ -61,7 +61,8 @@ class EngineSide:
         missing = missing_parts(core.scheduler)
         if missing:
             raise AttributeError(missing)
-        self._board = Board(*knobs_of(core))
+        limits, knobs = knobs_of(core)
+        self._board = Board(knobs, limits.floors)
         self._instance = uuid.uuid4().hex
         self._objective: list[float] | None = None
         self._alarm: Alarm | None = None

@@ -6,8 +6,11 @@ are those of the moment, since the token budget must hold one step of every admi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+from enginetop_companion.board import Bounds, Knob
 
 BUDGET = "max_num_batched_tokens"
 SEQUENCES = "max_num_seqs"
@@ -20,27 +23,6 @@ NO_THINKING_BUDGET = -1
 
 DRAFT_METHODS = frozenset({"ngram", "ngram_gpu", "eagle", "eagle3", "mtp", "draft_model", "dflash"})
 """Speculation methods whose proposer takes the number of drafts from each step's schedule."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What is accepted now, both ends included, and why where it is less than one would think."""
-
-    low: int
-    high: int
-    note: str = ""
-
-
-class Knob(Protocol):
-    """One knob: its value at start, what is accepted now, and how it is put in force."""
-
-    name: str
-    unit: str
-    start: int
-
-    def bounds(self) -> Bounds: ...
-
-    def write(self, value: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +71,10 @@ class Limits:
     def lowest_budget(self) -> int:
         """One step of every admitted request, its drafts included, and what cannot be split beside them."""
         return min(self.sequences * (1 + self.drafts) + self.piece.tokens, self.start_budget)
+
+    def floors(self) -> Mapping[str, int]:
+        """More requests or drafts than a lowered budget holds: then that gives way."""
+        return {BUDGET: self.lowest_budget()}
 
     def room(self) -> int | None:
         """Tokens left for decoding in a lowered budget; None: the budget is as at start and sets no limit."""

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from enginetop_companion_vllm.board import Answer
+from enginetop_companion.board import Answer
 
 log = logging.getLogger("vllm.plugins.enginetop")
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
-from enginetop_companion_vllm.truth import RequestTruth
+from enginetop_companion.truth import RequestTruth
 
 _REASONING_TEXT = '"reasoning":"'
 """Part of a chunk that carries reasoning. Quotes inside of a JSON text are escaped, so it is nowhere else."""

@@ -8,17 +8,18 @@ import os
 import time
 from typing import Any
 
-from enginetop_companion_vllm import settings
-from enginetop_companion_vllm.api import Api
-from enginetop_companion_vllm.door import Door, TokenError, read_token
+from enginetop_companion import settings
+from enginetop_companion.api import Api
+from enginetop_companion.board import Answer
+from enginetop_companion.listener import Listener, listen
+from enginetop_companion.settings import Objective
+from enginetop_companion.truth import RequestTruth, process_metrics
 from enginetop_companion_vllm.engine_side import METHOD
 from enginetop_companion_vllm.knobs import NO_THINKING_BUDGET
-from enginetop_companion_vllm.listener import AddressTakenError, Listener
 from enginetop_companion_vllm.private_parts import version_problem
 from enginetop_companion_vllm.ranks import Ranks
 from enginetop_companion_vllm.reasoning import watch_chat, watch_completions
-from enginetop_companion_vllm.settings import Objective, Settings
-from enginetop_companion_vllm.truth import RequestTruth, process_metrics, watch_output
+from enginetop_companion_vllm.truth import OUTCOMES, watch_output
 
 log = logging.getLogger("vllm.plugins.enginetop")
 
@@ -95,6 +96,36 @@ class EngineView:
                 listener.stop()
 
 
+class EngineSeenHere:
+    """The engine as the knob API of this process knows it: what it changed is asked for again at once."""
+
+    def __init__(self, ranks: Ranks, view: EngineView) -> None:
+        self._ranks = ranks
+        self._view = view
+
+    async def sheet(self) -> Answer:
+        """See `enginetop_companion.api.Engine`, as the others."""
+        return await self._ranks.sheet()
+
+    async def change(self, asked: dict[str, Any]) -> Answer:
+        answer = await self._ranks.change(asked)
+        await self._view.refresh()
+        return answer
+
+    async def reset(self, name: str) -> Answer:
+        answer = await self._ranks.reset(name)
+        await self._view.refresh()
+        return answer
+
+    async def set_objective(self, objective: list[float]) -> Answer:
+        answer = await self._ranks.set_objective(objective)
+        await self._view.refresh()
+        return answer
+
+    def objective(self) -> Objective:
+        return self._view.objective
+
+
 async def start(engine_client: Any, state: Any, serving_port: int) -> None:
     """Start everything that this server can have. Raises with the reason where the companion cannot run."""
     import vllm
@@ -102,7 +133,7 @@ async def start(engine_client: Any, state: Any, serving_port: int) -> None:
     problem = version_problem(vllm.__version__)
     if problem:
         raise RuntimeError(problem)
-    mine = settings.read_settings(os.environ, serving_port)
+    mine = settings.read_settings(os.environ, "vllm", serving_port)
     client = engine_client.engine_core
     ranks = Ranks(
         lambda verb, asked: client.call_utility_all_async(METHOD, verb, asked),
@@ -122,7 +153,8 @@ async def start(engine_client: Any, state: Any, serving_port: int) -> None:
         serving = getattr(state, name, None)
         if serving is not None:
             watch_completions(serving, view.thinking_budget)
-    listener = await _listen(mine, Api(ranks, vllm.__version__, lambda: view.objective, view.refresh))
+    api = Api(EngineSeenHere(ranks, view), "vllm", vllm.__version__, log)
+    listener = await listen(mine, api.answer, log)
     # Kept alive by the application's state, and cancelled with the server's loop.
     state.enginetop_companion = asyncio.get_running_loop().create_task(view.keep_looking(listener))
 
@@ -132,32 +164,7 @@ def _count_requests(engine_client: Any, view: EngineView) -> RequestTruth | None
     if not processor.log_stats:
         log.warning("enginetop companion: no request is counted, the server keeps no statistics")
         return None
-    truth = RequestTruth(process_metrics(), view.objective)
+    truth = RequestTruth(process_metrics(), view.objective, OUTCOMES, log)
     view.tell(truth)
     watch_output(processor, truth)
     return truth
-
-
-async def _listen(mine: Settings, api: Api) -> Listener | None:
-    """The listener, or None and one line in the log: no token, or another process has the address."""
-    if mine.token_file is None:
-        log.warning("enginetop companion: no knob API, %s is not set", settings.TOKEN_FILE)
-        return None
-    listener = Listener(Door(mine.token_file, time.monotonic), api.answer)
-    try:
-        read_token(mine.token_file)
-        await listener.start(mine.address)
-    except TokenError as error:
-        log.warning("enginetop companion: no knob API, %s", error)
-        return None
-    except AddressTakenError:
-        log.info("enginetop companion: %s is served by another process", mine.address)
-        return None
-    except OSError as error:
-        listener.stop()
-        log.warning("enginetop companion: no knob API at %s, %s", mine.address, error.strerror)
-        return None
-    log.info("enginetop companion: knob API at %s", mine.address)
-    if not mine.address.is_local:
-        log.warning("enginetop companion: the knob API can be reached from other machines, without TLS")
-    return listener

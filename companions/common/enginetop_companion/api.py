@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard
 from urllib.parse import unquote
 
-from enginetop_companion_vllm.board import Answer
-from enginetop_companion_vllm.ranks import Ranks
-from enginetop_companion_vllm.settings import Objective
-
-log = logging.getLogger("vllm.plugins.enginetop")
+from enginetop_companion.board import Answer
+from enginetop_companion.settings import Objective
 
 KNOBS_PATH = "/enginetop/v1/knobs"
 SLO_PATH = "/enginetop/v1/slo"
@@ -27,20 +23,32 @@ class BadRequestError(ValueError):
     """The body is not what the contract says; the text names the key."""
 
 
-class Api:
-    """Answers requests. `objective` is the one in force, `refresh` makes this process ask for it again."""
+class Engine(Protocol):
+    """What is done to the knobs of one engine, all of its ranks together. Nothing of it raises."""
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        engine_version: str,
-        objective: Callable[[], Objective],
-        refresh: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._ranks = ranks
-        self._engine_version = engine_version
-        self._objective = objective
-        self._refresh = refresh
+    async def sheet(self) -> Answer:
+        """`instance applied total knobs`."""
+
+    async def change(self, asked: dict[str, Any]) -> Answer:
+        """The contract's PATCH, as `read_change` made it."""
+
+    async def reset(self, name: str) -> Answer:
+        """A knob back at its start value."""
+
+    async def set_objective(self, objective: list[float]) -> Answer:
+        """TTFT and TPOT in seconds, for all processes of the engine."""
+
+    def objective(self) -> Objective:
+        """The objective in force."""
+
+
+class Api:
+    """Answers requests. `name` and `version` are those of the engine; changes go into its own `log`."""
+
+    def __init__(self, engine: Engine, name: str, version: str, log: logging.Logger) -> None:
+        self._engine = engine
+        self._head = {"schema": SCHEMA, "engine": name, "engine_version": version}
+        self._log = log
 
     async def answer(self, method: str, path: str, body: bytes) -> Answer:
         """Do what is asked. Never raises for anything that a client sends."""
@@ -52,7 +60,7 @@ class Api:
             if path == KNOBS_PATH and method == "PATCH":
                 return await self._change(read_change(body))
             if path.startswith(KNOBS_PATH + "/") and method == "DELETE":
-                return await self._reset(unquote(path.removeprefix(KNOBS_PATH + "/")))
+                return await self._engine.reset(unquote(path.removeprefix(KNOBS_PATH + "/")))
         except BadRequestError as error:
             return Answer(400, {"error": str(error)})
         known = path == KNOBS_PATH or path.startswith(KNOBS_PATH + "/")
@@ -63,33 +71,23 @@ class Api:
         )
 
     async def _sheet(self) -> Answer:
-        answer = await self._ranks.sheet()
-        if answer.status != 200:
-            return answer
-        head = {"schema": SCHEMA, "engine": "vllm", "engine_version": self._engine_version}
-        return Answer(200, head | answer.body)
+        answer = await self._engine.sheet()
+        return answer if answer.status != 200 else Answer(200, self._head | answer.body)
 
     async def _change(self, asked: dict[str, Any]) -> Answer:
-        answer = await self._ranks.change(asked)
+        answer = await self._engine.change(asked)
         what = (asked["change"], asked["knob"], asked["value"], answer.status)
-        log.info("enginetop companion: change %r: %r to %s: %s", *what)
-        await self._refresh()
-        return answer
-
-    async def _reset(self, name: str) -> Answer:
-        answer = await self._ranks.reset(name)
-        await self._refresh()
+        self._log.info("enginetop companion: change %r: %r to %s: %s", *what)
         return answer
 
     async def _slo(self, method: str, body: bytes) -> Answer:
         if method == "PUT":
-            answer = await self._ranks.set_objective(read_objective(body))
+            answer = await self._engine.set_objective(read_objective(body))
             if answer.status != 200:
                 return answer
-            await self._refresh()
         elif method != "GET":
             return Answer(405, {"error": "GET or PUT"})
-        now = self._objective()
+        now = self._engine.objective()
         return Answer(200, {"ttft_seconds": now.ttft_seconds, "tpot_seconds": now.tpot_seconds})
 
 

@@ -10,14 +10,13 @@ import logging
 import os
 import socket
 import stat
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from enginetop_companion_vllm.board import Answer
-from enginetop_companion_vllm.door import Door
-from enginetop_companion_vllm.settings import Address
-
-log = logging.getLogger("vllm.plugins.enginetop")
+from enginetop_companion.board import Answer
+from enginetop_companion.door import Door, TokenError, read_token
+from enginetop_companion.settings import TOKEN_FILE, Address, Settings
 
 Respond = Callable[[str, str, bytes], Awaitable[Answer]]
 """Method, path and body of a request that was let in."""
@@ -51,8 +50,9 @@ class AddressTakenError(OSError):
 class Listener:
     """Serves `respond` at an address to those whom the door lets in."""
 
-    def __init__(self, door: Door, respond: Respond) -> None:
+    def __init__(self, door: Door, respond: Respond, log: logging.Logger) -> None:
         self._door = door
+        self._log = log
         self._respond = respond
         self._open = 0
         self._server: asyncio.Server | None = None
@@ -97,8 +97,8 @@ class Listener:
             await asyncio.wait_for(writer.drain(), PATIENCE_SECONDS)
         except (OSError, TimeoutError):
             pass
-        except Exception:
-            log.exception("enginetop companion: a request failed")
+        except Exception:  # noqa: BLE001 - logged whole; the listener lives on
+            self._log.exception("enginetop companion: a request failed")
         finally:
             self._open -= 1
             writer.close()
@@ -126,6 +126,31 @@ class Listener:
             await asyncio.sleep(SLOW_ANSWER_SECONDS)
             return Answer(429, {"error": "too many wrong tokens", "retry_after_seconds": 60})
         return Answer(401, {"error": "bearer token missing or wrong"})
+
+
+async def listen(mine: Settings, respond: Respond, log: logging.Logger) -> Listener | None:
+    """A listener at work, or None and one line in the log: no token, or another process has the address."""
+    if mine.token_file is None:
+        log.warning("enginetop companion: no knob API, %s is not set", TOKEN_FILE)
+        return None
+    listener = Listener(Door(mine.token_file, time.monotonic), respond, log)
+    try:
+        read_token(mine.token_file)
+        await listener.start(mine.address)
+    except TokenError as error:
+        log.warning("enginetop companion: no knob API, %s", error)
+        return None
+    except AddressTakenError:
+        log.info("enginetop companion: %s is served by another process", mine.address)
+        return None
+    except OSError as error:
+        listener.stop()
+        log.warning("enginetop companion: no knob API at %s, %s", mine.address, error.strerror)
+        return None
+    log.info("enginetop companion: knob API at %s", mine.address)
+    if not mine.address.is_local:
+        log.warning("enginetop companion: the knob API can be reached from other machines, without TLS")
+    return listener
 
 
 def _own(path: Path) -> int:

@@ -6,14 +6,46 @@ came after it, so that a controller which vanishes leaves nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from enginetop_companion_vllm.knobs import BUDGET, Knob, Limits
+from typing import Any, Protocol
 
 SPACING_SECONDS = 2.0
 """Least time between two changes of one knob. Renewals, returns and resets do not wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is accepted now, both ends included, and why where it is less than one would think.
+
+    Values other than the ends and the start value are multiples of `step`.
+    """
+
+    low: int
+    high: int
+    note: str = ""
+    step: int = 1
+
+
+class Knob(Protocol):
+    """One knob: its value at start, what is accepted now, and how it is put in force."""
+
+    name: str
+    unit: str
+    start: int
+
+    def bounds(self) -> Bounds: ...
+
+    def write(self, value: int) -> None: ...
+
+
+Floors = Callable[[], Mapping[str, int]]
+"""By knob, what it must not be below at present, since others have moved."""
+
+
+def no_floors() -> Mapping[str, int]:
+    """No knob depends on another."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +91,8 @@ class _Place:
 class Board:
     """All knobs of one engine. Every method takes the time, in seconds of a clock that never goes back."""
 
-    def __init__(self, limits: Limits, knobs: Iterable[Knob]) -> None:
-        self._limits = limits
+    def __init__(self, knobs: Iterable[Knob], floors: Floors = no_floors) -> None:
+        self._floors = floors
         self._places = {knob.name: _Place(knob) for knob in knobs}
 
     def rows(self, now: float) -> list[dict[str, Any]]:
@@ -118,7 +150,7 @@ class Board:
         place.changed_at = float("-inf")
         self._put(place, place.before)
         place.version = place.version_before
-        self._keep_the_floor()
+        self._keep_the_floors()
         return Answer(200, self._row(place, now))
 
     def reset(self, name: str, now: float) -> Answer:
@@ -128,7 +160,7 @@ class Board:
             return self._unknown()
         if place.now != Standing(place.knob.start, None, ""):
             self._put(place, Standing(place.knob.start, None, ""))
-            self._keep_the_floor()
+            self._keep_the_floors()
         return Answer(200, self._row(place, now))
 
     def expire(self, now: float) -> list[str]:
@@ -141,7 +173,7 @@ class Board:
             assert lease is not None
             self._put(place, Standing(lease.former, None, ""))
         if over:
-            self._keep_the_floor()
+            self._keep_the_floors()
         return [place.knob.name for place in over]
 
     def next_deadline(self) -> float | None:
@@ -153,7 +185,10 @@ class Board:
     def _refusal(self, place: _Place, value: int, now: float) -> Answer | None:
         bounds = place.knob.bounds()
         if not bounds.low <= value <= bounds.high:
-            return self._refuse(422, f"{value} is not within {bounds.low} to {bounds.high}", place, now)
+            why = f" ({bounds.note})" if bounds.note else ""
+            return self._refuse(422, f"{value} is not within {bounds.low} to {bounds.high}{why}", place, now)
+        if value % bounds.step and value not in (bounds.low, bounds.high, place.knob.start):
+            return self._refuse(422, f"{value} is not a multiple of {bounds.step}", place, now)
         on_the_way_back = value == place.knob.start or (place.now.lease and value == place.now.lease.former)
         wait = place.changed_at + SPACING_SECONDS - now
         if wait > 0 and not on_the_way_back:
@@ -174,13 +209,12 @@ class Board:
         place.version += 1
         place.ticket = ""
 
-    def _keep_the_floor(self) -> None:
-        """A return may leave more requests or drafts than a lowered budget holds: then that gives way."""
-        place = self._places.get(BUDGET)
-        floor = self._limits.lowest_budget()
-        if place is not None and place.now.value < floor:
-            lease = place.now.lease
-            self._put(place, Standing(floor, lease, place.now.change))
+    def _keep_the_floors(self) -> None:
+        """A return may leave more than another lowered knob holds: then that one gives way."""
+        for name, floor in self._floors().items():
+            place = self._places.get(name)
+            if place is not None and place.now.value < floor:
+                self._put(place, Standing(floor, place.now.lease, place.now.change))
 
     def _row(self, place: _Place, now: float) -> dict[str, Any]:
         bounds = place.knob.bounds()

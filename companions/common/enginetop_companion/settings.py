@@ -59,7 +59,7 @@ def is_on(environment: Mapping[str, str]) -> bool:
     return environment.get(ON, "").strip().lower() in {"1", "true", "yes", "on"}
 
 
-def read_settings(environment: Mapping[str, str], serving_port: int) -> Settings:
+def read_settings(environment: Mapping[str, str], engine: str, serving_port: int) -> Settings:
     """The settings; `{port}` in the address stands for the server's own port: one environment serves many.
 
     Raises SettingsError.
@@ -67,16 +67,16 @@ def read_settings(environment: Mapping[str, str], serving_port: int) -> Settings
     token_file = environment.get(TOKEN_FILE, "").strip()
     listen = environment.get(LISTEN, "").strip().replace("{port}", str(serving_port))
     return Settings(
-        address=read_address(listen) if listen else default_address(environment, serving_port),
+        address=read_address(listen) if listen else default_address(environment, engine, serving_port),
         token_file=Path(token_file) if token_file else None,
         objective=read_objective(environment.get(OBJECTIVE, "")),
     )
 
 
-def default_address(environment: Mapping[str, str], serving_port: int) -> Address:
+def default_address(environment: Mapping[str, str], engine: str, serving_port: int) -> Address:
     """A unix socket in the user's runtime folder, one for each serving port."""
     folder = environment.get("XDG_RUNTIME_DIR") or f"/tmp/enginetop-{os.getuid()}"  # noqa: S108 - made 0700
-    return Address(path=Path(folder) / "enginetop" / f"vllm-{serving_port}.sock")
+    return Address(path=Path(folder) / "enginetop" / f"{engine}-{serving_port}.sock")
 
 
 def read_address(text: str) -> Address:
