@@ -8,7 +8,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from collectors.feed import METRICS_PATHS
-from collectors.fetch import one_line
+from collectors.fetch import Credentials, one_line
 from enginetop.fleet.model import Role, Target
 
 MAX_LISTED = 20_000
@@ -19,10 +19,14 @@ _ROLE_WORDS = {role.value: role for role in Role if role is not Role.UNKNOWN}
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One target of a list. `identity` stays with a replica that moves to another address; empty: its URL."""
+    """One target of a list. `identity` stays with a replica that moves to another address; empty: its URL.
+
+    `credentials` are those that the source has for it; None: those that its setting names.
+    """
 
     target: Target
     identity: str = ""
+    credentials: Credentials | None = None
 
 
 class ListingError(Exception):

@@ -78,9 +78,10 @@ class Membership:
         if look.listed is None:
             return Changes()
         changes = self._roster.take(look.source, look.listed, now)
-        how = self._of_source.get(look.source, NO_CREDENTIALS)
+        usual = self._of_source.get(look.source, NO_CREDENTIALS)
+        own = {one.target.url: one.credentials for one in look.listed if one.credentials is not None}
         for target in (*changes.joined, *(target for _, target in changes.moved)):
-            if how != NO_CREDENTIALS:
+            if (how := own.get(target.url, usual)) != NO_CREDENTIALS:
                 self.credentials.setdefault(target.url, how)
         return changes
 

@@ -87,7 +87,14 @@ def add_discovery(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KIND:WHAT",
         help="targets that come and go: file_sd:FILE dns:HOST:PORT dns:_SERVICE._tcp.NAME dynamo:FOLDER "
-        "prometheus:URL local",
+        "prometheus:URL kubernetes:[CONTEXT][/NAMESPACE] local",
+    )
+    parser.add_argument(
+        "--kubernetes",
+        dest="discover",
+        action="append_const",
+        const="kubernetes",
+        help="the serving pods of the kubeconfig's current context: --discover kubernetes",
     )
 
 

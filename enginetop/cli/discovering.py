@@ -20,7 +20,10 @@ from enginetop.fleet.model import Target
 if TYPE_CHECKING:
     from enginetop.fleet.config import DiscoveryTable
 
-KINDS = ("file_sd", "dns", "dynamo", "local", "prometheus")
+KINDS = ("file_sd", "dns", "dynamo", "local", "prometheus", "kubernetes")
+
+_PLACE_LEFT_OUT = {"local": (True,), "kubernetes": (True, False)}
+"""Whether a kind may, or has to, come without a place; all others need one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class DiscoverySetting:
     place: str
     scheme: str = "http"
     credentials: Credentials = NO_CREDENTIALS
+    reach: str = "auto"
 
 
 LOCAL = (DiscoverySetting("local", ""),)
@@ -40,10 +44,10 @@ LOCAL = (DiscoverySetting("local", ""),)
 def discovery_flag(text: str) -> DiscoverySetting:
     """`KIND:WHAT` of `--discover`. ConfigError when it is none."""
     kind, _, place = text.partition(":")
-    if kind not in KINDS or bool(place) == (kind == "local"):
+    if kind not in KINDS or (not place) not in _PLACE_LEFT_OUT.get(kind, (False,)):
         raise ConfigError(
             f"--discover {_shown(text)!r}: write file_sd:FILE, dns:HOST:PORT, dns:_SERVICE._tcp.NAME, "
-            f"dynamo:FOLDER, prometheus:URL or local"
+            f"dynamo:FOLDER, prometheus:URL, kubernetes:[CONTEXT][/NAMESPACE] or local"
         )
     setting = DiscoverySetting(kind, place)
     _source(setting, "--discover")
@@ -52,7 +56,7 @@ def discovery_flag(text: str) -> DiscoverySetting:
 
 def discovery_table(table: DiscoveryTable, origin: str, credentials: Credentials) -> DiscoverySetting:
     """A `[[discovery]]` table as a setting. ConfigError names the file and the key."""
-    setting = DiscoverySetting(table.kind, table.place, table.scheme, credentials)
+    setting = DiscoverySetting(table.kind, table.place, table.scheme, credentials, table.reach)
     _source(setting, origin)
     return setting
 
@@ -81,6 +85,10 @@ def _source(setting: DiscoverySetting, origin: str) -> Source:
                 from collectors.prometheus.targets import PrometheusTargets
 
                 return PrometheusTargets(setting.place, setting.credentials)
+            case "kubernetes":
+                from collectors.kubernetes.source import KubernetesPods, Reach
+
+                return KubernetesPods(setting.place, Reach(setting.reach))
             case _:
                 return LocalProcesses()
     except ValueError as error:

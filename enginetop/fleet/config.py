@@ -94,10 +94,17 @@ class TargetTable(_ReachedTable):
         return self
 
 
-DiscoveryKind = Literal["file_sd", "dns", "dynamo", "local", "prometheus"]
+DiscoveryKind = Literal["file_sd", "dns", "dynamo", "local", "prometheus", "kubernetes"]
 
 PLACE_KEYS: Mapping[DiscoveryKind, str | None] = MappingProxyType(
-    {"file_sd": "path", "dns": "name", "dynamo": "path", "local": None, "prometheus": "url"}
+    {
+        "file_sd": "path",
+        "dns": "name",
+        "dynamo": "path",
+        "local": None,
+        "prometheus": "url",
+        "kubernetes": None,
+    }
 )
 """The key that says where a source of each kind is; None: it needs none."""
 
@@ -110,6 +117,12 @@ class DiscoveryTable(_ReachedTable):
     name: str | None = None
     url: str | None = None
     scheme: Literal["http", "https"] = "http"
+    context: str = ""
+    """Of the kubeconfig; empty: its current one."""
+    namespace: str = ""
+    """Empty: all namespaces that we may list."""
+    reach: Literal["auto", "direct", "proxy"] = "auto"
+    """How pods are read: directly, or through the API server; `auto` looks where we run."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -118,11 +131,15 @@ class DiscoveryTable(_ReachedTable):
         if given != ([wanted] if wanted else []):
             needs = f"needs {wanted}, and no other place" if wanted else "needs no path, name or url"
             raise ValueError(f"discovery of kind {self.kind} {needs}")
+        if self.kind != "kubernetes" and (self.context or self.namespace or self.reach != "auto"):
+            raise ValueError("context, namespace and reach are keys of kind kubernetes")
         return self
 
     @property
     def place(self) -> str:
-        """Where it is, by the key of its kind."""
+        """Where it is, by the key of its kind; of a cluster `CONTEXT/NAMESPACE`, or empty."""
+        if self.kind == "kubernetes":
+            return f"{self.context}/{self.namespace}".rstrip("/")
         return self.path or self.name or self.url or ""
 
 

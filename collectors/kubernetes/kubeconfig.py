@@ -1,0 +1,250 @@
+"""kubeconfig files: which server, known by which CA, asked as whom.
+
+The rules are kubectl's: the files of `$KUBECONFIG` are merged, the first that names a cluster, user or
+context wins, paths are relative to the file that holds them, and a pod's own service account counts where
+there is no file at all. Source: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from collectors.engines.json_fields import field_at
+from collectors.fetch import one_line
+from enginetop.fleet.errors import EnginetopError
+
+_MOST_BYTES = 4 * 1024 * 1024
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class KubernetesError(EnginetopError):
+    """Something of Kubernetes that does not work, in one line with what helps.
+
+    `status` is the HTTP status of the API server's answer, 0 when there was none.
+    """
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(one_line(text))
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class ExecPlugin:
+    """A program that prints credentials (`client.authentication.k8s.io`)."""
+
+    command: str
+    arguments: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    api_version: str
+    interactive: str
+    """`Never`, `IfAvailable` or `Always`."""
+    install_hint: str
+    wants_cluster: bool
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Context:
+    """One context, resolved. Secrets in it (`token`, `password`, keys) are shown by no repr."""
+
+    name: str
+    server: str
+    namespace: str
+    ca_file: str | None = None
+    ca_data: bytes | None = None
+    insecure: bool = False
+    tls_server_name: str | None = None
+    proxy_url: str | None = None
+    token: str | None = None
+    token_file: str | None = None
+    username: str | None = None
+    password: str | None = None
+    cert_file: str | None = None
+    cert_data: bytes | None = None
+    key_file: str | None = None
+    key_data: bytes | None = None
+    exec_plugin: ExecPlugin | None = None
+    in_cluster: bool = False
+
+    def __repr__(self) -> str:
+        return f"Context({self.name!r}, {self.server!r})"
+
+
+def find_context(
+    name: str | None = None,
+    *,
+    environment: Mapping[str, str] = os.environ,
+    service_account: Path = _SERVICE_ACCOUNT,
+) -> Context:
+    """The context of that name, None: the current one. KubernetesError says what is missing and where."""
+    paths = _paths(environment)
+    files = [(path, read) for path in paths if (read := _read(path)) is not None]
+    if not files:
+        if name is None and (own := _in_cluster(environment, service_account)) is not None:
+            return own
+        raise KubernetesError(
+            f"no kubeconfig: {', '.join(map(str, paths))} not there; set KUBECONFIG, or log in to the cluster"
+        )
+    wanted = name or next((current for _, file in files if (current := _text(file, "current-context"))), None)
+    if wanted is None:
+        raise KubernetesError(
+            f"{files[0][0]}: no current context; name one of {_names(files)} with --context"
+        )
+    entry = _named(files, "contexts", "context", wanted)
+    if entry is None:
+        raise KubernetesError(f"{files[0][0]}: no context {wanted!r}; there are {_names(files)}")
+    _, context = entry
+    cluster = _named(files, "clusters", "cluster", _text(context, "cluster") or "")
+    if cluster is None or _text(cluster[1], "server") is None:
+        raise KubernetesError(f"{files[0][0]}: the context {wanted!r} names a cluster that is not there")
+    user = _named(files, "users", "user", _text(context, "user") or "")
+    return _resolved(wanted, context, cluster, user)
+
+
+def _resolved(
+    name: str,
+    context: Mapping[str, Any],
+    cluster: tuple[Path, Mapping[str, Any]],
+    user: tuple[Path, Mapping[str, Any]] | None,
+) -> Context:
+    at, fields = cluster
+    server = (_text(fields, "server") or "").rstrip("/")
+    if not server.startswith(("https://", "http://")):
+        raise KubernetesError(f"{at}: the server of context {name!r} is no URL")
+    mine, own = user if user is not None else (at, {})
+    if "auth-provider" in own:
+        raise KubernetesError(
+            f"{mine}: the user of context {name!r} has an auth-provider, which kubectl "
+            "gave up too; use an exec plugin"
+        )
+    return Context(
+        name=name,
+        server=server,
+        namespace=_text(context, "namespace") or "default",
+        ca_file=_path(at, fields, "certificate-authority"),
+        ca_data=_data(at, fields, "certificate-authority-data"),
+        insecure=fields.get("insecure-skip-tls-verify") is True,
+        tls_server_name=_text(fields, "tls-server-name"),
+        proxy_url=_text(fields, "proxy-url"),
+        token=_text(own, "token"),
+        token_file=_path(mine, own, "tokenFile"),
+        username=_text(own, "username"),
+        password=_text(own, "password"),
+        cert_file=_path(mine, own, "client-certificate"),
+        cert_data=_data(mine, own, "client-certificate-data"),
+        key_file=_path(mine, own, "client-key"),
+        key_data=_data(mine, own, "client-key-data"),
+        exec_plugin=_exec(mine, own, name),
+    )
+
+
+def _exec(path: Path, user: Mapping[str, Any], context: str) -> ExecPlugin | None:
+    fields = user.get("exec")
+    if fields is None:
+        return None
+    command = _text(fields, "command")
+    if command is None:
+        raise KubernetesError(f"{path}: the exec plugin of context {context!r} names no command")
+    if "/" in command and not Path(command).is_absolute():
+        command = str(path.parent / command)
+    arguments = fields.get("args") or ()
+    variables = fields.get("env") or ()
+    return ExecPlugin(
+        command=command,
+        arguments=tuple(one for one in arguments if isinstance(one, str)),
+        environment=tuple(
+            (key, value)
+            for one in variables
+            if (key := _text(one, "name")) is not None and (value := _text(one, "value")) is not None
+        ),
+        api_version=_text(fields, "apiVersion") or "client.authentication.k8s.io/v1",
+        interactive=_text(fields, "interactiveMode") or "IfAvailable",
+        install_hint=_text(fields, "installHint") or "",
+        wants_cluster=fields.get("provideClusterInfo") is True,
+    )
+
+
+def _in_cluster(environment: Mapping[str, str], folder: Path) -> Context | None:
+    """The service account of the pod that we run in."""
+    host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host or not (folder / "token").exists():
+        return None
+    try:
+        namespace = (folder / "namespace").read_text(encoding="utf-8").strip()
+    except OSError:
+        namespace = ""
+    return Context(
+        name="in-cluster",
+        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        namespace=namespace or "default",
+        ca_file=str(folder / "ca.crt"),
+        token_file=str(folder / "token"),
+        in_cluster=True,
+    )
+
+
+def _paths(environment: Mapping[str, str]) -> Sequence[Path]:
+    named = [Path(one).expanduser() for one in environment.get("KUBECONFIG", "").split(os.pathsep) if one]
+    return named or [Path(environment.get("HOME") or Path.home()) / ".kube" / "config"]
+
+
+def _read(path: Path) -> Mapping[str, Any] | None:
+    """A file's mapping, None when there is no such file."""
+    try:
+        with path.open("rb") as file:
+            found = yaml.safe_load(file.read(_MOST_BYTES))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise KubernetesError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise KubernetesError(f"{path}: no YAML; it should be a kubeconfig") from None
+    if not isinstance(found, dict):
+        raise KubernetesError(f"{path}: no kubeconfig")
+    return found
+
+
+def _named(
+    files: Sequence[tuple[Path, Mapping[str, Any]]], kind: str, key: str, name: str
+) -> tuple[Path, Mapping[str, Any]] | None:
+    """The first entry of that name, with the file it stands in."""
+    for path, file in files:
+        entries = file.get(kind)
+        for entry in entries if isinstance(entries, list) else ():
+            if _text(entry, "name") == name:
+                fields = field_at(entry, key)
+                return path, fields if isinstance(fields, dict) else {}
+    return None
+
+
+def _names(files: Sequence[tuple[Path, Mapping[str, Any]]]) -> str:
+    entries = [entry for _, file in files for entry in file.get("contexts") or ()]
+    names = dict.fromkeys(name for entry in entries if (name := _text(entry, "name")))
+    return ", ".join(names) or "none"
+
+
+def _text(fields: Any, key: str) -> str | None:
+    value = field_at(fields, key)
+    return value if isinstance(value, str) and value else None
+
+
+def _path(file: Path, fields: Mapping[str, Any], key: str) -> str | None:
+    value = _text(fields, key)
+    return None if value is None else str(file.parent / Path(value).expanduser())
+
+
+def _data(file: Path, fields: Mapping[str, Any], key: str) -> bytes | None:
+    value = _text(fields, key)
+    if value is None:
+        return None
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise KubernetesError(f"{file}: {key} is no base64") from None

@@ -1,0 +1,204 @@
+"""From a pod's JSON to what is scraped there: engine, role, pool, port. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from collectors.engines.json_fields import field_at, integer, items, text
+from collectors.kubernetes.stacks import COMMANDS, ENGINE_CONTAINERS, IMAGES, KINDS, OWNED, Kind, Stack
+from enginetop.fleet.model import EngineKind, Role
+
+Fields = Mapping[str, Any]
+
+_WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
+_SCRAPE = "prometheus.io/"
+_ENDED = frozenset({"Succeeded", "Failed"})
+_MODES = {"prefill": Role.PREFILL, "decode": Role.DECODE}
+_KV_ROLE = re.compile(r'"kv_role"\s*:\s*"kv_(producer|consumer|both)"')
+_KV_ROLES = {"producer": Role.PREFILL, "consumer": Role.DECODE, "both": Role.AGGREGATED}
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPod:
+    """One pod that serves, as its spec tells. `container` runs the engine; `address` may be empty yet."""
+
+    namespace: str
+    name: str
+    stack: Stack
+    pool: str
+    role: Role
+    engine: EngineKind
+    container: str
+    address: str
+    port: int
+    scheme: str
+    metrics_path: str | None
+    model: str | None
+    ready: bool
+    controller: str
+    """`Kind/name` of the object that made it; empty: nobody."""
+
+    @property
+    def identity(self) -> str:
+        """Stays when the pod of that name gets another address."""
+        return f"{self.namespace}/{self.name}"
+
+
+def serving_pod(pod: Fields, owner_kind: str = "") -> ServingPod | None:
+    """What a pod serves; None: nothing that we read, or it is a worker behind its leader, or at its end.
+
+    `owner_kind` is the kind of the object at the top of its owners, where that is known.
+    """
+    labels = _words(pod, "metadata", "labels")
+    if field_at(pod, "metadata", "deletionTimestamp") is not None or text(pod, "status", "phase") in _ENDED:
+        return None
+    if labels.get(_WORKER_INDEX, "0") != "0" or labels.get("app.kubernetes.io/component", "").endswith(
+        "-worker"
+    ):
+        return None
+    containers = [one for one in items(pod, "spec", "containers") if isinstance(one, dict)]
+    container = _engine_container(containers)
+    namespace, name = text(pod, "metadata", "namespace"), text(pod, "metadata", "name")
+    if container is None or namespace is None or name is None:
+        return None
+    line = _command_line(container)
+    known, known_port = _engine_of(line, text(container, "image") or "")
+    kind = OWNED.get(owner_kind) or next((one for one in KINDS if _matches(one, labels)), None)
+    if kind is None:
+        if known is EngineKind.UNKNOWN:
+            return None
+        kind = Kind(Stack.PLAIN, {}, "app")
+    annotations = _words(pod, "metadata", "annotations")
+    engine = _engine_named(labels.get(kind.engine_label, "")) or kind.engine
+    controller = _controller(pod)
+    return ServingPod(
+        namespace=namespace,
+        name=name,
+        stack=kind.stack,
+        pool=labels.get(kind.pool) or controller.partition("/")[2] or name,
+        role=_role(kind, labels, line),
+        engine=engine if engine is not EngineKind.UNKNOWN else known,
+        container=text(container, "name") or "",
+        address=text(pod, "status", "podIP") or "",
+        port=_port(kind, containers, container, annotations, line, known_port),
+        scheme=_scheme(container, annotations),
+        metrics_path=annotations.get(f"{_SCRAPE}path"),
+        model=labels.get(kind.model_label),
+        ready=any(
+            text(one, "type") == "Ready" and text(one, "status") == "True"
+            for one in items(pod, "status", "conditions")
+        ),
+        controller=controller,
+    )
+
+
+def _matches(kind: Kind, labels: Mapping[str, str]) -> bool:
+    return all(key in labels and value in ("*", labels[key]) for key, value in kind.labels.items())
+
+
+def _engine_container(containers: Sequence[Fields]) -> Fields | None:
+    """The container of the engine: by what it runs, then by its name, else the first."""
+    for container in containers:
+        if _engine_of(_command_line(container), text(container, "image") or "")[0] is not EngineKind.UNKNOWN:
+            return container
+    named = (one for name in ENGINE_CONTAINERS for one in containers if text(one, "name") == name)
+    return next(named, containers[0] if containers else None)
+
+
+def _command_line(container: Fields) -> str:
+    words = [word for key in ("command", "args") for word in items(container, key) if isinstance(word, str)]
+    environment = (
+        text(one, "value") or ""
+        for one in items(container, "env")
+        if text(one, "name") in ("VLLM_ADDITIONAL_ARGS", "EXTRA_ARGS")
+    )
+    return " ".join((*words, *environment))
+
+
+def _engine_of(line: str, image: str) -> tuple[EngineKind, int | None]:
+    for words, engine, port in COMMANDS:
+        if words in line:
+            return engine, port
+    for words, engine, port in IMAGES:
+        if words in image.lower():
+            return engine, port
+    return EngineKind.UNKNOWN, None
+
+
+def _engine_named(word: str) -> EngineKind | None:
+    return next((engine for engine in EngineKind if engine.value == word.lower().replace("-", "")), None)
+
+
+def _role(kind: Kind, labels: Mapping[str, str], line: str) -> Role:
+    """The label's word, else the command line's, else what is usual for the kind."""
+    if (said := kind.roles.get(labels.get(kind.role_label, ""))) is not None and said is not Role.AGGREGATED:
+        return said
+    if kind.role is not Role.AGGREGATED:
+        return kind.role
+    if (mode := _MODES.get(_flag(line, "--disaggregation-mode") or "")) is not None:
+        return mode
+    found = _KV_ROLE.search(line)
+    return _KV_ROLES[found[1]] if found else kind.role
+
+
+def _port(
+    kind: Kind,
+    containers: Sequence[Fields],
+    container: Fields,
+    annotations: Mapping[str, str],
+    line: str,
+    known: int | None,
+) -> int:
+    named = {
+        text(port, "name"): number
+        for one in (*(other for other in containers if other is not container), container)
+        for port in items(one, "ports")
+        if (number := integer(port, "containerPort")) is not None
+    }
+    for name in kind.ports:
+        if name in named:
+            return named[name]
+    for said in (annotations.get(f"{_SCRAPE}port"), _flag(line, "--port")):
+        if said is not None and said.isdecimal() and 0 < int(said) < 65536:
+            return int(said)
+    own = [
+        number for port in items(container, "ports") if (number := integer(port, "containerPort")) is not None
+    ]
+    if kind.stack in (Stack.PLAIN, Stack.KSERVE) and own:
+        return own[0]
+    return kind.port or known or 8000
+
+
+def _scheme(container: Fields, annotations: Mapping[str, str]) -> str:
+    """`https` where the pod says so, or is asked so by its own readiness probe."""
+    said = annotations.get(f"{_SCRAPE}scheme") or text(container, "readinessProbe", "httpGet", "scheme") or ""
+    return "https" if said.lower() == "https" else "http"
+
+
+def _flag(line: str, flag: str) -> str | None:
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        words = line.split()
+    for at, word in enumerate(words):
+        if word == flag and at + 1 < len(words):
+            return words[at + 1]
+        if word.startswith(f"{flag}="):
+            return word.removeprefix(f"{flag}=")
+    return None
+
+
+def _controller(pod: Fields) -> str:
+    for owner in items(pod, "metadata", "ownerReferences"):
+        if field_at(owner, "controller") is True:
+            return f"{text(owner, 'kind') or ''}/{text(owner, 'name') or ''}"
+    return ""
+
+
+def _words(pod: Fields, *path: str) -> Mapping[str, str]:
+    found = field_at(pod, *path)
+    return {k: v for k, v in found.items() if isinstance(v, str)} if isinstance(found, dict) else {}

@@ -1,0 +1,149 @@
+"""kubeconfig: merging, contexts, in-cluster, and one line for whatever is wrong."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from collectors.kubernetes.kubeconfig import Context, KubernetesError, find_context
+
+NO_POD = Path("/nonexistent")
+_OF_X = "current-context: x\ncontexts: [{name: x, context: {cluster: c}}]"
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """A kubeconfig with one context of a name, whose user and cluster have the given fields."""
+
+    def written(
+        name: str,
+        *,
+        user: Mapping[str, object] | None = None,
+        cluster: Mapping[str, object] | None = None,
+        file: str = "config",
+        current: bool = True,
+    ) -> Path:
+        path = tmp_path / file
+        path.write_text(
+            yaml.safe_dump(
+                {
+                    **({"current-context": name} if current else {}),
+                    "contexts": [
+                        {"name": name, "context": {"cluster": name, "user": name, "namespace": f"ns-{name}"}}
+                    ],
+                    "clusters": [
+                        {"name": name, "cluster": {"server": f"https://{name}:6443/", **(cluster or {})}}
+                    ],
+                    "users": [{"name": name, "user": dict(user or {"token": "t"})}],
+                }
+            ),
+            encoding="utf-8",
+        )
+        return path
+
+    return written
+
+
+def found(*paths: Path | str, name: str | None = None) -> Context:
+    environment = {"KUBECONFIG": ":".join(map(str, paths)), "HOME": "/nonexistent"}
+    return find_context(name, environment=environment, service_account=NO_POD)
+
+
+def test_the_current_context(write: Write) -> None:
+    context = found(write("prod"))
+    assert (context.name, context.server, context.namespace) == ("prod", "https://prod:6443", "ns-prod")
+
+
+def test_files_are_merged_and_the_first_to_name_something_wins(write: Write, tmp_path: Path) -> None:
+    first = write("a", file="one", cluster={"server": "https://first:1"})
+    second = write("a", file="two", cluster={"server": "https://second:2"})
+    third = write("b", file="three")
+    paths = (tmp_path / "missing", first, second, third)
+    assert found(*paths).server == "https://first:1"
+    assert found(*paths, name="b").server == "https://b:6443"
+
+
+def test_paths_are_relative_to_their_file(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    path = write(
+        "a",
+        file="sub/config",
+        user={"tokenFile": "token", "client-certificate": "/abs/c.pem", "client-key": "k.pem"},
+        cluster={"certificate-authority": "ca.pem"},
+    )
+    context = found(path)
+    assert context.token_file == str(tmp_path / "sub" / "token")
+    assert (context.cert_file, context.key_file) == ("/abs/c.pem", str(tmp_path / "sub" / "k.pem"))
+    assert context.ca_file == str(tmp_path / "sub" / "ca.pem")
+
+
+def test_data_in_line_is_decoded(write: Write) -> None:
+    path = write("a", cluster={"certificate-authority-data": b64encode(b"PEM").decode()})
+    assert found(path).ca_data == b"PEM"
+
+
+def test_secrets_show_in_no_repr(write: Write) -> None:
+    context = found(write("a", user={"token": "very-secret-token", "password": "pass-word-1"}))
+    assert context.token == "very-secret-token"
+    assert "secret" not in repr(context)
+    assert "pass-word" not in repr(context)
+
+
+def test_a_pods_own_account_where_there_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    (tmp_path / "namespace").write_text("llm\n")
+    environment = {
+        "HOME": "/nonexistent",
+        "KUBERNETES_SERVICE_HOST": "fd00::1",
+        "KUBERNETES_SERVICE_PORT": "6443",
+    }
+    context = find_context(environment=environment, service_account=tmp_path)
+    assert (context.server, context.namespace, context.in_cluster) == ("https://[fd00::1]:6443", "llm", True)
+    assert context.token_file == str(tmp_path / "token")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{a: [", "no YAML"),
+        ("- a", "no kubeconfig"),
+        ("{}", "no current context"),
+        ("current-context: x", "no context 'x'"),
+        (_OF_X, "names a cluster that is not there"),
+        (f"{_OF_X}\nclusters: [{{name: c, cluster: {{}}}}]", "names a cluster that is not there"),
+        (f"{_OF_X}\nclusters: [{{name: c, cluster: {{server: 'ftp://x'}}}}]", "no URL"),
+        (
+            _OF_X
+            + "\nclusters: [{name: c, cluster: {server: 'https://x', certificate-authority-data: '%'}}]",
+            "no base64",
+        ),
+    ],
+)
+def test_a_file_that_is_wrong_is_one_line(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(KubernetesError) as raised:
+        found(path)
+    assert said in str(raised.value)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_no_file_at_all_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(KubernetesError, match=r"no kubeconfig: .*/config not there; set KUBECONFIG"):
+        find_context(environment={"HOME": str(tmp_path)}, service_account=NO_POD)
+
+
+def test_a_context_that_is_not_there_names_those_that_are(write: Write) -> None:
+    with pytest.raises(KubernetesError, match=r"no context 'prd'; there are prod"):
+        found(write("prod"), name="prd")
+
+
+def test_what_kubectl_gave_up_is_told(write: Write) -> None:
+    with pytest.raises(KubernetesError, match="auth-provider"):
+        found(write("a", user={"auth-provider": {"name": "gcp"}}))
