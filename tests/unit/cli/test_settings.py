@@ -173,7 +173,7 @@ def test_a_missing_config_file_that_was_named_is_an_error(tmp_path: Path) -> Non
         ["snapshot", "--interval", "inf"],
         ["snapshot", "--samples", "0"],
         ["snapshot", "--format", "yaml"],
-        ["--kubernetes"],
+        ["--no-such-flag"],
         ["record", "r1:8000"],
     ],
 )
