@@ -19,11 +19,15 @@ from tuners.advice import Advisor
 from tuners.control.judge import Block, judge
 from tuners.control.knob_api import HttpKnobClient
 from tuners.control.settings import ControlSettings
+from tuners.knob_values import THINKING
+from tuners.thought_log import KEPT_SECONDS
 
 MOST_CHANGES = 4
 _TICK_SECONDS = 4.0
-_WATCHED_SECONDS, _MOST_WATCHED_SECONDS = 900.0, 3900.0
-"""How long advice is waited for; the longer one while more evidence may bring some."""
+_WATCHED_SECONDS, _MOST_WATCHED_SECONDS, _LONGEST_WATCHED_SECONDS = 900.0, 3900.0, KEPT_SECONDS
+"""How long advice is waited for: the longer one while more evidence may bring some, the longest while the
+rule for thoughts says that more requests will tell.
+"""
 _ORDER = ("max_num_seqs", "num_speculative_tokens", "thinking_token_budget", "max_num_batched_tokens")
 """Which knob goes first where several have advice: what destroys work before what makes it slow."""
 _CONTROL = ControlSettings()
@@ -125,8 +129,10 @@ def _sheets(world: SteppedWorld) -> dict[str, KnobSheet]:
 
 def _advice(subject: Subject, settings: Settings, seed: int, refused: set[tuple[str, str]]) -> Advice | None:
     """The first advice that most replicas give; None: nobody wants a change."""
-    for snapshot in _watched(subject, settings, seed, _MOST_WATCHED_SECONDS):
+    for snapshot in _watched(subject, settings, seed, _LONGEST_WATCHED_SECONDS):
         if snapshot.at - EPOCH > _WATCHED_SECONDS and not _awaits_evidence(snapshot):
+            break
+        if snapshot.at - EPOCH > _MOST_WATCHED_SECONDS and not _counts_thoughts(snapshot):
             break
         for knob in _ORDER:
             rows = [row for one in snapshot.replicas for row in one.advice if row.knob == knob]
@@ -142,6 +148,12 @@ def _awaits_evidence(snapshot: FleetSnapshot) -> bool:
     """Whether watching for longer may bring advice: some is withheld, or not shared by most yet."""
     rows = [row for one in snapshot.replicas for row in one.advice]
     return any(row.action == "withheld" or row.proposed is not None for row in rows)
+
+
+def _counts_thoughts(snapshot: FleetSnapshot) -> bool:
+    """Whether a thinking budget under KV pressure waits for more requests."""
+    rows = [row for one in snapshot.replicas for row in one.advice if row.knob == THINKING]
+    return any(row.action == "withheld" and row.bound_by == "kv" for row in rows)
 
 
 def _tried(subject: Subject, old: Settings, new: Settings, seed: int) -> Verdict:

@@ -13,9 +13,10 @@ from enginetop.fleet.snapshot import Advice, FleetSnapshot, PoolAdvice, ReplicaS
 from tuners import sequences, speculation, thinking, token_budget
 from tuners.case import Case, Rule
 from tuners.evidence import EvidenceLog
-from tuners.knob_values import BUDGET, knobs_of
+from tuners.knob_values import BUDGET, Knobs, knobs_of
 from tuners.load import NEEDED
 from tuners.pool_advice import pool_advice
+from tuners.pool_thoughts import NOTHING_COUNTED, Counted, PoolThoughts
 
 Sheets = Callable[[], Mapping[str, KnobSheet]]
 """The newest knob sheets by target URL. Called at every snapshot; must return at once."""
@@ -39,6 +40,8 @@ class _Watch:
     """
 
     evidence: EvidenceLog = field(default_factory=EvidenceLog)
+    knobs: Knobs = field(default_factory=Knobs)
+    counted: Counted = NOTHING_COUNTED
     calling: dict[str, tuple[str, float]] = field(default_factory=dict)
     replica: ReplicaSnapshot | None = None
     sheet: KnobSheet | None = None
@@ -60,11 +63,14 @@ class Advisor:
     def __call__(self, snapshot: FleetSnapshot) -> FleetSnapshot:
         """The snapshot with advice."""
         sheets = self._sheets()
-        replicas = tuple(
-            replica
-            if replica.engine in _WITHOUT_KNOBS
-            else self._advised(replica, sheets.get(replica.target.url))
+        watches = [
+            None if replica.engine in _WITHOUT_KNOBS else self._taken(replica, sheets.get(replica.target.url))
             for replica in snapshot.replicas
+        ]
+        pooled = PoolThoughts(watch.counted for watch in watches if watch is not None)
+        replicas = tuple(
+            replica if watch is None else _shown(watch, replica, pooled)
+            for replica, watch in zip(snapshot.replicas, watches, strict=True)
         )
         return replace(snapshot, replicas=replicas, pools=self._pooled(replicas))
 
@@ -74,22 +80,30 @@ class Advisor:
             self._pools = (replicas, pool_advice(replicas))
         return self._pools[1]
 
-    def _advised(self, replica: ReplicaSnapshot, sheet: KnobSheet | None) -> ReplicaSnapshot:
-        """The replica with its rows; the same object as before while it and its sheet are."""
+    def _taken(self, replica: ReplicaSnapshot, sheet: KnobSheet | None) -> _Watch:
+        """The watch of a replica, which has taken what is new of it."""
         watch = self._watches.get(replica.target.url)
         if watch is None:
             watch = self._watches[replica.target.url] = _Watch()
-        if watch.shown is None or watch.replica is not replica or watch.sheet is not sheet:
-            rows = _rows(watch, replica, sheet)
-            watch.replica, watch.sheet, watch.shown = replica, sheet, replace(replica, advice=rows)
-        return watch.shown
+        if watch.replica is not replica or watch.sheet is not sheet:
+            watch.replica, watch.sheet, watch.shown = replica, sheet, None
+            watch.knobs = knobs_of(replica, sheet)
+            if watch.evidence.take(replica, watch.knobs):
+                watch.calling.clear()
+            group = (replica.model, replica.role, watch.knobs.thinking)
+            watch.counted = Counted(group, watch.evidence.thoughts)
+        return watch
 
 
-def _rows(watch: _Watch, replica: ReplicaSnapshot, sheet: KnobSheet | None) -> tuple[Advice, ...]:
-    knobs = knobs_of(replica, sheet)
-    if watch.evidence.take(replica, knobs):
-        watch.calling.clear()
-    evidence = watch.evidence
+def _shown(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> ReplicaSnapshot:
+    """The replica with its rows; the same object as before while it and its sheet are."""
+    if watch.shown is None:
+        watch.shown = replace(replica, advice=_rows(watch, replica, pooled))
+    return watch.shown
+
+
+def _rows(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> tuple[Advice, ...]:
+    knobs, evidence = watch.knobs, watch.evidence
     case = Case(
         replica,
         knobs,
@@ -98,7 +112,7 @@ def _rows(watch: _Watch, replica: ReplicaSnapshot, sheet: KnobSheet | None) -> t
         drafted_steps=evidence.drafted_steps(replica, knobs.drafts),
         drafted=evidence.drafted,
         minutes=evidence.minutes,
-        thoughts=evidence.thoughts,
+        thoughts=pooled.of(watch.counted),
     )
     return tuple(_row(watch, RULES[knob], case) for knob in KNOBS)
 

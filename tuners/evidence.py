@@ -79,7 +79,7 @@ class EvidenceLog:
 
     @property
     def thoughts(self) -> Thoughts | None:
-        """How long requests thought in the last hour, whatever the knobs; None where nobody counts it."""
+        """How long requests thought in the last hours, whatever the knobs; None where nobody counts it."""
         return self._thoughts.thoughts
 
     @property

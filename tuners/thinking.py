@@ -20,6 +20,7 @@ from tuners.thinking_maths import (
     SLACK_TOKENS,
     kv_token_steps,
 )
+from tuners.thought_log import KEPT_SECONDS
 from tuners.thoughts import NO_THOUGHTS, Thoughts
 from tuners.words import at_least, count, known_count, lacking, not_fresh, percent, row, too_short
 
@@ -36,7 +37,11 @@ CLOSE_ENOUGH = 0.95
 MOST_PATIENCE_SECONDS = 3000.0
 """So long more requests are waited for where they may allow a budget below that share of the safe one."""
 LEAST_CUT_RATIO = 0.025
-"""A budget in force that cuts this share is not lowered further."""
+"""A budget in force that cuts this share is lowered further only when the share is known very well."""
+SETTLED_ERROR = 0.001
+"""Namely with this standard error: 47 500 requests for one in twenty. With fewer, a budget that is lowered
+whenever chance allows it ends where it cuts too many.
+"""
 LONGEST_THOUGHTS = 10.0
 """Thoughts are counted when they end. They must have been counted for so many times as long as one at the
 budget takes: then a log that began with an engine, or with a change, misses at most a tenth of those.
@@ -100,11 +105,17 @@ def _budget(case: Case) -> int | None:
 
 
 def _cuts_too_many(case: Case) -> bool:
-    """Whether the p95 of thoughts has reached the budget, so that more than one in twenty is cut."""
-    budget, thoughts = _budget(case), case.replica.distribution(REASONING)
-    if budget is None or known_count(thoughts) < FEWEST_FOR_P95:
+    """Whether the p95 of thoughts has reached the budget, so that more than one in twenty is cut: now, and by
+    all that was seen below the budget, so that a window's luck does not raise it.
+    """
+    budget, window = _budget(case), case.replica.distribution(REASONING)
+    if budget is None or known_count(window) < FEWEST_FOR_P95:
         return False
-    return at_least(thoughts.quantiles["p95"]) >= budget - SLACK_TOKENS
+    if at_least(window.quantiles["p95"]) < budget - SLACK_TOKENS:
+        return False
+    thoughts = _thoughts(case)
+    share = thoughts.share_beyond(budget)
+    return share is None or share - ERRORS_IN_HAND * thoughts.error(share) > MOST_TRUNCATED_RATIO
 
 
 def _pressed(case: Case) -> str | None:
@@ -159,6 +170,22 @@ def _cuts_enough(thoughts: Thoughts, now: int) -> bool:
     return share is not None and share >= LEAST_CUT_RATIO
 
 
+def _unsettled(thoughts: Thoughts) -> tuple[str, str] | None:
+    """Whether chance would decide a further step, and what would tell: `withheld` while time brings enough
+    requests, `hold` where no log of ours is long enough. None: the share is known well enough.
+    """
+    needed = MOST_TRUNCATED_RATIO * (1.0 - MOST_TRUNCATED_RATIO) / SETTLED_ERROR**2
+    if thoughts.count >= needed:
+        return None
+    if thoughts.count * KEPT_SECONDS < needed * thoughts.seconds:
+        hours = KEPT_SECONDS / 3600.0
+        return "hold", f": {count(needed)} requests tell whether a lower one may be, {hours:g} h bring fewer"
+    return (
+        "withheld",
+        f"; whether a lower one may be, {count(needed)} requests tell ({count(thoughts.count)} yet)",
+    )
+
+
 def _lowered(case: Case) -> Advice:
     now, pressed, thoughts = _budget(case), _pressed(case) or "", _thoughts(case)
     said = (_told(case), pressed)
@@ -167,8 +194,13 @@ def _lowered(case: Case) -> Advice:
         why = "the p95 lies past the last bucket: no budget can be named that cuts one in twenty"
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
     if now is not None and (proposed >= now or _cuts_enough(thoughts, now)):
-        why = f"{now} already cuts about one in twenty: lowered on and on, chance would decide"
-        return row(THINKING, "hold", why, now, *said, bound_by="kv")
+        if (unsettled := _unsettled(thoughts)) is not None:
+            action, why = unsettled
+            return row(THINKING, action, f"{now} cuts about one in twenty{why}", now, *said, bound_by="kv")
+        if proposed >= now:
+            why = f"{now} cuts about one in twenty, a lower one would cut more"
+            return row(THINKING, "hold", why, now, *said, bound_by="kv")
+        likely = proposed
     if likely < CLOSE_ENOUGH * proposed and thoughts.seconds < MOST_PATIENCE_SECONDS:
         why = (
             f"{proposed} is safe by what was seen, {likely} may be: more requests will tell "

@@ -1,4 +1,4 @@
-"""Counts how long requests thought over the last hour: longer than the window of a snapshot."""
+"""Counts how long requests thought over the last hours: longer than the window of a snapshot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from enginetop.fleet.snapshot import ReplicaSnapshot
 from enginetop.fleet.totals import bucket_totals
 from tuners.thoughts import Thoughts
 
-KEPT_SECONDS = 3600.0
+KEPT_SECONDS = 8 * 3600.0
 _MARK_SECONDS = 300.0
 
 
@@ -31,7 +31,7 @@ class ThoughtLog:
 
     @property
     def thoughts(self) -> Thoughts | None:
-        """Thoughts of the last hour; None where they are not counted."""
+        """Thoughts of the last hours; None where they are not counted."""
         if not self._marks:
             return None
         (began, before), (at, now) = self._marks[0], self._latest

@@ -1,4 +1,4 @@
-"""Shares of long thoughts from buckets, and their log over an hour; figures worked out in the comments."""
+"""Shares of long thoughts from buckets, and their log over hours; figures worked out in the comments."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tests.tui.snapshots import AT, replica
+from tuners.pool_thoughts import Counted, PoolThoughts
 from tuners.thought_log import ThoughtLog
-from tuners.thoughts import Thoughts
+from tuners.thoughts import Thoughts, together
 
 INF = float("inf")
 THOUGHTS = Thoughts({0.0: 10, 100.0: 60, 400.0: 84, 1600.0: 96, INF: 100})
@@ -27,9 +28,10 @@ def test_shares_at_bounds_are_exact() -> None:
     assert Thoughts({10.0: 0, INF: 0}).share_above(5) is None
 
 
-def test_within_a_bucket_the_share_falls_as_a_power() -> None:
-    # from 100 to 400 it falls from .40 to .16: half way of the logarithms, at 200, sqrt(.40 x .16) = .25298
-    assert THOUGHTS.share_above(200) == pytest.approx(0.252982, abs=1e-6)
+def test_within_a_bucket_normal_scores_lie_on_a_line_over_the_logarithm() -> None:
+    # from 100 to 400 it falls from .40 to .16, normal scores .253347 and .994458: half way of the logarithms,
+    # at 200, it is .623902, above which lies .266346
+    assert THOUGHTS.share_above(200) == pytest.approx(0.266346, abs=1e-6)
     # below the first bound there is no logarithm: a straight line, .90 at 0, .40 at 100
     assert THOUGHTS.share_above(50) == pytest.approx(0.65)
     # nor when nobody passes the upper bound
@@ -38,7 +40,7 @@ def test_within_a_bucket_the_share_falls_as_a_power() -> None:
 
 def test_quantiles() -> None:
     assert THOUGHTS.quantile(0.6) == pytest.approx(100.0)
-    assert THOUGHTS.quantile(1 - 0.252982) == pytest.approx(200.0, abs=1e-3)
+    assert THOUGHTS.quantile(1 - 0.266346) == pytest.approx(200.0, abs=1e-3)
     assert THOUGHTS.quantile(0.35) == pytest.approx(50.0)
     assert THOUGHTS.quantile(0.97) is None
 
@@ -49,14 +51,15 @@ def test_a_log_normal_is_read_better_than_from_even_buckets() -> None:
         return 1e6 * 0.5 * math.erfc(-math.log(tokens / 380) / 0.7 / math.sqrt(2))
 
     found = Thoughts({bound: at_most(bound) for bound in (512.0, 1024.0, 1536.0, 2048.0)} | {INF: 1e6})
-    assert found.quantile(0.95) == pytest.approx(1202, rel=0.02)
+    assert found.quantile(0.95) == pytest.approx(1201.7, rel=1e-4)
     assert found.least_cap() == 1280
 
 
 def test_the_least_cap_keeps_errors_in_hand() -> None:
-    # .16 x .25 ^ (ln(1280 / 400) / ln 4) = .16 x 400 / 1280 = 5 %; one error in 100 requests: 7.2. 1536 =
-    # 6 x 256 cuts 4.17 % and sqrt(.0417 x .9583 / 100) = 2.0. At 1600, where the buckets end: 4 % and 1.96.
-    assert THOUGHTS.least_cap() == 1280
+    # normal scores .994458 at 400, 1.750686 at 1600. 1280 lies .839036 of the way: 1.628961 and 5.17 %, 1536
+    # .970553: 1.728417 and 4.196 %, with one error in 100 requests, sqrt(.04196 x .95804 / 100), 2.0 more. At
+    # 1600, where the buckets end: 4 % and 1.96.
+    assert THOUGHTS.least_cap() == 1536
     assert THOUGHTS.least_cap(errors=1.0) is None
     assert THOUGHTS.least_cap(errors=1.0, most_truncated=0.07) == 1536
     assert Thoughts({}).least_cap() is None
@@ -96,12 +99,50 @@ def test_the_log_counts_from_its_first_page() -> None:
     assert log.thoughts == Thoughts({64.0: 1, 1024.0: 20, INF: 26}, 50.0)
 
 
-def test_an_hour_is_kept() -> None:
+def test_a_power_tail_is_told_no_less_than_it_is() -> None:
+    # half of all that reach a length reach its 1.5-fold: above 1536 lies (1024 / 1536)^1.7095 = 1/2
+    exponent = math.log(2.0) / math.log(1.5)
+    bounds = (1024.0, 4096.0, 16384.0)
+    found = Thoughts({bound: 1e6 * (1 - (1024 / bound) ** exponent / 4) for bound in bounds} | {INF: 1e6})
+    for tokens in (1280.0, 2048.0, 3072.0, 5000.0, 8192.0, 12288.0):
+        true = (1024 / tokens) ** exponent / 4
+        assert true <= (found.share_above(tokens) or 0.0) < 1.2 * true
+
+
+def test_the_share_beyond_a_budget_goes_on_from_below_it() -> None:
+    # a log-normal of median 700 and sigma 1.3, cut at 6144: what passes 3072 and 4096 tells what would have
+    # passed 6144: .5 erfc(ln(6144 / 700) / 1.3 / sqrt 2) = 4.737 %
+    def at_most(tokens: float) -> float:
+        return 1e6 * (1.0 - 0.5 * math.erfc(math.log(tokens / 700) / 1.3 / math.sqrt(2)))
+
+    cut = Thoughts({bound: at_most(bound) for bound in (2048.0, 3072.0, 4096.0)} | {6144.0: 1e6, INF: 1e6})
+    assert cut.share_beyond(6144) == pytest.approx(0.04737, abs=1e-5)
+    assert cut.share_beyond(3000) is None
+    assert Thoughts({}).share_beyond(100) is None
+
+
+def test_replicas_count_together() -> None:
+    # 100 requests in 60 s and 300 in 100 s: 400, on average in 90 s
+    fast = Thoughts({100.0: 120, 400.0: 252, 1600.0: 300, INF: 300}, 100.0)
+    slow = Thoughts({100.0: 60, 400.0: 84, 1600.0: 96, INF: 100}, 60.0)
+    both = Thoughts({100.0: 180, 400.0: 336, 1600.0: 396, INF: 400}, 90.0)
+    assert together([fast, slow]) == both
+    assert together([Thoughts({}), Thoughts({100.0: 0, INF: 0})]) == Thoughts({})
+    pool = PoolThoughts(
+        [Counted("m", fast), Counted("m", slow), Counted("other", slow), Counted("m", Thoughts({INF: 9}))]
+    )
+    assert pool.of(Counted("m", slow)) == both
+    assert pool.of(Counted("other", slow)) is slow
+    assert pool.of(Counted("m", Thoughts({INF: 9}))) == Thoughts({INF: 9})
+    assert pool.of(Counted("m", None)) is None
+
+
+def test_eight_hours_are_kept() -> None:
     log = ThoughtLog()
-    for minute in range(90):
+    for minute in range(570):
         log.take(seen(60.0 * minute, minute, 10 * minute, 10 * minute), None)
-    # marks every five minutes: the oldest of the last hour at minute 89 is that of minute 30
-    assert log.thoughts == Thoughts({64.0: 59, 1024.0: 590, INF: 590}, 3540.0)
+    # marks every five minutes: the oldest of the last 480 minutes at minute 569 is that of minute 90
+    assert log.thoughts == Thoughts({64.0: 479, 1024.0: 4790, INF: 4790}, 28_740.0)
 
 
 def counted(log: ThoughtLog) -> float:
