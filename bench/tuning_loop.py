@@ -129,10 +129,13 @@ def _sheets(world: SteppedWorld) -> dict[str, KnobSheet]:
 
 def _advice(subject: Subject, settings: Settings, seed: int, refused: set[tuple[str, str]]) -> Advice | None:
     """The first advice that most replicas give; None: nobody wants a change."""
+    counted_at = EPOCH
     for snapshot in _watched(subject, settings, seed, _LONGEST_WATCHED_SECONDS):
         if snapshot.at - EPOCH > _WATCHED_SECONDS and not _awaits_evidence(snapshot):
             break
-        if snapshot.at - EPOCH > _MOST_WATCHED_SECONDS and not _counts_thoughts(snapshot):
+        if _counts_thoughts(snapshot):
+            counted_at = snapshot.at
+        if snapshot.at - max(EPOCH + _MOST_WATCHED_SECONDS, counted_at + _WATCHED_SECONDS) > 0:
             break
         for knob in _ORDER:
             rows = [row for one in snapshot.replicas for row in one.advice if row.knob == knob]

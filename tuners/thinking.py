@@ -31,17 +31,20 @@ LEAST_RELIEF = 0.02
 """And when the cap takes this share off the time that KV tokens are held. Near saturation, which is where
 this rule speaks, waits go with 1 / (1 - load), so that two percent are felt.
 """
-ERRORS_IN_HAND = 1.0
-"""So many standard errors below one in twenty the estimated share of cut requests must lie."""
+ERRORS_IN_HAND = 2.0
+"""So many standard errors below one in twenty the estimated share of cut requests must lie: one in forty."""
 CLOSE_ENOUGH = 0.95
 MOST_PATIENCE_SECONDS = 3000.0
 """So long more requests are waited for where they may allow a budget below that share of the safe one."""
 LEAST_CUT_RATIO = 0.025
 """A budget in force that cuts this share is lowered further only when the share is known very well."""
 SETTLED_ERROR = 0.001
-"""Namely with this standard error: 47 500 requests for one in twenty. With fewer, a budget that is lowered
-whenever chance allows it ends where it cuts too many.
+SETTLED_REQUESTS = round(MOST_TRUNCATED_RATIO * (1.0 - MOST_TRUNCATED_RATIO) / SETTLED_ERROR**2)
+"""Namely with this standard error, of 47 500 requests. With fewer, a budget that is lowered whenever chance
+allows it ends where it cuts too many.
 """
+SETTLED_ERRORS_IN_HAND = 1.0
+"""Then one error is enough: what is missed is a tenth of a point."""
 LONGEST_THOUGHTS = 10.0
 """Thoughts are counted when they end. They must have been counted for so many times as long as one at the
 budget takes: then a log that began with an engine, or with a change, misses at most a tenth of those.
@@ -174,7 +177,7 @@ def _unsettled(thoughts: Thoughts) -> tuple[str, str] | None:
     """Whether chance would decide a further step, and what would tell: `withheld` while time brings enough
     requests, `hold` where no log of ours is long enough. None: the share is known well enough.
     """
-    needed = MOST_TRUNCATED_RATIO * (1.0 - MOST_TRUNCATED_RATIO) / SETTLED_ERROR**2
+    needed = SETTLED_REQUESTS
     if thoughts.count >= needed:
         return None
     if thoughts.count * KEPT_SECONDS < needed * thoughts.seconds:
@@ -189,7 +192,10 @@ def _unsettled(thoughts: Thoughts) -> tuple[str, str] | None:
 def _lowered(case: Case) -> Advice:
     now, pressed, thoughts = _budget(case), _pressed(case) or "", _thoughts(case)
     said = (_told(case), pressed)
-    likely, proposed = thoughts.least_cap(), thoughts.least_cap(ERRORS_IN_HAND)
+    errors = (
+        SETTLED_ERRORS_IN_HAND if thoughts.error(MOST_TRUNCATED_RATIO) <= SETTLED_ERROR else ERRORS_IN_HAND
+    )
+    likely, proposed = thoughts.least_cap(), thoughts.least_cap(errors)
     if likely is None or proposed is None:
         why = "the p95 lies past the last bucket: no budget can be named that cuts one in twenty"
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
@@ -219,7 +225,7 @@ def _lowered(case: Case) -> Advice:
         )
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
     share = thoughts.share_above(proposed) or 0.0
-    most = share + ERRORS_IN_HAND * thoughts.error(share)
+    most = share + errors * thoughts.error(share)
     freed = thoughts.powers()[0] - thoughts.powers(proposed)[0]
     relief = _relief(case, proposed) or 0.0
     because = (

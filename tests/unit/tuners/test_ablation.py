@@ -36,8 +36,8 @@ def thinkers() -> Scenario:
     """Short requests with a few long thoughts among them, and little KV."""
     scenario = scenario_named("reasoning-overrun")
     plan = scenario.pools[0].members[0]
-    plan = plan.with_engine(kv_blocks=2_100).with_traffic(
-        requests_per_second=4.0, reasoning_tokens=Lengths(60, 1.7), answer_tokens=Lengths(40, 0.5)
+    plan = plan.with_engine(kv_blocks=2_400).with_traffic(
+        requests_per_second=8.0, reasoning_tokens=Lengths(60, 1.7), answer_tokens=Lengths(40, 0.5)
     )
     return replace(scenario, pools=(replace(scenario.pools[0], members=(plan,)),))
 
