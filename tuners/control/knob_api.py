@@ -169,8 +169,13 @@ def _detail(status: int, document: Any) -> str:
     if isinstance(document, Mapping):
         found = next((document[key] for key in ("detail", "error", "message") if key in document), None)
         words = found if isinstance(found, str) else ""
-    clean = " ".join("".join(c if c.isprintable() else " " for c in words[:_LONGEST_DETAIL]).split())
+    clean = clean_words(words)
     return f"HTTP {status}: {clean}" if clean else f"HTTP {status}"
+
+
+def clean_words(words: str) -> str:
+    """What somebody else's server said, as one short printable line."""
+    return " ".join("".join(c if c.isprintable() else " " for c in words[:_LONGEST_DETAIL]).split())
 
 
 def _count(document: Any, key: str) -> int | None:

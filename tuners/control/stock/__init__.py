@@ -1,0 +1,1 @@
+"""Writers for the control APIs that engines have by themselves, one module a path."""
