@@ -10,6 +10,9 @@ from enginetop.fleet.model import LOCAL_HOST, Target
 from enginetop.fleet.ports import GpuSource
 from enginetop.fleet.snapshot import GpuReport
 
+EXPORTERS_SECONDS = 5.0
+"""The least time between two looks at exporters: they have something new every 10 to 30 s."""
+
 _STOP_SECONDS = 4.0
 """A source may take this long to let its library go."""
 
@@ -72,3 +75,18 @@ class GpuThread:
     def _report_fault(self, error: Exception) -> None:
         problem = one_line(f"GPUs cannot be read: {type(error).__name__}: {error}")
         self._on_report(GpuReport(LOCAL_HOST, self._now(), (), problem))
+
+
+def gpu_threads(
+    sources: tuple[GpuSource | None, GpuSource | None],
+    targets: Sequence[Target],
+    interval_seconds: float,
+    now: Callable[[], float],
+    on_report: Callable[[GpuReport], None],
+) -> tuple[GpuThread, ...]:
+    """A thread for this machine's own GPUs and one for exporters, as far as there are such sources."""
+    own, exporters = sources
+    paces = ((own, interval_seconds), (exporters, max(interval_seconds, EXPORTERS_SECONDS)))
+    return tuple(
+        GpuThread(source, targets, seconds, now, on_report) for source, seconds in paces if source is not None
+    )

@@ -13,7 +13,7 @@ from collectors.discovery.roster import Changes
 from collectors.discovery.watcher import Look
 from collectors.event_loop import EngineEventLoop
 from collectors.fetch import Fetcher
-from collectors.gpu_thread import GpuThread
+from collectors.gpu_thread import gpu_threads
 from collectors.listeners import Listeners
 from collectors.pace import Pace
 from collectors.records.reader import RecordReader, Sink
@@ -60,6 +60,7 @@ class LiveEngine:
         window_seconds: float = 60.0,
         finish: Callable[[FleetSnapshot], FleetSnapshot] = unchanged,
         gpu_source: GpuSource | None = None,
+        gpu_exporters: GpuSource | None = None,
         recorder: ScrapeSink | None = None,
         records: tuple[RecordReader, Sink] | None = None,
         members: tuple[Membership, ChangingTracker] | None = None,
@@ -83,11 +84,9 @@ class LiveEngine:
         self._listeners = Listeners()
         self._records = records
         self._members = members
-        self._gpus: GpuThread | None = None
-        if gpu_source is not None:
-            self._gpus = GpuThread(
-                gpu_source, self._targets, interval_seconds, self._clock.now, self._post_gpus
-            )
+        self._gpus = gpu_threads(
+            (gpu_source, gpu_exporters), self._targets, interval_seconds, self._clock.now, self._post_gpus
+        )
         self._thread: threading.Thread | None = None
         self._running = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -103,8 +102,8 @@ class LiveEngine:
         self._thread = threading.Thread(target=self._run, name="enginetop-engine", daemon=True)
         self._thread.start()
         self._running.wait()
-        if self._gpus is not None:
-            self._gpus.start()
+        for gpus in self._gpus:
+            gpus.start()
         if self._records is not None:
             reader, sink = self._records
             reader.start(self._clock.now, lambda found: self._call(lambda: self._take_records(sink, found)))
@@ -115,8 +114,8 @@ class LiveEngine:
         """End all scrapes and close all connections; returns when the engine's thread has ended."""
         if self._thread is None:
             return
-        if self._gpus is not None:
-            self._gpus.stop()
+        for gpus in self._gpus:
+            gpus.stop()
         if self._records is not None:
             self._records[0].stop()
         if self._members is not None:

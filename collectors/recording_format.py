@@ -126,6 +126,8 @@ def gpu_line(report: GpuReport) -> str:
             "kind": "gpu",
             "gpus": gpus,
             "problem": report.problem,
+            "exporter": public_url(report.exporter) if report.exporter else "",
+            "host_names": report.host_names,
         }
     )
 
@@ -250,12 +252,15 @@ def _gpu_report(document: Mapping[str, Any], host: str, at: float) -> GpuReport:
     listed = document.get("gpus")
     if not isinstance(listed, list):
         raise RecordError("no list `gpus`")
-    problem = document.get("problem")
+    problem, exporter = document.get("problem"), document.get("exporter")
+    names = document.get("host_names")
     return GpuReport(
         host,
         at,
         gpus_from_items(listed),
         one_line(problem) if isinstance(problem, str) else "",
+        exporter if _is_address(exporter) else "",
+        tuple(name for name in names if _is_address(name)) if isinstance(names, list) else (),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from collectors.clock import SteadyClock
 from collectors.event_loop import EngineEventLoop
 from collectors.fetch import Fetcher
-from collectors.gpu_thread import GpuThread
+from collectors.gpu_thread import gpu_threads
 from collectors.records.reader import RecordReader, Sink
 from collectors.scrape import DEADLINE_SHARE, Clock, Feed, Intake, Scraper, ScrapeSink, Tracker, unchanged
 from enginetop.fleet.attribution import ClaimedRecord
@@ -28,6 +28,7 @@ def sample_fleet(
     timeout_seconds: float | None = None,
     finish: Callable[[FleetSnapshot], FleetSnapshot] = unchanged,
     gpu_source: GpuSource | None = None,
+    gpu_exporters: GpuSource | None = None,
     recorder: ScrapeSink | None = None,
     records: tuple[RecordReader, Sink] | None = None,
     clock: Clock | None = None,
@@ -43,10 +44,10 @@ def sample_fleet(
     intake = Intake(tracker, recorder)
     timeout = timeout_seconds or interval_seconds * DEADLINE_SHARE
     reports: list[GpuReport] = []
-    gpus: GpuThread | None = None
-    if gpu_source is not None:
-        gpus = GpuThread(gpu_source, targets, interval_seconds, clock.now, reports.append)
-        gpus.start()
+    sources = (gpu_source, gpu_exporters)
+    threads = gpu_threads(sources, targets, interval_seconds, clock.now, reports.append)
+    for thread in threads:
+        thread.start()
     found: list[ClaimedRecord] = []
     if records is not None:
         records[0].start(clock.now, found.extend)
@@ -54,11 +55,11 @@ def sample_fleet(
         with asyncio.Runner(loop_factory=EngineEventLoop) as runner:
             rounds = _Rounds(samples, interval_seconds, timeout, clock, intake)
             runner.run(rounds.scrape(targets, new_feed, new_fetcher))
-        if gpus is not None:
-            gpus.wait_for_first(timeout)
+        for thread in threads:
+            thread.wait_for_first(timeout)
     finally:
-        if gpus is not None:
-            gpus.stop()
+        for thread in threads:
+            thread.stop()
         if records is not None:
             records[0].stop(drain_seconds=timeout)
     for report in tuple(reports):

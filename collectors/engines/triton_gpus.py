@@ -7,16 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collectors.engines.picks import Pick, samples, value_at
+from collectors.gpu.exporter_tables import TRITON
 from collectors.page import Layout, Page
 from enginetop.fleet.gpu_device import GpuDevice
 
-_NAMES = {
-    "utilization_ratio": "nv_gpu_utilization",
-    "memory_used_bytes": "nv_gpu_memory_used_bytes",
-    "memory_total_bytes": "nv_gpu_memory_total_bytes",
-    "power_watts": "nv_gpu_power_usage",
-    "power_limit_watts": "nv_gpu_power_limit",
-}
+_FIGURES = {figure.field: figure for figure in TRITON.figures}
 MOST_GPUS = 64
 """More than any machine has: a page with more is wrong."""
 
@@ -32,8 +27,8 @@ class GpuPicks:
 def gpu_picks(layout: Layout) -> tuple[GpuPicks, ...]:
     """The GPUs of a page, in the order of their UUIDs."""
     found: dict[str, dict[str, Pick]] = {}
-    for field, name in _NAMES.items():
-        for index, labels in samples(layout, (name,)):
+    for field, figure in _FIGURES.items():
+        for index, labels in samples(layout, figure.names):
             if uuid := labels.get("gpu_uuid"):
                 found.setdefault(uuid, {})[field] = index
     return tuple(GpuPicks(uuid, found[uuid]) for uuid in sorted(found)[:MOST_GPUS])
@@ -59,4 +54,4 @@ def gpus_of(page: Page, gpus: tuple[GpuPicks, ...]) -> tuple[GpuDevice, ...]:
 
 def _told(page: Page, one: GpuPicks, field: str) -> float | None:
     value = value_at(page, one.picks.get(field))
-    return value if math.isfinite(value) and value >= 0 else None
+    return value if math.isfinite(value) and 0 <= value <= _FIGURES[field].most else None

@@ -24,8 +24,8 @@ def gpu_from_item(item: object, position: int = 0) -> GpuDevice | None:
     """The device of one item; None when it is not a JSON object.
 
     `position` is the item's place in its list and stands for a missing `index`. A missing state is `ok`, an
-    unknown one `error` with a note. `note` and `replicas` (target URLs), which the contract does not name,
-    are read if they are there.
+    unknown one `error` with a note. What the contract does not name (`note`, `replicas`, whose it is) is read
+    if it is there.
     """
     if not isinstance(item, Mapping):
         return None
@@ -54,6 +54,10 @@ def gpu_from_item(item: object, position: int = 0) -> GpuDevice | None:
         source=_text(item.get("source")) or "nvml",
         note=note,
         replicas=_texts(replicas, _MAX_URLS) if isinstance(replicas, list) else None,
+        pod=_text(item.get("pod")),
+        container=_text(item.get("container")),
+        changed_at=_number(item.get("changed_at"), 0.0),
+        joined_by=_text(item.get("joined_by")),
     )
 
 

@@ -62,6 +62,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=TARGET_HELP)
     add_discovery(parser)
     add_prometheus(parser)
+    add_gpu_exporters(parser)
     parser.add_argument("--replay", metavar="FILE", help="read this recording instead of live targets")
     parser.add_argument(
         "--records",
@@ -111,6 +112,18 @@ def add_prometheus(parser: argparse.ArgumentParser) -> None:
         ("--to", "with --from: until then (default: now)"),
     ):
         parser.add_argument(flag, dest=f"{flag[2:]}_time", metavar="TIME", help=said)
+
+
+def add_gpu_exporters(parser: argparse.ArgumentParser) -> None:
+    """GPUs of other machines."""
+    parser.add_argument(
+        "--gpu-exporter",
+        dest="gpu_exporters",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="GPUs as this exporter tells them (dcgm-exporter, AMD, Intel, Triton); may be given again",
+    )
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:

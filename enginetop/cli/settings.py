@@ -29,7 +29,8 @@ from tuners.control.settings import ControlSettings
 
 if TYPE_CHECKING:
     from enginetop.cli.restart_paths import RestartSetting
-    from enginetop.fleet.config import Config, DiscoveryTable, PrometheusTable, TargetTable
+    from enginetop.fleet.config import Config, DiscoveryTable, GpuExporterTable, PrometheusTable, TargetTable
+    from enginetop.fleet.restart_tables import EngineApiTable
 
 DEFAULT_INTERVAL_SECONDS = 2.0
 DEFAULT_WINDOW_SECONDS = 60.0
@@ -73,6 +74,8 @@ class Settings:
     """Where the knob API of a target (by URL) is, where the config file says so."""
     restarts: Mapping[str, RestartSetting] = field(default_factory=dict)
     """How targets (by URL) are restarted for a new value, where the config file says so."""
+    engine_apis: Mapping[str, EngineApiTable] = field(default_factory=dict)
+    """Which API of their own targets (by URL) are written by, where the config file says so."""
     alerts: AlertSettings = field(default_factory=AlertSettings)
     """Rules, silences and sinks of the config file."""
     price: Price | None = None
@@ -85,6 +88,8 @@ class Settings:
     """Where the fleet is read from instead of from its engines."""
     discovery: tuple[DiscoverySetting, ...] = ()
     """Where targets are listed that come and go."""
+    gpu_exporters: tuple[tuple[Target, Credentials], ...] = ()
+    """Pages that tell of GPUs of other machines."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The user's own keys on the screen, by word of the action."""
     look: Look = Look()
@@ -97,6 +102,7 @@ class Settings:
         """A warning that names what is reached without a look at its certificate; empty when nothing is."""
         ways = [(target.name, self.credentials.get(target.url)) for target in self.targets]
         ways += [(f"{one.kind} {one.place}".strip(), one.credentials) for one in self.discovery]
+        ways += [(exporter.name, how) for exporter, how in self.gpu_exporters]
         if self.prometheus is not None:
             ways.append((self.prometheus.url, self.prometheus.credentials))
         open_ways = [name for name, how in ways if how is not None and how.insecure_skip_verify]
@@ -161,12 +167,14 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         control=_control(config),
         knob_paths=_knob_paths(config),
         restarts=_restarts(config),
+        engine_apis=_engine_apis(config),
         alerts=alerts,
         price=_price(config),
         listen=_listen(args, config),
         records=_records(args, config, targets),
         discovery=_discovery(args, config, targets),
         prometheus=_prometheus(args, config),
+        gpu_exporters=_gpu_exporters(args, config),
         keys=_keys(config),
         look=_look(config),
         origin=str(Path(args.config) if args.config else config_path()),
@@ -202,6 +210,32 @@ def _prometheus(args: argparse.Namespace, config: Config | None) -> PrometheusSe
     if table is None or prometheus_url(table.url) != url:
         return PrometheusSetting(url)
     return PrometheusSetting(url, _credentials(table), table.tenant)
+
+
+def _gpu_exporters(args: argparse.Namespace, config: Config | None) -> tuple[tuple[Target, Credentials], ...]:
+    """What the command line names, with the keys that the config file has for it; else the config file's."""
+    flags: Sequence[str] = getattr(args, "gpu_exporters", ())
+    if flags and getattr(args, "replay", None):
+        raise ConfigError("--replay has the GPUs of the recording; leave --gpu-exporter out")
+    if flags and getattr(args, "prometheus", None):
+        raise ConfigError("--prometheus reads exporters' series there; leave --gpu-exporter out")
+    origin = str(Path(args.config) if args.config else config_path())
+    tables = config.gpu_exporters if config else ()
+    known = [
+        (_exporter(table.url, f"{origin}: gpu_exporters.{number}.url", table.name), _credentials(table))
+        for number, table in enumerate(tables)
+    ]
+    ways = {exporter.url: how for exporter, how in known}
+    named = [_exporter(flag, "--gpu-exporter") for flag in flags]
+    chosen = distinct(named or [exporter for exporter, _ in known])
+    return tuple((exporter, ways.get(exporter.url, NO_CREDENTIALS)) for exporter in chosen)
+
+
+def _exporter(url: str, origin: str, name: str | None = None) -> Target:
+    try:
+        return parse_target(url, name)
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from None
 
 
 def _discovery(
@@ -296,7 +330,9 @@ def _targets(
     return targets, credentials
 
 
-def _credentials(table: TargetTable | DiscoveryTable | PrometheusTable) -> Credentials:
+def _credentials(
+    table: TargetTable | DiscoveryTable | PrometheusTable | GpuExporterTable,
+) -> Credentials:
     return Credentials(**{one.name: getattr(table, one.name) for one in fields(Credentials)})
 
 
@@ -341,6 +377,13 @@ def _restarts(config: Config | None) -> dict[str, RestartSetting]:
         parse_target(table.url).url: restart_setting(table.restart, config)
         for table in tables
         if table.restart is not None
+    }
+
+
+def _engine_apis(config: Config | None) -> dict[str, EngineApiTable]:
+    tables = config.targets if config else ()
+    return {
+        parse_target(table.url).url: table.engine_api for table in tables if table.engine_api is not None
     }
 
 

@@ -75,6 +75,20 @@ def local_gpus(targets: Sequence[Target]) -> GpuSource | None:
     return NvmlSource() if here else None
 
 
+def _gpu_exporters(settings: Settings) -> GpuSource | None:
+    """The GPUs that exporters tell of; None where none is named."""
+    if not settings.gpu_exporters:
+        return None
+    from collectors.gpu.exporters import ExporterGpus
+
+    credentials = {exporter.url: how for exporter, how in settings.gpu_exporters}
+    return ExporterGpus(
+        [exporter for exporter, _ in settings.gpu_exporters],
+        lambda: HttpFetcher(credentials),
+        settings.timeout_seconds,
+    )
+
+
 def finishing(advise: Finish, alert: Finish) -> Finish:
     """What is done to each snapshot: advice first, then alerts."""
     return lambda snapshot: alert(advise(snapshot))
@@ -103,6 +117,7 @@ def sample(
         timeout_seconds=settings.timeout_seconds,
         finish=finishing(Advisor(), alert_book(settings, targets)),
         gpu_source=gpu_source,
+        gpu_exporters=_gpu_exporters(settings),
     )
 
 
@@ -147,6 +162,7 @@ def live_engine(
             LiveAdvice(knob_clients, tracker.set_thinking_budget), alert or alert_book(settings, targets)
         ),
         gpu_source=gpu_source,
+        gpu_exporters=_gpu_exporters(settings),
         recorder=recorder,
     )
 

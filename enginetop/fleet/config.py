@@ -19,7 +19,7 @@ from pydantic import (
 
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
-from enginetop.fleet.restart_tables import HookTable, RestartTable
+from enginetop.fleet.restart_tables import EngineApiTable, HookTable, RestartTable
 from enginetop.fleet.snapshot import Slo
 from enginetop.fleet.strict_tables import first_problem
 
@@ -86,11 +86,13 @@ class TargetTable(_ReachedTable):
     """Where the knob API of its companion is: `unix:/path`, `http(s)://host:port`; none: at `url`."""
     control_token_file: str | None = None
     restart: RestartTable | None = None
+    engine_api: EngineApiTable | None = None
 
     @model_validator(mode="after")
     def _one_path(self) -> TargetTable:
-        if self.restart is not None and self.control_url is not None:
-            raise ValueError("control_url and restart are two paths to the same knobs; keep one")
+        ways = {key for key in ("control_url", "restart", "engine_api") if getattr(self, key) is not None}
+        if len(ways) > 1:
+            raise ValueError(f"{' and '.join(sorted(ways))} are paths to the same knobs; keep one")
         return self
 
 
@@ -149,6 +151,13 @@ class PrometheusTable(_ReachedTable):
     url: str
     tenant: str | None = None
     """Sent as `X-Scope-OrgID`, where several tenants share a server (Mimir)."""
+
+
+class GpuExporterTable(_ReachedTable):
+    """One `[[gpu_exporters]]` entry: a page that tells of the GPUs of another machine."""
+
+    url: str
+    name: str | None = None
 
 
 class SloTable(_Table):
@@ -283,6 +292,7 @@ class Config(_Table):
     targets: tuple[TargetTable, ...] = ()
     discovery: tuple[DiscoveryTable, ...] = ()
     prometheus: PrometheusTable | None = None
+    gpu_exporters: tuple[GpuExporterTable, ...] = ()
     slo: tuple[SloTable, ...] = ()
     alerts: tuple[AlertTable, ...] = ()
     silences: tuple[SilenceTable, ...] = ()

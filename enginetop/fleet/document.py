@@ -279,6 +279,8 @@ def _gpu(gpu: GpuDevice) -> Json:
         "state": gpu.state,
         "source": gpu.source,
         "note": gpu.note,
+        "joined_by": gpu.joined_by or None,
+        "changed_at": _finite(gpu.changed_at),
     }
 
 

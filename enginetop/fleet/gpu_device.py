@@ -10,7 +10,10 @@ class GpuDevice:
     """One GPU, or one MIG instance, at one instant. None is "not known" or "not supported", never zero.
 
     `replicas` holds the target URLs whose processes run on it, when the process table told; None: join by
-    host.
+    host. An exporter tells more of whom it serves: `pod` (`namespace/name`) and `container`. `joined_by` says
+    how the replicas were found (`gpu_join.JoinedBy`). `changed_at` is when the figures of an exporter last
+    changed (Unix seconds): they are as old as that, however often they are read; None: they were read just
+    now.
     """
 
     index: int
@@ -31,13 +34,23 @@ class GpuDevice:
     source: str = "nvml"
     note: str = ""
     replicas: tuple[str, ...] | None = None
+    pod: str = ""
+    container: str = ""
+    changed_at: float | None = None
+    joined_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuReport:
-    """All GPUs of one host at one instant. `problem` says why there are none, or why they are old."""
+    """All GPUs of one host at one instant. `problem` says why there are none, or why they are old.
+
+    `exporter` is the URL of the exporter that told; empty: the host itself did. `host_names` are other names
+    of the host.
+    """
 
     host: str
     at: float
     gpus: tuple[GpuDevice, ...]
     problem: str = ""
+    exporter: str = ""
+    host_names: tuple[str, ...] = ()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import urlsplit
 
-from enginetop.fleet.model import LOCAL_HOST, Quality, Target, same_host
+from enginetop.fleet.gpu_join import JoinedBy, Owners, host_key, host_of, whole_uuid
+from enginetop.fleet.model import Quality, Target
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import GpuDevice, GpuReport, Scalar
 from enginetop.fleet.spacing import Spacing
@@ -42,30 +42,44 @@ NO_GPUS = GpuShare()
 
 
 class GpuBoard:
-    """The newest GPU report of each host, joined with the replicas.
+    """The newest GPU report of each host and exporter, joined with the replicas (`gpu_join`).
 
-    A device whose process table told names its replicas; any other belongs to every replica on the report's
-    host. Power of a device with several engine replicas cannot be split, so it is nobody's.
+    A device that several tell of counts once. Power of a device with several engine replicas cannot be split,
+    so it is nobody's.
     """
 
     def __init__(self, fixed_spacing_seconds: float | None) -> None:
         self._fixed_spacing_seconds = fixed_spacing_seconds
         self._reports: dict[str, GpuReport] = {}
         self._spacings: dict[str, Spacing] = {}
+        self._told_by: dict[str, set[str]] = {}
         self._joined_for: object = None
         self._shares: Mapping[str, GpuShare] = {}
         self._revision = 0
 
     def observe(self, report: GpuReport) -> None:
-        """Take the newest report of one host; it replaces the former one."""
-        self._take(host_key(report.host), report)
+        """Take the newest report of one host; it replaces the former one of the same source.
+
+        All that one look at an exporter brought has one time: a host that is not in there is gone.
+        """
+        host = host_key(report.host)
+        if not report.exporter:
+            self._take(host, report)
+            return
+        source = f"{report.exporter} {host}"
+        told = self._told_by.setdefault(report.exporter, set())
+        for other in [one for one in told if one != source and self._reports[one].at < report.at]:
+            told.discard(other)
+            del self._reports[other], self._spacings[other]
+        told.add(source)
+        self._take(source, report)
 
     def observe_own(self, url: str, at: float, devices: Iterable[GpuDevice]) -> None:
         """Take the GPUs that a replica's own page tells of.
 
         A host's report knows more of a device than such a page: it stands where both tell of one.
         """
-        own = tuple(replace(device, replicas=(url,)) for device in devices)
+        own = tuple(replace(device, replicas=(url,), joined_by=JoinedBy.PAGE) for device in devices)
         self._take(url, GpuReport(host_of(url), at, own))
 
     def forget(self, url: str) -> None:
@@ -95,13 +109,18 @@ class GpuBoard:
         return self._shares
 
     def problem(self, now: float) -> str:
-        """What is wrong with the hosts' GPU figures, in one line; empty when nothing is."""
-        for source, report in self._reports.items():
-            if report.problem:
-                return report.problem
-            # A replica that tells of its own GPUs no more has a state of its own for that.
-            if source == host_key(report.host) and now > self._fresh_until(source):
-                return f"no new GPU figures from {report.host}"
+        """What is wrong with GPU figures in one line, what was named (exporters) first; empty: nothing."""
+        reports = sorted(self._reports.items(), key=lambda entry: not entry[1].exporter)
+        found = [text for source, report in reports if (text := self._wrong(source, report, now))]
+        more = f"; so {len(found) - 1} more" if len(found) > 1 else ""
+        return f"{found[0]}{more}" if found else ""
+
+    def _wrong(self, source: str, report: GpuReport, now: float) -> str:
+        if report.problem:
+            return report.problem
+        # A replica that tells of its own GPUs no more has a state of its own for that.
+        if not _is_page(source, report) and now > self._fresh_until(source):
+            return f"no new GPU figures from {report.exporter or report.host}"
         return ""
 
     def _fresh_until(self, host: str) -> float:
@@ -110,23 +129,26 @@ class GpuBoard:
     def _join(
         self, targets: Sequence[Target], engines: frozenset[str], old: frozenset[str]
     ) -> Mapping[str, GpuShare]:
-        on_host: dict[str, list[str]] = {}
-        for target in targets:
-            if host := host_of(target.url):
-                on_host.setdefault(host_key(host), []).append(target.url)
+        owners = Owners(targets, self._told())
         placed: dict[str, list[Placement]] = {}
         sharers = self._sharers()
-        for source, report in self._reports.items():
+        owner_of_uuid: dict[str, str] = {}
+        for source, report in sorted(self._reports.items(), key=_precedence):
             host = host_key(report.host)
-            neighbours = on_host.get(host, [])
-            for device in report.gpus:
-                urls = neighbours if device.replicas is None else device.replicas
-                users = frozenset(urls)
+            for device, urls in owners.of_report(report):
                 key = (host, device.uuid or f"{device.index}/{device.mig}")
-                if source != host:
+                users = frozenset(urls)
+                if _is_page(source, report):
                     if key not in sharers:
                         continue
                     users = sharers[key]
+                elif report.exporter:
+                    whole = whole_uuid(device)
+                    if whole and owner_of_uuid.setdefault(whole, source) != source:
+                        continue
+                    key = ("", device.uuid) if device.uuid else key
+                elif device.uuid:
+                    owner_of_uuid.setdefault(device.uuid, source)
                 placement = Placement(
                     key,
                     replace(device, note=device.note or "old figures") if source in old else device,
@@ -145,21 +167,43 @@ class GpuBoard:
             for url, placements in placed.items()
         }
 
+    def _told(self) -> Mapping[str, tuple[str, ...]]:
+        """The replicas by the UUIDs that their own pages tell."""
+        found: dict[str, dict[str, None]] = {}
+        for source, report in self._reports.items():
+            if _is_page(source, report):
+                for device in report.gpus:
+                    found.setdefault(device.uuid, {})[source] = None
+        return {uuid: tuple(urls) for uuid, urls in found.items() if uuid}
+
     def _sharers(self) -> Mapping[tuple[str, str], frozenset[str]]:
-        """The replicas whose own pages tell of a device that no host has reported."""
+        """The replicas whose own pages tell of a device that no host and no exporter has reported."""
+        reports = [(source, report) for source, report in self._reports.items()]
         reported = {
-            (host, device.uuid)
-            for host, report in self._reports.items()
-            if host == host_key(report.host)
+            ("" if report.exporter else host_key(report.host), whole_uuid(device))
+            for source, report in reports
+            if not _is_page(source, report)
             for device in report.gpus
         }
         found: dict[tuple[str, str], set[str]] = {}
-        for source, report in self._reports.items():
+        for source, report in reports:
+            if not _is_page(source, report):
+                continue
             for device in report.gpus:
                 key = (host_key(report.host), device.uuid)
-                if source != key[0] and key not in reported:
+                if key not in reported and ("", device.uuid) not in reported:
                     found.setdefault(key, set()).add(source)
         return {key: frozenset(urls) for key, urls in found.items()}
+
+
+def _is_page(source: str, report: GpuReport) -> bool:
+    """Whether a replica's own page told, rather than a host or an exporter."""
+    return not report.exporter and source != host_key(report.host)
+
+
+def _precedence(entry: tuple[str, GpuReport]) -> int:
+    """A host knows more of its GPUs than an exporter of them, which knows more than an engine's page."""
+    return 1 if entry[1].exporter else 2 if _is_page(*entry) else 0
 
 
 def whole_gpus(placements: Iterable[Placement]) -> int | None:
@@ -200,16 +244,3 @@ def _sum_power(placements: Collection[Placement]) -> Scalar:
     gpus = "1 GPU" if len(placements) == 1 else f"{len(placements)} GPUs"
     quality = Quality.STALE if any(placement.old for placement in placements) else Quality.OK
     return Scalar(watts, _WATTS, quality, f"{gpus}, {sources}")
-
-
-def host_of(url: str) -> str:
-    """Host of a URL in lower case, empty when there is none to be read (a recording may hold anything)."""
-    try:
-        return (urlsplit(url).hostname or "").lower()
-    except ValueError:
-        return ""
-
-
-def host_key(host: str) -> str:
-    """One word for all names of one machine, as far as names can tell (`model.same_host`)."""
-    return LOCAL_HOST if same_host(host, LOCAL_HOST) else host.lower()

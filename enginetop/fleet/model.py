@@ -97,7 +97,8 @@ class Target:
 
     `url` is the base URL without a trailing slash and is the target's identity everywhere. `metrics_path` is
     the page the user named, or None when it is to be found. `name` is what the screen calls it. `model` and
-    `role` are what discovery tells of it; what its own page says of itself goes first.
+    `role` are what discovery tells of it; what its own page says of itself goes first. `pod`
+    (`namespace/name`) and `container` are where an orchestrator runs it; empty: not known.
     """
 
     url: str
@@ -105,6 +106,8 @@ class Target:
     metrics_path: str | None = None
     model: str | None = None
     role: Role | None = None
+    pod: str = ""
+    container: str = ""
 
     @property
     def host(self) -> str:

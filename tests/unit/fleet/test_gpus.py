@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from enginetop.fleet.gpus import NO_GPUS, GpuBoard, host_key, host_of, total_power
+from enginetop.fleet.gpu_join import host_key, host_of
+from enginetop.fleet.gpus import NO_GPUS, GpuBoard, total_power
 from enginetop.fleet.model import Quality, Target
 from enginetop.fleet.snapshot import GpuDevice, GpuReport
 
@@ -89,7 +90,7 @@ def mig(index: int, watts: float | None = None, *, replicas: tuple[str, ...] | N
 def test_the_power_of_mig_instances_is_the_whole_gpus_and_counts_once(watts: float | None) -> None:
     devices = (gpu(0, 300.0), mig(0, watts), mig(0, watts))
     shares = board(GpuReport("a", 10.0, devices)).shares([A1], urls(A1), 10.0)
-    assert shares[A1.url].gpus == devices  # each instance keeps its row
+    assert shares[A1.url].gpus == tuple(replace(one, joined_by="host") for one in devices)  # each its row
     power = shares[A1.url].power
     assert (power.value, power.quality, power.note) == (300.0, Quality.OK, "1 GPU, nvml")
     assert total_power(shares.values()).value == 300.0

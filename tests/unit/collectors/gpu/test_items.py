@@ -62,6 +62,10 @@ def test_every_field_of_a_device_survives_a_file() -> None:
         "amd",
         "a note",
         ("http://a:8000",),
+        "serve/vllm-0",
+        "vllm",
+        1796000000.0,
+        "pod",
     )
     assert all(getattr(device, field.name) != field.default for field in fields(device))
     assert gpu_from_item(json.loads(json.dumps(asdict(device)))) == device
