@@ -312,6 +312,11 @@ def _read_config(named: str | None) -> Config | None:
             parse_target(table.url)
         except ConfigError as error:
             raise ConfigError(f"{path}: targets.{number}.url: {error}") from error
+        try:
+            if table.engine_api is not None and table.engine_api.url is not None:
+                parse_target(table.engine_api.url)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: targets.{number}.engine_api.url: {error}") from error
     return config
 
 
@@ -382,9 +387,7 @@ def _restarts(config: Config | None) -> dict[str, RestartSetting]:
 
 def _engine_apis(config: Config | None) -> dict[str, EngineApiTable]:
     tables = config.targets if config else ()
-    return {
-        parse_target(table.url).url: table.engine_api for table in tables if table.engine_api is not None
-    }
+    return {parse_target(table.url).url: table.engine_api for table in tables if table.engine_api is not None}
 
 
 def _slos(flag: Slo | None, config: Config | None) -> tuple[tuple[str, Slo], ...]:

@@ -17,9 +17,18 @@ from enginetop.fleet.knobs import KNOB_API
 
 PLAN_SCHEMA = "enginetop.plan/1"
 VIA_KNOB_API = KNOB_API
-VIAS = (VIA_KNOB_API, "process", "systemd", "file")
+ENGINE_APIS = (
+    "vllm_runtime",
+    "sglang_cap",
+    "vllm_switches",
+    "lmdeploy_sleep",
+    "llamacpp_router",
+    "triton_load",
+)
+"""The paths that are an engine's own API, named in the `engine_api` table of a target."""
+VIAS = (VIA_KNOB_API, "process", "systemd", "file", *ENGINE_APIS)
 """The paths that a plan may name: the knob API inside of an engine, and the restart of one that `enginetop
-launch` started, of a systemd unit, of one whose settings stand in a file.
+launch` started, of a systemd unit, of one whose settings stand in a file; and those of engines themselves.
 """
 
 MAX_PLAN_BYTES = 1024 * 1024

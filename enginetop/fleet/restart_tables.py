@@ -1,4 +1,6 @@
-"""The tables of the config file that say how an engine is restarted for a new value of a knob."""
+"""The tables of the config file that say how an engine gets a new value of a knob: by a restart, or by an API
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -44,4 +46,33 @@ class RestartTable(_Table):
             raise ValueError("a file needs hook (the name of a command under [hooks]) and engine")
         if self.unit is not None and self.hook is not None:
             raise ValueError("a unit is restarted by systemctl; leave hook out")
+        return self
+
+
+_NEEDS: dict[str, tuple[str, ...]] = {"llamacpp_router": ("model", "preset"), "triton_load": ("model",)}
+
+
+class EngineApiTable(_Table):
+    """A `[targets.engine_api]` table: `path` is a path of `enginetop.fleet.plan.ENGINE_APIS`.
+
+    `model` is the model that is loaded anew, `preset` the router's preset file, `url` where the API is when
+    it is not at the target's own address (Triton: port 8000, the metrics are on 8002).
+    """
+
+    path: Literal[
+        "vllm_runtime", "sglang_cap", "vllm_switches", "lmdeploy_sleep", "llamacpp_router", "triton_load"
+    ]
+    url: str | None = None
+    model: str | None = None
+    preset: str | None = None
+    drain_seconds: _Patience = 120.0
+    ready_seconds: _Patience = 900.0
+    cut_requests: bool = False
+
+    @model_validator(mode="after")
+    def _all_there(self) -> EngineApiTable:
+        needs = _NEEDS.get(self.path, ())
+        for key in ("model", "preset"):
+            if (getattr(self, key) is not None) != (key in needs):
+                raise ValueError(f"{self.path} {'needs' if key in needs else 'takes no'} {key}")
         return self

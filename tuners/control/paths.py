@@ -31,6 +31,8 @@ class Path:
         return f"if enginetop vanishes, {self.way_back} takes it back"
 
 
+_NO_TTL = "the next start of enginetop"
+
 PATHS: Mapping[str, Path] = MappingProxyType(
     {
         path.name: path
@@ -58,6 +60,43 @@ PATHS: Mapping[str, Path] = MappingProxyType(
                 "whatever the named hook restarts: drained first, its caches lost",
                 "the file, and the engine once it is ready",
                 "the next start of enginetop",
+            ),
+            Path(
+                "vllm_runtime",
+                "one engine, which runs on",
+                "`/v1/runtime_config`, asked again",
+                _NO_TTL,
+            ),
+            Path(
+                "sglang_cap",
+                "one engine, which runs on",
+                "`internal_states` of `/server_info`, of every rank",
+                _NO_TTL,
+            ),
+            Path(
+                "vllm_switches",
+                "one engine: drained, then it serves nothing",
+                "`/is_sleeping` and `/is_paused`",
+                _NO_TTL,
+            ),
+            Path(
+                "lmdeploy_sleep",
+                "one engine: drained, then it serves nothing, its caches lost",
+                "`/is_sleeping`",
+                _NO_TTL,
+            ),
+            Path(
+                "llamacpp_router",
+                "one model of the router: drained, loaded anew; others too whose section of the preset file "
+                "somebody changed",
+                "the arguments in the router's list, and that the model is loaded",
+                _NO_TTL,
+            ),
+            Path(
+                "triton_load",
+                "one model: drained, unloaded, loaded anew",
+                "its configuration, and READY in the index",
+                _NO_TTL,
             ),
         )
     }
