@@ -12,7 +12,7 @@ from enginetop.alerts.evaluate import holds, value_of
 from enginetop.alerts.grammar import Expression, parse_expression
 from enginetop.alerts.objective_checks import NO_CHANGES, Changes
 from enginetop.alerts.rule import Check, Finding, Rule, Severity
-from enginetop.alerts.seen import is_up
+from enginetop.alerts.seen import is_up, told_by
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import FleetSnapshot
@@ -111,7 +111,7 @@ def _expression_check(expression: Expression, said: str) -> Check:
 
     def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
         for replica in snapshot.replicas:
-            told = {**replica.signals, **replica.beyond} if replica.beyond else replica.signals
+            told = told_by(replica)
             breached = holds(expression, told) if is_up(replica) else None
             if breached is False:
                 continue

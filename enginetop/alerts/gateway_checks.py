@@ -17,7 +17,7 @@ def backends_down(*, every: bool) -> Check:
 
     def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
         for replica in snapshot.replicas:
-            if replica.beyond and (finding := _finding(replica, every)) is not None:
+            if "backends_healthy" in replica.beyond and (finding := _finding(replica, every)) is not None:
                 yield finding
 
     return check
@@ -26,7 +26,7 @@ def backends_down(*, every: bool) -> Check:
 def _finding(replica: ReplicaSnapshot, every: bool) -> Finding | None:
     healthy, known = number(replica, "backends_healthy"), number(replica, "backends_total")
     if healthy is None:
-        return Finding(replica.target.url, None) if "backends_healthy" in replica.beyond else None
+        return Finding(replica.target.url, None)
     if healthy > 0 if every else (known is None or healthy >= known):
         return None
     return Finding(replica.target.url, True, healthy, known, _said(replica, healthy, known))

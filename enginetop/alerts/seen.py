@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from enginetop.fleet.beyond_catalogue import BEYOND
+from enginetop.fleet.lazy import Lazy
 from enginetop.fleet.model import BELIEVED, UP_STATES, is_router
-from enginetop.fleet.snapshot import Distribution, FleetSnapshot, ReplicaSnapshot, Scalar
+from enginetop.fleet.signals import SIGNALS
+from enginetop.fleet.snapshot import Distribution, FleetSnapshot, ReplicaSnapshot, Scalar, Signals
+
+_CATALOGUES = frozenset((*SIGNALS, *(row.name for row in BEYOND)))
 
 Points = Sequence[tuple[float, float]]
 """Times and values, oldest first."""
@@ -28,6 +33,11 @@ def engines(snapshot: FleetSnapshot) -> Sequence[ReplicaSnapshot]:
     """
     own = [replica for replica in snapshot.replicas if not is_router(replica.engine, replica.role)]
     return own if any(replica.scraped_at is not None for replica in own) else snapshot.replicas
+
+
+def told_by(replica: ReplicaSnapshot) -> Signals:
+    """The signals of both catalogues."""
+    return Lazy(_CATALOGUES, lambda name: replica.beyond.get(name) or replica.signals.get(name))
 
 
 def number(replica: ReplicaSnapshot, name: str) -> float | None:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 
-from enginetop.fleet.beyond_catalogue import BEYOND, BEYOND_MEASURES, Beyond, Form
+from enginetop.fleet.beyond_catalogue import BEYOND, Beyond, Form
 from enginetop.fleet.derive import distribution_of, no_distribution
 from enginetop.fleet.facts import Facts, Level, graver
+from enginetop.fleet.lazy import Lazy
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Scalar, Signals, SignalValue
 
-_NOTHING: Signals = MappingProxyType({})
+_ROWS: Mapping[str, Beyond] = MappingProxyType({row.name: row for row in BEYOND})
 _EMPTY_WHOLE = "nothing to take a share of"
 
 
 def beyond(facts: Facts) -> Signals:
-    """The signals of the catalogue that the pages export, in its order; empty where there are none."""
-    if BEYOND_MEASURES.keys().isdisjoint((*facts.levels, *facts.gains, *facts.histograms, *facts.gaps)):
-        return _NOTHING
-    return {row.name: value for row in BEYOND if (value := _value(row, facts)) is not None}
+    """The signals of the catalogue that the pages export, in its order, worked out when asked for."""
+    return Lazy(_ROWS, lambda name: _value(_ROWS[name], facts))
 
 
 def _value(row: Beyond, facts: Facts) -> SignalValue | None:

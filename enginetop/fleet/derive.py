@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
 
 from enginetop.fleet.facts import RATIOS, Facts, WindowFacts
 from enginetop.fleet.histogram import HistogramIncrease
+from enginetop.fleet.lazy import Lazy
 from enginetop.fleet.model import Quality
 from enginetop.fleet.signals import DISTRIBUTIONS, PERCENTILES, SIGNALS, Shape
 from enginetop.fleet.snapshot import (
@@ -67,47 +68,19 @@ MEASURES_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """The measures that each signal is made of; the signals of GPUs and of cost are made of none."""
 _MOST_SHARE = 1.05  # numbers of one page need not be of one instant
 _SHARES = frozenset(name for name, signal in SIGNALS.items() if signal.unit == "ratio")
+_RANKS: Mapping[str, float] = MappingProxyType(dict(PERCENTILES))
 _NO_QUANTILES: Mapping[str, Quantile] = MappingProxyType({key: NO_QUANTILE for key, _ in PERCENTILES})
 
 _Trust = tuple[Quality, str]
 
 
 def signals(facts: Facts | WindowFacts) -> Signals:
-    """Every signal of the catalogue, in its order.
+    """Every signal of the catalogue, in its order, each worked out when it is asked for.
 
     What no page tells (power, energy, cost) is null with quality `unknown`; trackers put it in.
     """
-    if isinstance(facts, WindowFacts):
-        facts = facts.total
-    values = dict(_not_here())
-    for name in _LEVELS:
-        level = facts.levels.get(name)
-        values[name] = (
-            _null(name, facts) if level is None else _scalar(name, level.total, _trust(facts, name))
-        )
-    values["kv_usage_ratio"] = _kv_usage(facts)
-    for name, measure in _INCREASES.items():
-        gain = facts.gains.get(measure)
-        values[name] = (
-            _null(name, facts, measure)
-            if gain is None
-            else _scalar(name, gain.increase, _trust(facts, measure))
-        )
-    for name, measure in _RATES.items():
-        gain = facts.gains.get(measure)
-        values[name] = (
-            _null(name, facts, measure)
-            if gain is None
-            else _scalar(name, gain.per_second, _trust(facts, measure))
-        )
-    for name in RATIOS:
-        values[name] = _ratio(name, facts)
-    values[_REASONING_SHARE] = _reasoning_share(facts)
-    for signal in DISTRIBUTIONS:
-        name = signal.name
-        known = name in facts.histograms
-        values[name] = distribution_of(name, signal.unit, facts) if known else _null(name, facts)
-    return MappingProxyType(values)
+    told = facts.total if isinstance(facts, WindowFacts) else facts
+    return Lazy(SIGNALS, lambda name: _DERIVED.get(name, _not_here)(name, told))
 
 
 def rank_signals(window: WindowFacts, whole: Signals | None = None) -> tuple[RankSnapshot, ...]:
@@ -123,11 +96,6 @@ def no_signals(quality: Quality = Quality.UNKNOWN, note: str = "") -> Signals:
     return MappingProxyType({name: _null_value(name, quality, note) for name in SIGNALS})
 
 
-@lru_cache(maxsize=1)
-def _not_here() -> Mapping[str, SignalValue]:
-    return no_signals(Quality.UNKNOWN, _NOT_BY_RANK)
-
-
 @lru_cache(maxsize=4096)
 def _null_value(name: str, quality: Quality, note: str) -> SignalValue:
     signal = SIGNALS[name]
@@ -141,6 +109,37 @@ def _null(name: str, facts: Facts, measure: str | None = None) -> SignalValue:
     if gap is None:
         return _null_value(name, Quality.UNSUPPORTED, "")
     return _null_value(name, gap.quality, gap.note)
+
+
+def _not_here(name: str, _: Facts) -> SignalValue:
+    return _null_value(name, Quality.UNKNOWN, _NOT_BY_RANK)
+
+
+def _level(name: str, facts: Facts) -> SignalValue:
+    level = facts.levels.get(name)
+    return _null(name, facts) if level is None else _scalar(name, level.total, _trust(facts, name))
+
+
+def _increase(name: str, facts: Facts) -> SignalValue:
+    measure = _INCREASES[name]
+    gain = facts.gains.get(measure)
+    if gain is None:
+        return _null(name, facts, measure)
+    return _scalar(name, gain.increase, _trust(facts, measure))
+
+
+def _rate(name: str, facts: Facts) -> SignalValue:
+    measure = _RATES[name]
+    gain = facts.gains.get(measure)
+    if gain is None:
+        return _null(name, facts, measure)
+    return _scalar(name, gain.per_second, _trust(facts, measure))
+
+
+def _distribution(name: str, facts: Facts) -> SignalValue:
+    if name in facts.histograms:
+        return distribution_of(name, SIGNALS[name].unit, facts)
+    return _null(name, facts)
 
 
 def _scalar(name: str, value: float, trust: _Trust) -> Scalar:
@@ -163,8 +162,7 @@ def _trust(facts: Facts, *measures: str) -> _Trust:
     return Quality.OK, ""
 
 
-def _kv_usage(facts: Facts) -> SignalValue:
-    name = "kv_usage_ratio"
+def _kv_usage(name: str, facts: Facts) -> SignalValue:
     level = facts.levels.get(name)
     if level is None:
         return _null(name, facts)
@@ -182,7 +180,7 @@ def _kv_usage(facts: Facts) -> SignalValue:
 
 def _ratio(name: str, facts: Facts) -> SignalValue:
     ratio = facts.ratios.get(name)
-    mean = facts.levels.get(OWN_MEANS.get(name, ""))
+    mean = facts.levels.get(OWN_MEANS[name]) if name in OWN_MEANS else None
     if mean is not None and (ratio is None or ratio.denominator <= 0):
         return Scalar(mean.total / mean.parts, SIGNALS[name].unit, Quality.ESTIMATED, _OWN_MEAN_NOTE)
     if ratio is None:
@@ -219,7 +217,7 @@ def _plausible(name: str, shares: Sequence[float], trust: _Trust) -> _Trust:
     return Quality.SUSPECT, "; ".join(filter(None, (said, trust[1])))
 
 
-def _reasoning_share(facts: Facts) -> SignalValue:
+def _reasoning_share(_: str, facts: Facts) -> SignalValue:
     """Reasoning tokens over output tokens, both of exact histograms."""
     reasoning, output = facts.histograms.get("reasoning_tokens"), facts.histograms.get("output_tokens")
     for name, histogram in (("reasoning_tokens", reasoning), ("output_tokens", output)):
@@ -277,7 +275,7 @@ def distribution_of(name: str, unit: str, facts: Facts) -> Distribution:
         histogram.count,
         None if histogram.sum_fell else histogram.sum,
         NO_QUANTILE if mean is None else Quantile(mean),
-        {key: histogram.quantile(q) for key, q in PERCENTILES},
+        Lazy(_RANKS, lambda key: histogram.quantile(_RANKS[key])),
         unit,
         quality,
         "; ".join(notes),
@@ -289,3 +287,17 @@ def _implausible(histogram: HistogramIncrease) -> bool:
     mean = histogram.mean
     lowest = histogram.cumulative[0] if histogram.cumulative else 0.0
     return mean is not None and 0 < mean < _SHORTEST_MEAN_SECONDS and lowest >= histogram.count
+
+
+_DERIVED: Mapping[str, Callable[[str, Facts], SignalValue]] = MappingProxyType(
+    {
+        **dict.fromkeys(_LEVELS, _level),
+        "kv_usage_ratio": _kv_usage,
+        **dict.fromkeys(_INCREASES, _increase),
+        **dict.fromkeys(_RATES, _rate),
+        **dict.fromkeys(RATIOS, _ratio),
+        _REASONING_SHARE: _reasoning_share,
+        **{signal.name: _distribution for signal in DISTRIBUTIONS},
+    }
+)
+"""How each signal is worked out; what is missing here no page tells."""

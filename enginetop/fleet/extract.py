@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from operator import gt, itemgetter
+from operator import gt, itemgetter, sub
 from weakref import WeakKeyDictionary
 
 from enginetop.fleet.beyond_catalogue import MEASURE_KINDS
@@ -24,6 +24,7 @@ from enginetop.fleet.facts import (
 )
 from enginetop.fleet.histogram import HistogramIncrease, canonical_bound, merge_histograms
 from enginetop.fleet.increase import LARGEST, NONE
+from enginetop.fleet.lazy import Lazy
 from enginetop.fleet.model import Quality
 from enginetop.fleet.reading import EMPTY, Absence, Columns, Part, Series
 from enginetop.fleet.signals import MEASURES, MeasureKind
@@ -39,6 +40,7 @@ _OFF_PAGE = Gap(Quality.UNKNOWN, "not on the last page")
 _OTHER_RANKS = Gap(Quality.UNKNOWN, "told for other ranks only")
 _NOT_BY_RANK = Gap(Quality.UNKNOWN, "not told by rank", parts=0)
 _NOT_YET = Gap(Quality.UNKNOWN, "not counted for this rank yet", parts=0)  # takes nothing from the sum
+_RATIO_NAMES = frozenset(RATIOS)
 _UNSUPPORTED = Absence(Quality.UNSUPPORTED)
 
 
@@ -46,18 +48,25 @@ _UNSUPPORTED = Absence(Quality.UNSUPPORTED)
 class Growth:
     """What every slot did from the baseline to the last page.
 
-    `increases` and `page` (the last page, NaN: no number there) go by slot.
+    `start` and `end` are the running totals at both ends, and
+    `page` the numbers of the last page (NaN: none there), all by slot.
     `flipping` and `sums_fallen` are slots not to be believed; `from_nowhere` are those that had no number at
     the baseline and none before it, so that their increase is not known. `seconds` is 0 when there is one
     page only.
     """
 
     seconds: float
-    increases: Sequence[float]
+    start: Sequence[float]
+    end: Sequence[float]
     page: Sequence[float]
     flipping: frozenset[int] = NONE
     sums_fallen: frozenset[int] = NONE
     from_nowhere: frozenset[int] = NONE
+
+    def increase(self, slots: Iterable[int]) -> float:
+        """What these slots gained together."""
+        start, end = self.start, self.end
+        return sum([end[slot] - start[slot] for slot in slots])
 
 
 class _LabelSet:
@@ -87,18 +96,17 @@ class _LabelSet:
         )
 
     def increase(self, growth: Growth) -> HistogramIncrease:
-        increases = growth.increases
         if self._get is not None:
-            cumulative: tuple[float, ...] = self._get(increases)
+            cumulative = tuple(map(sub, self._get(growth.end), self._get(growth.start)))
         else:
-            cumulative = tuple(sum(increases[slot] for slot in slots) for slots in self.buckets)
+            cumulative = tuple(growth.increase(slots) for slots in self.buckets)
         corrected = any(map(gt, cumulative, cumulative[1:]))
         if corrected:
             cumulative = tuple(accumulate(cumulative, max))
         count = cumulative[-1] if cumulative else 0.0
         for slots in (self.counts, self.infinite):  # either line may be missing on a page, or lag behind
-            count = max(count, _sum(slots, increases))
-        total = _sum(self.sums, increases) if self.sums else None
+            count = max(count, growth.increase(slots))
+        total = growth.increase(self.sums) if self.sums else None
         lost = not growth.from_nowhere.isdisjoint(self.sums)
         if lost or (_numberless(self.sums, growth) and not _numberless(self.members, growth)):
             total = None  # the page tells counts, and no sum for them
@@ -139,78 +147,119 @@ class _EnginePlan:
         self.histograms: dict[str, list[_LabelSet]] = {}
         for (measure, _), members in label_sets.items():
             self.histograms.setdefault(measure, []).append(_LabelSet(members, usable))
-        self.gaps: dict[str, Gap] = {}
+        self.level_names = frozenset(self.levels)
+        self.gain_names = frozenset(self.gains)
+        self.histogram_names = frozenset(self.histograms)
+        self.lacks({})
 
     def measures(self) -> set[str]:
         return {*self.levels, *self.gains, *self.histograms}
 
+    def lacks(self, gaps: Mapping[str, Gap]) -> None:
+        """Measures that this engine does not tell, and why."""
+        self.gaps = gaps
+        self.may_lack = frozenset((*gaps, *self.measures(), *RATIOS))
+
     def facts(self, growth: Growth, estimated: Mapping[str, str]) -> Facts:
-        gaps = self.gaps.copy()
-        levels = {}
-        for measure, slots in self.levels.items():
-            value = sum([growth.page[slot] for slot in slots])
-            if -LARGEST <= value <= LARGEST:
-                levels[measure] = Level(value, value, worst=self.labels)
-            else:
-                gaps[measure] = self._gap(_NO_NUMBER)
-        gains: dict[str, Gain] = {}
-        ratios: dict[str, Ratio] = {}
-        histograms: dict[str, HistogramIncrease] = {}
-        if growth.seconds > 0:
-            self._take_increases(growth, gains, histograms, gaps)
-        else:
-            gaps.update(dict.fromkeys((*self.gains, *self.histograms), self._gap(_ONE_PAGE)))
-        for name, (numerator, denominator) in RATIOS.items():
-            if numerator in gains and denominator in gains:
-                ratios[name] = Ratio(self._numerators(name, gains, growth), gains[denominator].increase)
-                continue
-            reasons = [gaps[measure] for measure in (numerator, denominator) if measure in gaps]
-            if reasons:
-                gaps[name] = graver(reasons)
+        told = _Told(self, growth)
         within = NO_COUNTS
-        if _WITHIN in gains:
-            within = {slo: _sum(slots, growth.increases) for slo, slots in self.objectives.items()}
-        return Facts(self.parts, levels, gains, ratios, histograms, gaps, estimated, within)
+        if _WITHIN in self.gains and told.gain(_WITHIN) is not None:
+            within = {slo: growth.increase(slots) for slo, slots in self.objectives.items()}
+        return Facts(
+            self.parts,
+            Lazy(self.level_names, told.level),
+            Lazy(self.gain_names, told.gain),
+            Lazy(_RATIO_NAMES, told.ratio),
+            Lazy(self.histogram_names, told.histogram),
+            Lazy(self.may_lack, told.gap),
+            estimated,
+            within,
+        )
 
-    def _take_increases(
-        self,
-        growth: Growth,
-        gains: dict[str, Gain],
-        histograms: dict[str, HistogramIncrease],
-        gaps: dict[str, Gap],
-    ) -> None:
-        increases, flipping = growth.increases, growth.flipping
-        for measure, slots in self.gains.items():
-            increase = _sum(slots, increases)
-            if flipping and not flipping.isdisjoint(slots):
-                gaps[measure] = self._gap(_FLIPS)
-            elif not growth.from_nowhere.isdisjoint(slots):
-                gaps[measure] = self._gap(_FROM_NOWHERE)
-            elif increase == 0 and _numberless(slots, growth):
-                gaps[measure] = self._gap(_NO_NUMBER)
-            else:
-                gains[measure] = Gain(increase, increase / growth.seconds)
-        for measure, label_sets in self.histograms.items():
-            if flipping and not all(flipping.isdisjoint(one.members) for one in label_sets):
-                gaps[measure] = self._gap(_FLIPS)
-                continue
-            if any(one.is_lost(growth) for one in label_sets):
-                gaps[measure] = self._gap(_FROM_NOWHERE)
-                continue
-            merged = merge_histograms([one.increase(growth) for one in label_sets])
-            if merged.count == 0 and all(_numberless(one.members, growth) for one in label_sets):
-                gaps[measure] = self._gap(_NO_NUMBER)
-            else:
-                histograms[measure] = merged
 
-    def _numerators(self, name: str, gains: Mapping[str, Gain], growth: Growth) -> Mapping[int, float]:
-        numerator, _ = RATIOS[name]
-        if numerator != _POSITIONS:
-            return {0: gains[numerator].increase}
-        return {position: _sum(slots, growth.increases) for position, slots in self.positions.items()}
+class _Told:
+    """What one engine's growth tells of each measure: a value, or why there is none."""
+
+    __slots__ = ("_growth", "_known", "_plan")
+
+    def __init__(self, plan: _EnginePlan, growth: Growth) -> None:
+        self._plan, self._growth = plan, growth
+        self._known: dict[str, Gain | HistogramIncrease | Gap] = {}
+
+    def level(self, measure: str) -> Level | None:
+        value = sum([self._growth.page[slot] for slot in self._plan.levels[measure]])
+        return Level(value, value, worst=self._plan.labels) if -LARGEST <= value <= LARGEST else None
+
+    def gain(self, measure: str) -> Gain | None:
+        found = self._increase(measure)
+        return found if isinstance(found, Gain) else None
+
+    def histogram(self, measure: str) -> HistogramIncrease | None:
+        found = self._increase(measure)
+        return found if isinstance(found, HistogramIncrease) else None
+
+    def ratio(self, name: str) -> Ratio | None:
+        numerator, denominator = (
+            self.gain(measure) if measure in self._plan.gains else None for measure in RATIOS[name]
+        )
+        if numerator is None or denominator is None:
+            return None
+        return Ratio(self._numerators(name, numerator), denominator.increase)
+
+    def gap(self, name: str) -> Gap | None:
+        plan = self._plan
+        if name in RATIOS:
+            reasons = [gap for measure in RATIOS[name] if (gap := self.gap(measure)) is not None]
+            return graver(reasons) if reasons else None
+        if name in plan.levels:
+            return self._gap(_NO_NUMBER) if self.level(name) is None else None
+        if name not in plan.gains and name not in plan.histograms:
+            return plan.gaps.get(name)
+        found = self._increase(name)
+        return found if isinstance(found, Gap) else None
+
+    def _increase(self, measure: str) -> Gain | HistogramIncrease | Gap:
+        found = self._known.get(measure)
+        if found is None:
+            found = self._known[measure] = self._find_increase(measure)
+        return found
+
+    def _find_increase(self, measure: str) -> Gain | HistogramIncrease | Gap:
+        if self._growth.seconds <= 0:
+            return self._gap(_ONE_PAGE)
+        slots = self._plan.gains.get(measure)
+        return self._merged(self._plan.histograms[measure]) if slots is None else self._gained(slots)
+
+    def _gained(self, slots: Sequence[int]) -> Gain | Gap:
+        growth = self._growth
+        if growth.flipping and not growth.flipping.isdisjoint(slots):
+            return self._gap(_FLIPS)
+        if growth.from_nowhere and not growth.from_nowhere.isdisjoint(slots):
+            return self._gap(_FROM_NOWHERE)
+        increase = growth.increase(slots)
+        if increase == 0 and _numberless(slots, growth):
+            return self._gap(_NO_NUMBER)
+        return Gain(increase, increase / growth.seconds)
+
+    def _merged(self, label_sets: Sequence[_LabelSet]) -> HistogramIncrease | Gap:
+        growth = self._growth
+        if growth.flipping and not all(growth.flipping.isdisjoint(one.members) for one in label_sets):
+            return self._gap(_FLIPS)
+        if any(one.is_lost(growth) for one in label_sets):
+            return self._gap(_FROM_NOWHERE)
+        merged = merge_histograms([one.increase(growth) for one in label_sets])
+        if merged.count == 0 and all(_numberless(one.members, growth) for one in label_sets):
+            return self._gap(_NO_NUMBER)
+        return merged
+
+    def _numerators(self, name: str, numerator: Gain) -> Mapping[int, float]:
+        if RATIOS[name][0] != _POSITIONS:
+            return {0: numerator.increase}
+        return {position: self._growth.increase(slots) for position, slots in self._plan.positions.items()}
 
     def _gap(self, gap: Gap) -> Gap:
-        return gap if self.parts == 1 else Gap(gap.quality, gap.note, self.parts)
+        parts = self._plan.parts
+        return gap if parts == 1 else Gap(gap.quality, gap.note, parts)
 
 
 class Extraction:
@@ -238,12 +287,14 @@ class Extraction:
         known = {one.measure for one in slots.series}
         for engine in self._engines:
             missing = [measure for measure in MEASURES if measure not in engine.measures()]
-            engine.gaps = {
-                measure: _NOT_BY_RANK
-                if measure in without_rank
-                else _gap_of(measure, columns, on_page, known)
-                for measure in missing
-            }
+            engine.lacks(
+                {
+                    measure: _NOT_BY_RANK
+                    if measure in without_rank
+                    else _gap_of(measure, columns, on_page, known)
+                    for measure in missing
+                }
+            )
         self._others = [_EnginePlan(EMPTY, 0, series, current, usable) for series in by_rank.values()]
 
     def facts(self, growth: Growth) -> tuple[Facts, tuple[RankFacts, ...]]:
@@ -294,10 +345,6 @@ def _gap_of(measure: str, columns: Columns, on_page: Collection[str], known: Col
     if absence.quality is Quality.UNSUPPORTED and measure in known:  # whoever had it before supports it
         return _OFF_PAGE
     return Gap(absence.quality, absence.told)
-
-
-def _sum(slots: Iterable[int], increases: Sequence[float]) -> float:
-    return sum([increases[slot] for slot in slots])
 
 
 def _numberless(slots: Iterable[int], growth: Growth) -> bool:

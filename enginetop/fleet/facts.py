@@ -7,12 +7,14 @@ both sum and maximum; distributions are merged at common bounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from types import MappingProxyType
 from typing import TypeVar
 
 from enginetop.fleet.histogram import HistogramIncrease, merge_histograms
+from enginetop.fleet.lazy import Lazy, joint_names, overlaid
 from enginetop.fleet.model import Quality
 from enginetop.fleet.reading import EMPTY
 
@@ -29,7 +31,6 @@ RATIOS: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 NO_COUNTS: Mapping[tuple[float, float] | None, float] = MappingProxyType({})
 
-K = TypeVar("K")
 T = TypeVar("T")
 
 _SEVERITY = (Quality.UNSUPPORTED, Quality.UNKNOWN, Quality.INVALID, Quality.SUSPECT)
@@ -139,33 +140,47 @@ def merge_parts(parts: Sequence[Facts]) -> Facts:
         return parts[0]
     return Facts(
         parts=sum(part.parts for part in parts),
-        levels={name: _merge_levels(group) for name, group in _by_name(part.levels for part in parts)},
-        gains={
-            name: Gain(sum(gain.increase for gain in group), sum(gain.per_second for gain in group))
-            for name, group in _by_name(part.gains for part in parts)
-        },
-        ratios={name: _merge_ratios(group) for name, group in _by_name(part.ratios for part in parts)},
-        histograms={
-            name: merge_histograms(group) for name, group in _by_name(part.histograms for part in parts)
-        },
-        gaps={name: _merge_gaps(group) for name, group in _by_name(part.gaps for part in parts)},
-        estimated={name: group[0] for name, group in _by_name(part.estimated for part in parts)},
-        within_slo={slo: sum(group) for slo, group in _by_name(part.within_slo for part in parts)},
+        levels=_merged([part.levels for part in parts], _merge_levels),
+        gains=_merged([part.gains for part in parts], _merge_gains),
+        ratios=_merged([part.ratios for part in parts], _merge_ratios),
+        histograms=_merged([part.histograms for part in parts], merge_histograms),
+        gaps=_merged([part.gaps for part in parts], _merge_gaps),
+        estimated=_merged([part.estimated for part in parts], itemgetter(0)),
+        within_slo=_merge_counts([part.within_slo for part in parts]),
     )
 
 
 def _named(facts: Facts, replica: str) -> Facts:
     level = facts.levels["kv_usage_ratio"]
     worst = {"replica": replica, **level.worst}
-    return replace(facts, levels={**facts.levels, "kv_usage_ratio": replace(level, worst=worst)})
+    return replace(
+        facts,
+        levels=overlaid(
+            facts.levels, {"kv_usage_ratio": Level(level.total, level.maximum, level.parts, worst)}
+        ),
+    )
 
 
-def _by_name(mappings: Iterable[Mapping[K, T]]) -> Iterable[tuple[K, list[T]]]:
-    groups: dict[K, list[T]] = {}
+def _merged(mappings: Sequence[Mapping[str, T]], merge: Callable[[Sequence[T]], T]) -> Mapping[str, T]:
+    """Each name's values as one; what nobody asks for is not merged."""
+
+    def work(name: str) -> T | None:
+        group = [value for mapping in mappings if (value := mapping.get(name)) is not None]
+        if len(group) > 1:
+            return merge(group)
+        return group[0] if group else None
+
+    return Lazy(joint_names(mappings), work)
+
+
+def _merge_counts(
+    mappings: Sequence[Mapping[tuple[float, float] | None, float]],
+) -> Mapping[tuple[float, float] | None, float]:
+    merged: dict[tuple[float, float] | None, float] = {}
     for mapping in mappings:
-        for name, value in mapping.items():
-            groups.setdefault(name, []).append(value)
-    return groups.items()
+        for slo, count in mapping.items():
+            merged[slo] = merged.get(slo, 0.0) + count
+    return merged
 
 
 def _merge_levels(group: Sequence[Level]) -> Level:
@@ -176,6 +191,10 @@ def _merge_levels(group: Sequence[Level]) -> Level:
         parts=sum(level.parts for level in group),
         worst=worst.worst,
     )
+
+
+def _merge_gains(group: Sequence[Gain]) -> Gain:
+    return Gain(sum([gain.increase for gain in group]), sum([gain.per_second for gain in group]))
 
 
 def _merge_ratios(group: Sequence[Ratio]) -> Ratio:

@@ -14,6 +14,7 @@ from enginetop.fleet.efficiency import MeanPower, Price, efficiency
 from enginetop.fleet.facts import Facts, WindowFacts
 from enginetop.fleet.goodput import Part, fleet_goodput, fleet_objective
 from enginetop.fleet.gpus import NO_GPUS, GpuShare, total_power, whole_gpus
+from enginetop.fleet.lazy import overlaid
 from enginetop.fleet.model import UP_STATES, Quality, Role
 from enginetop.fleet.models import Member, ModelBoard
 from enginetop.fleet.replica import ReplicaTracker, SloFor
@@ -79,13 +80,15 @@ class FleetBoard:
         return FleetSummary(
             replicas=len(seen),
             states=MappingProxyType(Counter(replica.state for _, replica in seen)),
-            signals={
-                **shown,
-                "power_watts": power,
-                HIT_RATIO: hit_ratio(hits),
-                KV_TOKENS: kv_tokens(shown),
-                **self._efficiency(now, good, own, power),
-            },
+            signals=overlaid(
+                shown,
+                {
+                    "power_watts": power,
+                    HIT_RATIO: hit_ratio(hits),
+                    KV_TOKENS: kv_tokens(shown),
+                    **self._efficiency(now, good, own, power),
+                },
+            ),
             slo=slo,
             goodput=replace(good, burn=self._burn.rows(now, slo.target)),
             beyond=self._beyond,

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter, sub
+from operator import attrgetter
 
 from enginetop.fleet.extract import Extraction, Growth, shared_extraction
 from enginetop.fleet.facts import WindowFacts
@@ -153,7 +153,8 @@ class TargetHistory:
         assert self._step is not None  # set by the append that made the samples
         growth = Growth(
             seconds=last.at - base.at,
-            increases=_difference(last.totals, base.totals),
+            start=_padded(base.totals, len(last.totals)),
+            end=last.totals,
             page=self._step.page,
             flipping=_flipping(inside),
             sums_fallen=NONE.union(*(sample.sums_fallen for sample in inside if sample.sums_fallen)),
@@ -193,10 +194,9 @@ class TargetHistory:
         return {name: None if gain is None else gain / seconds for name, gain in gained}
 
 
-def _difference(end: array[float], start: array[float]) -> Sequence[float]:
-    if len(start) < len(end):  # series that came later have gained all of their total
-        return [*map(sub, end, start), *end[len(start) :]]
-    return list(map(sub, end, start))
+def _padded(totals: array[float], length: int) -> array[float]:
+    """Series that came later began from zero."""
+    return totals if len(totals) == length else totals + array("d", bytes(8 * (length - len(totals))))
 
 
 def _flipping(samples: Sequence[_Sample]) -> frozenset[int]:

@@ -14,6 +14,7 @@ from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.goodput import goodput
 from enginetop.fleet.gpus import NO_GPUS, GpuShare
 from enginetop.fleet.history import TargetHistory
+from enginetop.fleet.lazy import overlaid
 from enginetop.fleet.load_log import LoadLog
 from enginetop.fleet.model import Quality, Role, Target
 from enginetop.fleet.observation import Observation
@@ -244,9 +245,11 @@ class ReplicaTracker:
         signals, good = told.signals, goodput(told.signals, told.facts, slo)
         if self.records:
             signals, good = self._with_records(signals, good, slo, told)
-        signals = self._with_thinking(signals, told.facts)
+        reasoning = self._thinking(signals, told.facts)
         if told.facts is not None:
-            signals = {**signals, **self._efficiency(now, signals, good, share)}
+            signals = overlaid(signals, {**reasoning, **self._efficiency(now, signals, good, share)})
+        elif reasoning:
+            signals = overlaid(signals, reasoning)
         self._history.add_trend_point(now, signals, good)
         if told.facts is None:
             self._load.away()
@@ -306,8 +309,8 @@ class ReplicaTracker:
             return signals, good
         return aged(signals, self._state.state.value), replace(good, quality=Quality.STALE)
 
-    def _with_thinking(self, signals: Signals, facts: WindowFacts | None) -> Signals:
-        """With what reasoning costs, from the engine side's own counts, else from records."""
+    def _thinking(self, signals: Signals, facts: WindowFacts | None) -> Signals:
+        """What reasoning costs, from the engine side's own counts, else from records."""
         budget = budget_of(self._reading.config if self._reading is not None else {}) or self._knob_budget
         counted = facts.total.histograms.get("reasoning_tokens") if facts is not None else None
         self.budget_hits = (
@@ -316,8 +319,8 @@ class ReplicaTracker:
             else hits_in_records(self.records, budget)
         )
         if facts is None and not self.records:
-            return signals
-        return {**signals, HIT_RATIO: hit_ratio([self.budget_hits]), KV_TOKENS: kv_tokens(signals)}
+            return {}
+        return {HIT_RATIO: hit_ratio([self.budget_hits]), KV_TOKENS: kv_tokens(signals)}
 
     def _efficiency(
         self, now: float, signals: Signals, good: Goodput, share: GpuShare

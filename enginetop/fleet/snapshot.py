@@ -35,7 +35,7 @@ class Scalar:
     @property
     def number(self) -> float | None:
         """The value when it is a single number, else None."""
-        return self.value if isinstance(self.value, int | float) else None
+        return None if isinstance(self.value, tuple) else self.value
 
 
 @dataclass(frozen=True, slots=True)

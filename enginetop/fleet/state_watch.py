@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from enginetop.fleet.events import EventLog
 from enginetop.fleet.model import ReplicaState
@@ -156,14 +155,20 @@ class StateWatch:
 
     def _evidence(self, now: float) -> Evidence:
         page_at, reading = self.page_at, self._reading
-        evidence = Evidence(now, page_at, unreachable=self._unreachable, answer_failure=self._answer_failure)
-        if self.gone_at is not None:
-            return replace(evidence, gone_at=self.gone_at)
-        if page_at is None or reading is None:
-            return evidence
-        return replace(
-            evidence,
+        if self.gone_at is not None or page_at is None or reading is None:
+            return Evidence(
+                now,
+                page_at,
+                unreachable=self._unreachable,
+                answer_failure=self._answer_failure,
+                gone_at=self.gone_at,
+            )
+        return Evidence(
+            now,
+            page_at,
             fresh_until=page_at + self._spacing.fresh_seconds,
+            unreachable=self._unreachable,
+            answer_failure=self._answer_failure,
             flags=reading.flags,
             work=self._work,
             standstill_pages=self._standstill.pages,

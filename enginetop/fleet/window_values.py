@@ -11,6 +11,7 @@ from enginetop.fleet.beyond import beyond
 from enginetop.fleet.derive import no_signals, rank_signals, signals
 from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.history import TargetHistory
+from enginetop.fleet.lazy import overlaid
 from enginetop.fleet.model import Quality, ReplicaState
 from enginetop.fleet.snapshot import Distribution, RankSnapshot, Scalar, Signals, SignalValue
 from enginetop.fleet.state import duration_text
@@ -93,7 +94,7 @@ def shown(
     """What is shown at Unix time `now` of a replica whose newest page is of `page_at`, drawing `power`."""
     if values is None or page_at is None or state in _VALUES_MEAN_NOTHING:
         return Shown(no_signals(Quality.UNKNOWN, "no good page yet" if page_at is None else state.value))
-    signals: Signals = {**values.signals, "power_watts": power}
+    signals: Signals = overlaid(values.signals, {"power_watts": power})
     if state is not ReplicaState.STALE:
         return Shown(signals, values.ranks, values.beyond, values.facts)
     note = f"{duration_text(now - page_at)} old"

@@ -1,0 +1,103 @@
+"""Mappings whose values are worked out when they are asked for first.
+
+A page of a loaded engine tells some hundred figures; of a replica that nobody looks at, a tick asks for a
+third of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, TypeVar, overload
+
+K = TypeVar("K")
+V_co = TypeVar("V_co", covariant=True)
+T = TypeVar("T")
+
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+class Lazy(Mapping[K, V_co]):
+    """What `work` gives for each of `names`, in their order; what was asked for is kept.
+
+    A name for which `work` gives None is not there. `told` are values that are known beforehand. `work` is a
+    pure function of things that never change: several threads may ask for the same name at once.
+    """
+
+    __slots__ = ("_known", "_work", "names")
+
+    def __init__(
+        self,
+        names: Collection[K],
+        work: Callable[[K], V_co | None],
+        told: Mapping[K, V_co] = _NOTHING,
+    ) -> None:
+        self.names = names
+        """All names that may be there."""
+        self._work = work
+        self._known: dict[K, V_co | None] = dict(told)
+
+    def __getitem__(self, name: K) -> V_co:
+        try:
+            value = self._known[name]
+        except KeyError:
+            value = self._find(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    @overload
+    def get(self, name: K, /) -> V_co | None: ...
+
+    @overload
+    def get(self, name: K, default: V_co | T, /) -> V_co | T: ...
+
+    def get(self, name: K, default: T | None = None, /) -> V_co | T | None:
+        """The value, or `default` where there is none."""
+        try:
+            value = self._known[name]
+        except KeyError:
+            value = self._find(name)
+        return default if value is None else value
+
+    def _find(self, name: K) -> V_co | None:
+        if name not in self.names:
+            return None
+        value = self._known[name] = self._work(name)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names and self.get(name) is not None  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[K]:
+        return (name for name in self.names if self.get(name) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def overlaid(values: Mapping[K, V_co], told: Mapping[K, V_co]) -> Mapping[K, V_co]:
+    """`values` with those of `told` in their place or behind them; none of `values` is worked out for it."""
+    names: Collection[K] = values.names if isinstance(values, Lazy) else values.keys()
+    if not all(name in names for name in told):
+        names = dict.fromkeys((*names, *told))
+    return Lazy(names, values.get, told)
+
+
+def joint_names(mappings: Iterable[Mapping[str, object]]) -> frozenset[str]:
+    """All names that may be in any of the mappings."""
+    return _union(frozenset(_names(one) for one in mappings))
+
+
+def _names(mapping: Mapping[str, object]) -> frozenset[str]:
+    names = mapping.names if isinstance(mapping, Lazy) else mapping
+    return names if isinstance(names, frozenset) else frozenset(names)
+
+
+@lru_cache(maxsize=1024)
+def _union(sets: frozenset[frozenset[str]]) -> frozenset[str]:
+    return next(iter(sets)) if len(sets) == 1 else frozenset().union(*sets)
