@@ -147,5 +147,5 @@ SGLANG = EngineTable(
         ("/get_load", "gone since 0.5.23; /v1/loads tells more"),
     ),
     reads="metrics page, /v1/loads, and once /server_info, /model_info, /v1/models",
-    changes="running requests (pp_max_micro_batch_size) live; the rest at start, or live with a plugin",
+    changes="prefill sizes and running requests live through its companion; the rest at a restart",
 )

@@ -27,6 +27,7 @@ _SPEC_NOTE = "counted since SGLang 0.5.15, with speculative decoding only"
 _NO_SPEC_NOTE = "no speculative decoding is configured"
 _NO_HOST_TIER = "no hierarchical cache is configured (--enable-hierarchical-cache)"
 _SPECULATE = "start it with --speculative-algorithm"
+_COMPANION = "the companion enginetop-companion-sglang"
 _PRIORITY = "priority"
 _HOST_TIER = ("hicache_host_total_tokens",)
 
@@ -216,7 +217,8 @@ TABLE = Table(
         "spec_drafts": _SPECULATE,
         "spec_draft_tokens": _SPECULATE,
         "spec_accepted_tokens": _SPECULATE,
-        "reasoning_tokens": "start it with --export-metrics-to-file, follow that folder with --records",
+        "reasoning_tokens": f"{_COMPANION}, or --export-metrics-to-file and --records",
+        "requests_within_slo": _COMPANION,
     },
     moving_names=("http_", "process_", "scheduler_", "get_loads_", "startup_", "routing_key"),
 )

@@ -29,6 +29,16 @@ def test_the_socket_of_a_local_engine_by_its_port(folder: Path) -> None:
     assert _companion_socket(Target("http://10.0.0.1:8000", "a3")) is None
 
 
+@pytest.mark.parametrize("who", ["vllm", "sglang", "launch"])
+def test_whoever_opened_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    (tmp_path / "enginetop").mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as companion:
+        companion.bind(str(tmp_path / "enginetop" / f"{who}-30000.sock"))
+        expected = f"unix:{tmp_path}/enginetop/{who}-30000.sock"
+        assert _companion_socket(Target("http://localhost:30000", "s")) == expected
+
+
 @pytest.mark.parametrize("open_folder", [".", "enginetop"])
 def test_a_socket_where_others_could_put_theirs_is_left_alone(
     folder: Path, open_folder: str, capsys: pytest.CaptureFixture[str]
