@@ -66,13 +66,17 @@ def controller(
 def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str], KnobClient | None]:
     """The knobs of each of the targets; of nothing else.
 
-    The restart, or the address and the token, of the config file count; else the socket that a companion or a
-    launcher on this machine opens by itself, else the target's own address with the target's own key.
+    The restart, the engine's own API, or the address and the token of the config file count; else the socket
+    that a companion or a launcher on this machine opens by itself, else the target's own address with the
+    target's own key.
     """
     clients: dict[str, KnobClient] = {}
     for target in targets:
         if target.url in settings.restarts:
             clients[target.url] = HttpKnobClient(_restart_path(settings, target))
+            continue
+        if target.url in settings.engine_apis:
+            clients[target.url] = HttpKnobClient(_engine_api(settings, target))
             continue
         path = settings.knob_paths.get(target.url, KnobPath(None, None))
         own_socket = None if path.address else _companion_socket(target)
@@ -194,8 +198,8 @@ def exit_code(state: ChangeState) -> int:
 
 def has_path(settings: Settings, target: Target) -> bool:
     """Whether a path to its knobs is configured, or opened by itself on this machine."""
-    configured = target.url in settings.restarts or target.url in settings.knob_paths
-    return configured or _companion_socket(target) is not None
+    configured = (settings.restarts, settings.engine_apis, settings.knob_paths)
+    return any(target.url in ways for ways in configured) or _companion_socket(target) is not None
 
 
 def _restart_path(settings: Settings, target: Target) -> KnobTransport:
@@ -203,6 +207,13 @@ def _restart_path(settings: Settings, target: Target) -> KnobTransport:
 
     credentials = settings.credentials.get(target.url, NO_CREDENTIALS)
     return restart_path(settings.restarts[target.url], target, credentials, state_folder())
+
+
+def _engine_api(settings: Settings, target: Target) -> KnobTransport:
+    from enginetop.cli.engine_apis import engine_api_path  # of use to few
+
+    credentials = settings.credentials.get(target.url, NO_CREDENTIALS)
+    return engine_api_path(settings.engine_apis[target.url], target, credentials, state_folder())
 
 
 def socket_folder() -> Path:
