@@ -19,21 +19,17 @@ import yaml
 
 from collectors.engines.json_fields import field_at
 from collectors.fetch import one_line
-from enginetop.fleet.errors import EnginetopError
+from enginetop.fleet.errors import ClusterError
 
 _MOST_BYTES = 4 * 1024 * 1024
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-class KubernetesError(EnginetopError):
-    """Something of Kubernetes that does not work, in one line with what helps.
-
-    `status` is the HTTP status of the API server's answer, 0 when there was none.
-    """
+class KubernetesError(ClusterError):
+    """Something of Kubernetes that does not work; foreign words are cleaned and held to one line."""
 
     def __init__(self, text: str, status: int = 0) -> None:
-        super().__init__(one_line(text))
-        self.status = status
+        super().__init__(one_line(text), status)
 
 
 @dataclass(frozen=True, slots=True)

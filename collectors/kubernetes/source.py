@@ -67,6 +67,9 @@ class KubernetesPods:
             return self._listed(found)
         except KubernetesError as error:
             raise ListingError(str(error)) from None
+        finally:
+            if self._client is not None:
+                self._client.close()  # looks are far apart, and nobody would end a connection between them
 
     @property
     def _through_server(self) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from enginetop.cli import control, exit_codes, wiring
 from enginetop.cli.diagnostics import tell
-from enginetop.cli.settings import resolve
+from enginetop.cli.settings import Settings, resolve
 from enginetop.fleet.change import ChangeState, value_text
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.ports import FleetSource
@@ -25,6 +25,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     settings = resolve(args, tell)
     plan = read_plan(Path(args.plan))
+    if args.emit_patch:
+        return _emit(settings, plan)
     if not args.dry_run and not control.may_act(settings):
         return exit_codes.REFUSED
     targets = wiring.live_targets(settings)
@@ -42,6 +44,15 @@ def run(args: argparse.Namespace) -> int:
             controller.stop()
     finally:
         source.stop()
+
+
+def _emit(settings: Settings, plan: Plan) -> int:
+    from enginetop.cli.kubernetes_owners import Cluster, cluster_of, patch_lines  # of use to some
+
+    cluster = cluster_of(settings.discovery) or Cluster()
+    for line in patch_lines(plan, settings.targets, cluster):
+        print(line)
+    return exit_codes.OK
 
 
 def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> int:

@@ -8,6 +8,7 @@ from enginetop.cli.argument_groups import (
     TARGET_HELP,
     add_common,
     add_discovery,
+    add_gpu_exporters,
     add_prometheus,
     add_reading,
     add_scenario,
@@ -113,6 +114,7 @@ def record_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=TARGET_HELP)
     add_discovery(parser)
     add_prometheus(parser)
+    add_gpu_exporters(parser)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="recording to write (.jsonl or .jsonl.gz)"
     )
@@ -186,8 +188,14 @@ def tune_arguments(parser: argparse.ArgumentParser) -> None:
 def apply_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="plan file, as written by `enginetop tune --plan`")
     _control_arguments(parser)
+    add_discovery(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="hold the plan against the fleet and say so; change nothing"
+    )
+    parser.add_argument(
+        "--emit-patch",
+        action="store_true",
+        help="print the change for kubectl, Kustomize and Helm, and what stands against it; change nothing",
     )
 
 

@@ -70,6 +70,11 @@ def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str
     that a companion or a launcher on this machine opens by itself, else the target's own address with the
     target's own key.
     """
+    cluster = None
+    if any(one.kind == "kubernetes" for one in settings.discovery):
+        from enginetop.cli.kubernetes_owners import OwnedKnobs, cluster_of  # of use to some
+
+        cluster = cluster_of(settings.discovery)
     clients: dict[str, KnobClient] = {}
     for target in targets:
         if target.url in settings.restarts:
@@ -91,7 +96,10 @@ def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str
             )
         elif address != target.url:
             credentials = NO_CREDENTIALS  # a key goes to the server that it was given for
-        clients[target.url] = HttpKnobClient(HttpKnobTransport(address, credentials))
+        transport: KnobTransport = HttpKnobTransport(address, credentials)
+        if cluster is not None:
+            transport = OwnedKnobs(target, transport, cluster)
+        clients[target.url] = HttpKnobClient(transport)
     return clients.get
 
 

@@ -17,6 +17,7 @@ from enginetop.fleet.knobs import KNOB_API
 
 PLAN_SCHEMA = "enginetop.plan/1"
 VIA_KNOB_API = KNOB_API
+VIA_KUBERNETES = "kubernetes"
 ENGINE_APIS = (
     "vllm_runtime",
     "sglang_cap",
@@ -26,9 +27,10 @@ ENGINE_APIS = (
     "triton_load",
 )
 """The paths that are an engine's own API, named in the `engine_api` table of a target."""
-VIAS = (VIA_KNOB_API, "process", "systemd", "file", *ENGINE_APIS)
+VIAS = (VIA_KNOB_API, "process", "systemd", "file", VIA_KUBERNETES, *ENGINE_APIS)
 """The paths that a plan may name: the knob API inside of an engine, and the restart of one that `enginetop
-launch` started, of a systemd unit, of one whose settings stand in a file; and those of engines themselves.
+launch` started, of a systemd unit, of one whose settings stand in a file, of one that an object of Kubernetes
+owns; and those of engines themselves.
 """
 
 MAX_PLAN_BYTES = 1024 * 1024

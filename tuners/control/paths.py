@@ -17,13 +17,14 @@ from enginetop.fleet.plan import VIAS
 @dataclass(frozen=True, slots=True)
 class Path:
     """One path. `touches` is its blast radius, `read_back` what confirms a value, `way_back` who takes a
-    value back when the controller vanishes.
+    value back when the controller vanishes. `writes` False: a patch is printed, and a person applies it.
     """
 
     name: str
     touches: str
     read_back: str
     way_back: str
+    writes: bool = True
 
     @property
     def undone(self) -> str:
@@ -60,6 +61,13 @@ PATHS: Mapping[str, Path] = MappingProxyType(
                 "whatever the named hook restarts: drained first, its caches lost",
                 "the file, and the engine once it is ready",
                 "the next start of enginetop",
+            ),
+            Path(
+                "kubernetes",
+                "all replicas of the object that owns the flags",
+                "the flags of the pods",
+                "whoever applied the patch",
+                writes=False,
             ),
             Path(
                 "vllm_runtime",

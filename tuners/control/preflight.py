@@ -204,8 +204,13 @@ def _knob_problem(change: PlannedChange, reply: KnobReply | None) -> str:
     if row is None:
         known = ", ".join(known.name for known in sheet.knobs) or "none"
         return f"{where}no knob {change.knob} (it has: {known})"
-    if path_of(sheet) is None:
+    path = path_of(sheet)
+    if path is None:
         return f"{where}its knobs are changed by {sheet.writer!r}, which this version does not know"
+    if not path.writes:
+        return (
+            f"{where}{sheet.instance} owns its flags: `enginetop apply PLAN --emit-patch` prints the change"
+        )
     if sheet.writer != change.via:
         return f"{where}its knobs are changed by {sheet.writer} now, the plan says by {change.via}"
     if row.phase:

@@ -134,6 +134,27 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert len(check(fleet, plan).problems) == 4
 
 
+def test_flags_that_an_owner_rules_are_printed_and_not_written() -> None:
+    fleet = three()
+    plan = plan_for(fleet)
+    changes = tuple(replace(change, via="kubernetes", instance="llm/Deployment/a") for change in plan.changes)
+    plan = replace(plan, changes=changes)
+    replies = {}
+    for target in plan.targets:
+        client = fleet.client(target)
+        assert client is not None
+        reply = client.read()
+        assert reply.sheet is not None
+        owned = replace(reply.sheet, writer="kubernetes", instance="llm/Deployment/a")
+        replies[target] = replace(reply, sheet=owned)
+    arguments = {"now": fleet.time, "tool_version": VERSION, "settings": SHORT}
+    found = check_plan(plan, fleet.snapshot(), replies, **arguments)  # type: ignore[arg-type]
+    assert found.problems == tuple(
+        f"{target}: llm/Deployment/a owns its flags: `enginetop apply PLAN --emit-patch` prints the change"
+        for target in plan.targets
+    )
+
+
 def test_the_time_that_a_trial_needs_is_told_before_it_begins() -> None:
     """At .95, a margin of one point, power .8: 5 873 requests an arm, twice that with a design effect of 2.
 

@@ -1,0 +1,153 @@
+"""Engines in Kubernetes and the objects that own their flags: knobs to read, patches to print."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+
+from collectors.kubernetes.client import KubernetesClient
+from collectors.kubernetes.kubeconfig import find_context
+from collectors.kubernetes.lookup import pod_of
+from collectors.kubernetes.owners import Owners
+from collectors.kubernetes.pods import serving_pod
+from enginetop.cli.discovering import DiscoverySetting
+from enginetop.fleet.errors import ClusterError, ConfigError
+from enginetop.fleet.knobs import KnobAnswer, KnobRow, KnobSheet, KnobTransport, sheet_document
+from enginetop.fleet.model import EngineKind, Target
+from enginetop.fleet.plan import VIA_KUBERNETES, Plan
+from tuners.control.flags import FLAGS, FlagError, can_set, engine_of, value_of
+from tuners.control.kubernetes.arguments import words_of, written
+from tuners.control.kubernetes.change_points import NoPlaceError, change_point
+from tuners.control.kubernetes.emit import SecretInPatchError, emitted
+from tuners.control.kubernetes.inspect import OwnedFlags, inspect
+
+_NO_KNOB_API = (404, 405, 501)
+
+
+class Cluster:
+    """One cluster, asked when it is first needed. Any thread may ask."""
+
+    def __init__(self, context: str | None = None, client: KubernetesClient | None = None) -> None:
+        self._name = context
+        self._client = client
+        self._owners: Owners | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def client(self) -> KubernetesClient:
+        """ClusterError: no such context."""
+        if self._client is None:
+            self._client = KubernetesClient(find_context(self._name))
+        return self._client
+
+    def flags(self, target: Target) -> OwnedFlags:
+        """Who has the say over the flags of a target. ClusterError, NoPlaceError: nobody that we know."""
+        with self._lock:
+            try:
+                return self._found(target)
+            finally:
+                self.client.close()
+
+    def _found(self, target: Target) -> OwnedFlags:
+        pod = pod_of(self.client, target)
+        self._owners = self._owners or Owners(self.client)
+        chain = self._owners.chain(pod)
+        serves = serving_pod(pod, chain[-1].kind if chain else "")
+        if not chain or serves is None:
+            raise NoPlaceError(f"{target.name}: nobody owns its pod")
+        owner = self._owners.read(chain[-1])
+        owner.setdefault("kind", chain[-1].kind)
+        owner.setdefault("apiVersion", chain[-1].api_version)
+        return OwnedFlags(chain[-1].path, owner, pod, change_point(owner, pod, serves.container, serves.role))
+
+
+def cluster_of(discovery: Sequence[DiscoverySetting]) -> Cluster | None:
+    """The cluster that targets were found in; None: in none."""
+    place = next((one.place for one in discovery if one.kind == "kubernetes"), None)
+    return None if place is None else Cluster(place.partition("/")[0] or None)
+
+
+class OwnedKnobs:
+    """A `KnobTransport`: the engine's own knob API where it has one, else the flags that its owner gives it.
+
+    The latter are read only: one object's change restarts all of its replicas.
+    """
+
+    def __init__(self, target: Target, engine: KnobTransport, cluster: Cluster) -> None:
+        self._target, self._engine, self._cluster = target, engine, cluster
+
+    def request(self, method: str, path: str, body: bytes | None = None) -> KnobAnswer:
+        """See `KnobTransport`."""
+        answer = self._engine.request(method, path, body)
+        if answer.status not in _NO_KNOB_API or method != "GET":
+            return answer
+        try:
+            sheet = sheet_of(self._cluster.flags(self._target))
+        except (ClusterError, NoPlaceError, FlagError) as error:
+            return KnobAnswer(answer.status, json.dumps({"detail": str(error)}).encode())
+        return KnobAnswer(200, json.dumps(sheet_document(sheet)).encode())
+
+
+def sheet_of(flags: OwnedFlags) -> KnobSheet:
+    """The knobs that flags of the owner set. FlagError: they cannot be read."""
+    words = words_of(flags.point.present, flags.point.style)
+    kind = engine_kind(flags)
+    rows = tuple(
+        KnobRow(
+            name=knob,
+            value=value_of(words, flag),
+            start=value_of(words, flag),
+            min=flag.min,
+            max=flag.max,
+            unit=flag.unit,
+            version=0,
+            note=f"restarts {flags.point.rolls}",
+            apply="restart",
+        )
+        for knob, flag in FLAGS.get(kind, {}).items()
+        if can_set(words, flag)
+    )
+    return KnobSheet(
+        engine=kind.value,
+        engine_version="",
+        instance=f"{flags.namespace}/{flags.name}",
+        applied=1,
+        total=1,
+        knobs=rows,
+        writer=VIA_KUBERNETES,
+    )
+
+
+def engine_kind(flags: OwnedFlags) -> EngineKind:
+    """The engine whose flags these are."""
+    serves = serving_pod(flags.pod, str(flags.owner.get("kind", "")))
+    if serves is not None and serves.engine is not EngineKind.UNKNOWN:
+        return serves.engine
+    return engine_of(words_of(flags.point.present, flags.point.style)) or EngineKind.UNKNOWN
+
+
+def patch_lines(plan: Plan, targets: Sequence[Target], cluster: Cluster) -> Iterator[str]:
+    """The patches of a plan, one an owner, with what stands against each as comments.
+
+    ConfigError: nothing of the plan is owned by an object of Kubernetes, or it cannot be written as a patch.
+    """
+    known = {target.url: target for target in targets}
+    done: set[str] = set()
+    for change in plan.changes:
+        target = known.get(change.target) or Target(change.target, change.target)
+        try:
+            flags = cluster.flags(target)
+            if flags.path in done:
+                continue
+            done.add(flags.path)
+            point = flags.point
+            value = written(point.present, point.style, engine_kind(flags), {change.knob: change.after})
+            for finding in inspect(cluster.client, flags, value, plan.id):
+                yield f"# {'refused' if finding.refuses else 'note'}: {finding.text}"
+            context = cluster.client.context.name
+            yield from emitted(flags.owner, point, value, change=plan.id, context=context)
+        except (ClusterError, NoPlaceError, FlagError, SecretInPatchError) as error:
+            raise ConfigError(f"{change.target}: no patch: {error}") from None
+        finally:
+            cluster.client.close()

@@ -1,0 +1,202 @@
+"""Where the flags of an engine stand in the object that owns them, one row a kind of owner. Pure.
+
+The right object is the one that its controller does not overwrite. Sources: the operators' own reconcilers
+(OME, production-stack, Dynamo, KServe), as read and tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from enginetop.fleet.model import Role
+from tuners.control.kubernetes.arguments import Style, style_of
+
+Fields = Mapping[str, Any]
+Pointer = tuple[str | int, ...]
+
+BUMP_KEY = "enginetop/change"
+"""Annotation whose new value makes a controller look that ignores a change of flags alone."""
+
+
+class NoPlaceError(Exception):
+    """The object has no place where the flags could be changed; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePoint:
+    """One place. `present` is what stands there, or what the running container has where nothing does.
+
+    `there`: whether the object has the place now. `bump` is an annotation that has to change with it. `rolls`
+    says what a change restarts, `sibling` how a canary of one replica can be had (empty: not at all).
+    """
+
+    place: Pointer
+    style: Style
+    present: Sequence[str] | str
+    there: bool
+    rolls: str
+    sibling: str = ""
+    bump: Pointer | None = None
+
+
+def change_point(owner: Fields, pod: Fields, container: str, role: Role) -> ChangePoint:
+    """The place in `owner`, the object at the top of the pod's owners. NoPlaceError: there is none."""
+    kind = str(owner.get("kind", ""))
+    finder = _FINDERS.get(kind)
+    if finder is None:
+        raise NoPlaceError(f"it is owned by a {kind or 'nobody'}, whose flags are not known here")
+    running = _container(_at(pod, "spec", "containers"), container)
+    if running is None:
+        raise NoPlaceError(f"its pod has no container {container!r}")
+    return finder(owner, pod, running[1], role)
+
+
+def _workload(owner: Fields, _pod: Fields, running: Fields, _role: Role) -> ChangePoint:
+    """Deployment, StatefulSet, LeaderWorkerSet: of nobody, of a Helm chart, or of llm-d's Kustomize."""
+    top: Pointer = ("spec", "template", "spec", "containers")
+    if owner.get("kind") == "LeaderWorkerSet":
+        templates = ("leaderTemplate", "workerTemplate")
+        set_at = next(
+            (name for name in templates if _at(owner, "spec", "leaderWorkerTemplate", name)), templates[1]
+        )
+        top = ("spec", "leaderWorkerTemplate", set_at, "spec", "containers")
+    return _listed(
+        owner,
+        top,
+        running,
+        rolls="all replicas of this object, by its own strategy",
+        sibling="a second object with one replica and the labels that its Service or pool selects",
+    )
+
+
+def _runtime(owner: Fields, _pod: Fields, _running: Fields, _role: Role) -> ChangePoint:
+    place: Pointer = ("spec", "vllmConfig", "extraArgs")
+    found = _at(owner, *place)
+    return ChangePoint(
+        place=place,
+        style=Style.LIST,
+        present=_words(found),
+        there=isinstance(found, list),
+        rolls="all replicas of this VLLMRuntime",
+        sibling="a second VLLMRuntime with one replica and the labels of the router's selector",
+        bump=("spec", "deploymentConfig", "podAnnotations", BUMP_KEY),
+    )
+
+
+def _inference_service(owner: Fields, _pod: Fields, running: Fields, role: Role) -> ChangePoint:
+    part = "decoder" if role is Role.DECODE else "engine"
+    if _at(owner, "spec", part, "leader") is not None:
+        raise NoPlaceError("a leader and its workers have their flags in two places; use --emit-patch")
+    place: Pointer = ("spec", part, "runner", "args")
+    found = _at(owner, *place)
+    return ChangePoint(
+        place=place,
+        style=Style.LIST,
+        present=_words(found) if isinstance(found, list) else _words(running.get("args")),
+        there=isinstance(found, list),
+        rolls=f"all replicas of the {part}, one after the other",
+        sibling="a second InferenceService with one replica, which an SGLang router has to select too",
+    )
+
+
+def _graph(owner: Fields, pod: Fields, running: Fields, _role: Role) -> ChangePoint:
+    name = _at(pod, "metadata", "labels", "nvidia.com/dynamo-component")
+    if not isinstance(name, str):
+        raise NoPlaceError("its pod does not say which component of the graph it is")
+    rolls = "ALL workers of the graph, into a new generation"
+    services = _at(owner, "spec", "services")
+    if isinstance(services, dict) and isinstance(services.get(name), dict):
+        place: Pointer = ("spec", "services", name, "extraPodSpec", "mainContainer", "args")
+        found = _at(owner, *place)
+        present = _words(found) if isinstance(found, list) else _words(running.get("args"))
+        return ChangePoint(
+            place, style_of(_words(running.get("command")), present), present, isinstance(found, list), rolls
+        )
+    components = _at(owner, "spec", "components")
+    for index, component in enumerate(components if isinstance(components, list) else ()):
+        if _at(component, "name") == name:
+            top: Pointer = ("spec", "components", index, "podTemplate", "spec", "containers")
+            return _listed(owner, top, running, rolls=rolls, container="main")
+    raise NoPlaceError(f"the graph has no component {name!r}")
+
+
+def _llm_service(owner: Fields, _pod: Fields, _running: Fields, role: Role) -> ChangePoint:
+    top: Pointer = ("spec", "template", "containers")
+    if role is Role.PREFILL and _at(owner, "spec", "prefill") is not None:
+        top = ("spec", "prefill", "template", "containers")
+    found = _container(_at(owner, *top), "main")
+    rolls = "all replicas of this service's workload, by its rolloutStrategy"
+    sibling = "a second LLMInferenceService with one replica, the same router.route.group and a small weight"
+    if found is None:
+        raise NoPlaceError("it names no container main of its own; add one with its args first")
+    index, container = found
+    env = container.get("env")
+    for at, variable in enumerate(env if isinstance(env, list) else ()):
+        if _at(variable, "name") == "VLLM_ADDITIONAL_ARGS" and isinstance(_at(variable, "value"), str):
+            place = (*top, index, "env", at, "value")
+            return ChangePoint(place, Style.EVALUATED_TEXT, variable["value"], True, rolls, sibling)
+    args = container.get("args")
+    present = _words(args) if isinstance(args, list) else ()
+    return ChangePoint(
+        (*top, index, "args"), Style.EVALUATED, present, isinstance(args, list), rolls, sibling
+    )
+
+
+def _listed(
+    owner: Fields, top: Pointer, running: Fields, *, rolls: str, sibling: str = "", container: str = ""
+) -> ChangePoint:
+    """The `args` of a container in a list, or its `command` where a shell's script stands there."""
+    name = container or str(running.get("name", ""))
+    found = _container(_at(owner, *top), name)
+    if found is None:
+        raise NoPlaceError(f"{owner.get('kind')} has no container {name!r}")
+    index, fields = found
+    command, args = _words(fields.get("command")), _words(fields.get("args"))
+    if "command" not in fields and "args" not in fields:  # the operator fills in what the object leaves out
+        command, args = _words(running.get("command")), _words(running.get("args"))
+    style = style_of(command, args)
+    key = "command" if style is Style.SCRIPT and not args else "args"
+    return ChangePoint(
+        place=(*top, index, key),
+        style=style,
+        present=command if key == "command" else args,
+        there=isinstance(fields.get(key), list),
+        rolls=rolls,
+        sibling=sibling,
+    )
+
+
+_FINDERS = {
+    "Deployment": _workload,
+    "StatefulSet": _workload,
+    "LeaderWorkerSet": _workload,
+    "VLLMRuntime": _runtime,
+    "InferenceService": _inference_service,
+    "DynamoGraphDeployment": _graph,
+    "LLMInferenceService": _llm_service,
+}
+
+
+def _container(containers: Any, name: str) -> tuple[int, Fields] | None:
+    """The container of that name and its place in the list."""
+    for index, one in enumerate(containers if isinstance(containers, list) else ()):
+        if _at(one, "name") == name:
+            return index, one
+    return None
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return tuple(word for word in value if isinstance(word, str)) if isinstance(value, list) else ()
+
+
+def _at(value: Any, *path: str | int) -> Any:
+    for step in path:
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
