@@ -7,6 +7,8 @@ cut does to the quality of answers is not known here and nothing is claimed abou
 
 from __future__ import annotations
 
+import math
+
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Advice
 from tuners.case import Case, Rule
@@ -38,13 +40,10 @@ MOST_PATIENCE_SECONDS = 3000.0
 """So long more requests are waited for where they may allow a budget below that share of the safe one."""
 LEAST_CUT_RATIO = 0.025
 """A budget in force that cuts this share is lowered further only when the share is known very well."""
-SETTLED_ERROR = 0.001
-SETTLED_REQUESTS = round(MOST_TRUNCATED_RATIO * (1.0 - MOST_TRUNCATED_RATIO) / SETTLED_ERROR**2)
-"""Namely with this standard error, of 47 500 requests. With fewer, a budget that is lowered whenever chance
-allows it ends where it cuts too many.
+ERRORS_IN_A_STEP = 4.0
+"""Namely when so many standard errors lie between the shares of neighbouring budgets: two either way tell
+them apart. A budget that is lowered whenever chance allows it ends where it cuts too many.
 """
-SETTLED_ERRORS_IN_HAND = 1.0
-"""Then one error is enough: what is missed is a tenth of a point."""
 LONGEST_THOUGHTS = 10.0
 """Thoughts are counted when they end. They must have been counted for so many times as long as one at the
 budget takes: then a log that began with an engine, or with a change, misses at most a tenth of those.
@@ -173,16 +172,19 @@ def _cuts_enough(thoughts: Thoughts, now: int) -> bool:
     return share is not None and share >= LEAST_CUT_RATIO
 
 
-def _unsettled(thoughts: Thoughts) -> tuple[str, str] | None:
+def _unsettled(thoughts: Thoughts, likely: int) -> tuple[str, str] | None:
     """Whether chance would decide a further step, and what would tell: `withheld` while time brings enough
     requests, `hold` where no log of ours is long enough. None: the share is known well enough.
     """
-    needed = SETTLED_REQUESTS
+    more, fewer = (thoughts.share_above(cap) or 0.0 for cap in (likely - MULTIPLE_TOKENS, likely))
+    error = (more - fewer) / ERRORS_IN_A_STEP
+    spread = MOST_TRUNCATED_RATIO * (1.0 - MOST_TRUNCATED_RATIO)
+    needed = spread / error**2 if error > 0 else math.inf
     if thoughts.count >= needed:
         return None
     if thoughts.count * KEPT_SECONDS < needed * thoughts.seconds:
         hours = KEPT_SECONDS / 3600.0
-        return "hold", f": {count(needed)} requests tell whether a lower one may be, {hours:g} h bring fewer"
+        return "hold", f": chance would lower it, {hours:g} h bring too few requests to tell"
     return (
         "withheld",
         f"; whether a lower one may be, {count(needed)} requests tell ({count(thoughts.count)} yet)",
@@ -192,15 +194,12 @@ def _unsettled(thoughts: Thoughts) -> tuple[str, str] | None:
 def _lowered(case: Case) -> Advice:
     now, pressed, thoughts = _budget(case), _pressed(case) or "", _thoughts(case)
     said = (_told(case), pressed)
-    errors = (
-        SETTLED_ERRORS_IN_HAND if thoughts.error(MOST_TRUNCATED_RATIO) <= SETTLED_ERROR else ERRORS_IN_HAND
-    )
-    likely, proposed = thoughts.least_cap(), thoughts.least_cap(errors)
+    likely, proposed = thoughts.least_cap(), thoughts.least_cap(ERRORS_IN_HAND)
     if likely is None or proposed is None:
         why = "the p95 lies past the last bucket: no budget can be named that cuts one in twenty"
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
     if now is not None and (proposed >= now or _cuts_enough(thoughts, now)):
-        if (unsettled := _unsettled(thoughts)) is not None:
+        if (unsettled := _unsettled(thoughts, likely)) is not None:
             action, why = unsettled
             return row(THINKING, action, f"{now} cuts about one in twenty{why}", now, *said, bound_by="kv")
         if proposed >= now:
@@ -225,7 +224,7 @@ def _lowered(case: Case) -> Advice:
         )
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
     share = thoughts.share_above(proposed) or 0.0
-    most = share + errors * thoughts.error(share)
+    most = share + ERRORS_IN_HAND * thoughts.error(share)
     freed = thoughts.powers()[0] - thoughts.powers(proposed)[0]
     relief = _relief(case, proposed) or 0.0
     because = (

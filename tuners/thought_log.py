@@ -11,7 +11,7 @@ from enginetop.fleet.snapshot import ReplicaSnapshot
 from enginetop.fleet.totals import bucket_totals
 from tuners.thoughts import Thoughts
 
-KEPT_SECONDS = 8 * 3600.0
+KEPT_SECONDS = 12 * 3600.0
 _MARK_SECONDS = 300.0
 
 

@@ -99,8 +99,8 @@ def test_more_requests_are_waited_for_where_they_may_allow_much_less() -> None:
     assert advice(pressed(), thoughts=patient).proposed == 6912
     # of 8000 5888 is safe: 4.443 % and twice .230; 5632 is close to it: more than 5594
     assert advice(pressed(), thoughts=times(4.0)).proposed == 5888
-    # of 200 000, more than 47 500, one error suffices: 4.947 and .049 points
-    assert advice(pressed(), thoughts=times(100.0)).proposed == 5632
+    # of two millions 4.947 and twice .015 points are few enough
+    assert advice(pressed(), thoughts=times(1000.0)).proposed == 5632
 
 
 def test_long_thoughts_are_waited_for_since_they_end_late() -> None:
@@ -181,16 +181,11 @@ def test_a_budget_that_already_cuts_about_one_in_twenty_is_left_to_chance_no_mor
 @pytest.mark.parametrize(
     ("hours", "requests", "action", "said"),
     [
-        # one in twenty is known to .1 points from .05 x .95 / .001^2 = 47 500 requests; in eight hours they
-        # come at 1.65 a second: 5938 in an hour
-        (
-            1.0,
-            5937.0,
-            "hold",
-            ": 47.5k requests tell whether a lower one may be, 8 h bring fewer",
-        ),
-        (1.0, 5938.0, "withheld", "; whether a lower one may be, 47.5k requests tell (5.9k yet)"),
-        (7.9, 47_499.0, "withheld", "; whether a lower one may be, 47.5k requests tell (47.5k yet)"),
+        # 5376 cuts 5.522 % and 5632 4.947: a quarter of .575 points is the error of .05 x .95 / .001438^2 =
+        # 22 961 requests; in twelve hours they come at 1914 an hour
+        (1.0, 1913.0, "hold", ": chance would lower it, 12 h bring too few requests to tell"),
+        (1.0, 1914.0, "withheld", "; whether a lower one may be, 23.0k requests tell (1.9k yet)"),
+        (7.9, 22_950.0, "withheld", "; whether a lower one may be, 23.0k requests tell (22.9k yet)"),
     ],
 )
 def test_a_further_step_needs_a_share_that_is_known_well(
@@ -203,9 +198,9 @@ def test_a_further_step_needs_a_share_that_is_known_well(
 
 
 def test_with_enough_requests_the_further_step_is_taken() -> None:
-    # 5632 cuts 4.95 % and .099 points: 5.05; 5888 4.44 and .094
+    # 5632 cuts 4.95 % and twice .143 points: 5.23; 5888 4.44 and .272
     capped = Knobs(2048, 64, thinking=6400)
-    assert advice(pressed(), capped, thoughts=over(7.9, 47_500)).proposed == 5888
+    assert advice(pressed(), capped, thoughts=over(7.9, 22_970)).proposed == 5888
 
 
 def test_the_luck_of_a_window_raises_no_budget() -> None:

@@ -137,12 +137,12 @@ def test_replicas_count_together() -> None:
     assert pool.of(Counted("m", None)) is None
 
 
-def test_eight_hours_are_kept() -> None:
+def test_half_a_day_is_kept() -> None:
     log = ThoughtLog()
-    for minute in range(570):
+    for minute in range(810):
         log.take(seen(60.0 * minute, minute, 10 * minute, 10 * minute), None)
-    # marks every five minutes: the oldest of the last 480 minutes at minute 569 is that of minute 90
-    assert log.thoughts == Thoughts({64.0: 479, 1024.0: 4790, INF: 4790}, 28_740.0)
+    # marks every five minutes: the oldest of the last 720 minutes at minute 809 is that of minute 90
+    assert log.thoughts == Thoughts({64.0: 719, 1024.0: 7190, INF: 7190}, 43_140.0)
 
 
 def counted(log: ThoughtLog) -> float:
