@@ -22,7 +22,6 @@ from enginetop.fleet.knobs import KnobTransport
 from enginetop.fleet.model import EngineKind
 from tuners.control.files import write_synced
 from tuners.control.flags import FLAGS, Flag, can_set, edited, value_of
-from tuners.control.knob_api import ReplyKind
 from tuners.control.restart_board import Load, NothingDoneError, RestartError, StartKnob, Values
 from tuners.control.stock.exchange import StockError, ask, raw
 from tuners.control.stock.preset_file import PresetFile
@@ -79,15 +78,17 @@ class RouterModel:
         except (OSError, RestartError) as error:
             words = getattr(error, "strerror", None) or str(error)
             raise NothingDoneError(f"{self._file.path}: {words}") from None
-        try:
-            self._post(_UNLOAD)
-        except StockError as error:
-            if error.kind in (ReplyKind.UNAUTHORIZED, ReplyKind.MISSING):
-                with suppress(OSError):
-                    self._file.take_back()
-                raise NothingDoneError(str(error)) from None
-            # not running, or no answer: its state tells
-        self._to, self._step = dict(values), _UNLOADING
+        runs = self._runs_with(values)
+        if not runs:
+            try:
+                self._post(_UNLOAD)
+            except StockError as error:
+                if error.answered and self._is_loaded():
+                    with suppress(OSError):
+                        self._file.take_back()
+                    raise NothingDoneError(str(error)) from None
+                # not running, or no answer: its state tells
+        self._to, self._step = dict(values), "" if runs else _UNLOADING
         for knob, value in values.items():
             if value != value_of(self._argv, _FLAGS[knob]):
                 self._touched |= {_FLAGS[knob].names, _FLAGS[knob].lifts}
@@ -159,6 +160,22 @@ class RouterModel:
                 elif names in self._touched:
                     former[names] = first
         return self._file.with_values(changes, former)
+
+    def _is_loaded(self) -> bool:
+        try:
+            return self._status().get("value") in _LOADED
+        except RestartError:
+            return False
+
+    def _runs_with(self, values: Values) -> bool:
+        """Whether it is loaded with these values already: nothing was unloaded."""
+        try:
+            status = self._status()
+        except RestartError:
+            return False
+        argv = _arguments(status)
+        same = all(value_of(argv, _FLAGS[knob]) == value for knob, value in values.items())
+        return same and status.get("value") in _LOADED
 
     def _as_found(self, values: Values) -> bool:
         return all(value == value_of(self._argv, _FLAGS[knob]) for knob, value in values.items())

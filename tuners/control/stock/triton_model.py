@@ -78,12 +78,17 @@ class TritonModel:
                 write_synced(self._kept, json.dumps(self._start).encode())
         except OSError as error:
             raise NothingDoneError(f"{self._kept}: {error.strerror or error}") from None
+        self._to, self._step = dict(values), _UNLOADING
+        if self._runs_with(values):
+            self._step = ""
+            self._forget()
+            return
         try:
             ask(self._transport, "POST", f"{self._repository}/unload", {})
         except StockError as error:
-            if error.answered:
+            if error.answered and self._is_ready():
+                self._to, self._step = {}, ""
                 raise NothingDoneError(str(error)) from None
-        self._to, self._step = dict(values), _UNLOADING
 
     def poll(self) -> bool:
         """See `Restartable`."""
@@ -126,15 +131,34 @@ class TritonModel:
         self._step = _LOADING
 
     def _check(self) -> None:
-        """Whether it was loaded with what was asked for; the kept file goes when all is as it was."""
+        """Whether it was loaded with what was asked for."""
         config = self._read_config()
         for knob, value in self._to.items():
             if _value(config, knob) != value:
                 raise RestartError(f"it was loaded with {knob} {_value(config, knob)}, not {value}")
+        self._forget()
+
+    def _forget(self) -> None:
+        """The kept file goes when all is as it was."""
         if all(_value(self._start, knob) == value for knob, value in self._to.items()):
             self._to = {}
             with suppress(OSError):
                 self._kept.unlink(missing_ok=True)
+
+    def _is_ready(self) -> bool:
+        try:
+            return self._state()[0] == _READY
+        except RestartError:
+            return False
+
+    def _runs_with(self, values: Values) -> bool:
+        """Whether it is loaded with these values already: nothing was unloaded."""
+        try:
+            config = self._read_config()
+        except RestartError:
+            return False
+        same = all(_value(config, knob) == value for knob, value in values.items())
+        return same and self._is_ready()
 
     def _body(self, values: Values) -> dict[str, Any]:
         return {"parameters": {"config": json.dumps(_edited(self._start, values))}}

@@ -1,0 +1,321 @@
+"""What is particular to single writers: versions that differ, ranks, files, routes that are not there."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from enginetop.fleet.knobs import KnobAnswer
+from tests.support.stock_engines import (
+    LlamaRouter,
+    RuntimeConfigVllm,
+    Sglang,
+    Sleeper,
+    StockEngine,
+    Triton,
+    told,
+)
+from tuners.control.knob_api import ReplyKind
+from tuners.control.restart_board import Load, NothingDoneError, RestartError, Values
+from tuners.control.stock import switches
+from tuners.control.stock.exchange import StockError, ask, error_words, refused
+from tuners.control.stock.live_board import LiveBoard
+from tuners.control.stock.llamacpp_router import RouterModel
+from tuners.control.stock.preset_file import PresetFile
+from tuners.control.stock.sglang_cap import OPEN, SglangCap
+from tuners.control.stock.triton_model import TritonModel
+from tuners.control.stock.vllm_runtime import VllmRuntimeConfig
+
+SEATS = "max_num_seqs"
+PRESET = "version = 1\n\n[*]\nubatch-size = 64\n\n[a]\n; np = 7\nmodel = /m/a.gguf\nnp = 8\n\n[b]\nnp = 4\n"
+
+
+def idle() -> Load:
+    return Load(ready=True, requests=0)
+
+
+def sglang(engine: Sglang) -> LiveBoard:
+    return LiveBoard(SglangCap(engine), writer="sglang_cap", engine_name="sglang")
+
+
+# Answers
+
+
+@pytest.mark.parametrize(
+    ("document", "no"),
+    [
+        ({"status": "error", "message": "x"}, True),
+        ({"error": "x"}, True),
+        ({"error": {"message": "x"}}, True),
+        ({"success": False}, True),
+        ({"status": "paused"}, False),
+        ({"error": None, "success": True}, False),
+        ([True], False),
+        (None, False),
+    ],
+)
+def test_which_bodies_say_no(document: object, no: bool) -> None:
+    assert refused(document) is no
+
+
+@pytest.mark.parametrize(
+    "document", [{"error": {"message": 5}}, {"error": []}, {"detail": {}}, [], "x", None]
+)
+def test_bodies_of_any_shape_are_words_or_nothing(document: object) -> None:
+    assert error_words(document) == ""
+
+
+def test_words_of_an_engine_are_short_and_plain() -> None:
+    assert error_words({"detail": "a\x1b[31m\nb" + "x" * 1000}).startswith("a [31m b")
+    assert len(error_words({"detail": "x" * 1000})) == 200
+
+
+# vLLM
+
+
+def test_a_vllm_without_the_route_or_of_another_shape_offers_nothing() -> None:
+    engine = RuntimeConfigVllm(fault="")
+    assert VllmRuntimeConfig(engine).read().knobs[0].max == 8
+
+    class Without(StockEngine):
+        def read(self, method: str, path: str) -> KnobAnswer:
+            return told({"detail": "Not Found"}, 404) if self.value else told({"max_num_running_seqs": "8"})
+
+    for value in (8, 0):
+        with pytest.raises(StockError) as found:
+            VllmRuntimeConfig(Without(value)).read()
+        assert found.value.kind is ReplyKind.MISSING
+
+
+def test_a_vllm_that_pauses_only_by_aborting_is_never_paused() -> None:
+    old = switches.Switches(
+        Sleeper(vllm=True, pauses_by_mode=False), switches.VLLM, idle, address="http://r1"
+    )
+    assert [knob.name for knob in old.knobs()] == ["asleep"]
+    new = switches.Switches(Sleeper(vllm=True), switches.VLLM, idle, address="http://r1")
+    assert [knob.name for knob in new.knobs()] == ["asleep", "paused"]
+    with pytest.raises(RestartError, match="no switch of asleep"):
+        switches.Switches(Sleeper(vllm=True), switches.LMDEPLOY, idle, address="http://r1")
+
+
+@pytest.mark.parametrize("requests", [1, None])
+def test_no_switch_is_turned_over_requests(requests: int | None) -> None:
+    engine = Sleeper(vllm=True)
+    made = switches.Switches(
+        engine, switches.VLLM, lambda: Load(ready=True, requests=requests), address="http://r1"
+    )
+    with pytest.raises(NothingDoneError, match="requests still run"):
+        made.begin({"asleep": 1, "paused": 0})
+    assert engine.writes == []
+
+
+# SGLang
+
+
+def test_every_rank_has_to_take_a_value_or_none_has() -> None:
+    engine = Sglang(ranks=3)
+    board = sglang(engine)
+    assert board.sheet(0.0).applied == 3
+    engine.stubborn = 1
+    outcome = board.patch(SEATS, 2, if_version=None, ttl_seconds=60.0, change="c", now=1.0)
+    assert (outcome.status, engine.values) == (503, [8, 8, 8])
+    assert "2 of 3 ranks took 2; taken back" in outcome.detail
+    engine.values = [2, 8, 8]
+    sheet = board.sheet(2.0)
+    assert (sheet.applied, sheet.total, sheet.knobs[0].value) == (1, 3, None)
+
+
+def test_what_an_older_sglang_says_yes_to_and_does_not_do_is_refused_by_name() -> None:
+    engine = Sglang(fault="ignored")
+    outcome = sglang(engine).patch(SEATS, 2, if_version=None, ttl_seconds=60.0, change="c", now=1.0)
+    assert outcome.status == 501  # nothing was changed, and asking again will not help
+    assert outcome.detail.startswith("not changed: the engine answered [true], and max_num_seqs is 8, not 2")
+
+
+def test_names_of_older_versions() -> None:
+    engine = Sglang(name="max_micro_batch_size", info="/get_server_info")
+    assert sglang(engine).patch(SEATS, 2, if_version=None, ttl_seconds=9.0, change="c", now=1.0).status == 200
+    assert engine.value == 2
+
+
+def test_several_pipeline_stages_have_no_such_cap() -> None:
+    with pytest.raises(StockError, match="caps no admission") as found:
+        SglangCap(Sglang(stages=2)).read()
+    assert found.value.kind is ReplyKind.MISSING
+
+
+@pytest.mark.parametrize(("key", "note"), [(None, OPEN), ("s3cret", "")])
+def test_an_open_admin_surface_is_named_and_no_key_is_told(key: str | None, note: str) -> None:
+    sheet = sglang(Sglang(key=key)).sheet(0.0)
+    assert sheet.knobs[0].note == note
+    assert "s3cret" not in repr(sheet)
+
+
+def test_somebody_elses_change_is_another_version() -> None:
+    engine = Sglang()
+    board = sglang(engine)
+    first = board.sheet(0.0).knobs[0].version
+    engine.value = 5
+    outcome = board.patch(SEATS, 2, if_version=first, ttl_seconds=9.0, change="c", now=1.0)
+    assert (outcome.status, engine.writes) == (409, [])
+
+
+# A llama.cpp router
+
+
+def router(engine: LlamaRouter, folder: Path, text: str = PRESET) -> RouterModel:
+    engine.preset = folder / "models.ini"
+    engine.preset.write_text(text)
+    return RouterModel(engine, "a", engine.preset, wanted=folder / "w", address="http://r1")
+
+
+def moved(model: RouterModel, values: Values) -> str:
+    model.begin(values)
+    try:
+        for _ in range(5):
+            if model.poll():
+                return ""
+    except RestartError as error:
+        return str(error)
+    return "still under way"
+
+
+def values(model: RouterModel, seats: int) -> Values:
+    return {knob.name: seats if knob.name == SEATS else knob.start for knob in model.knobs()}
+
+
+def test_one_line_of_one_section_is_changed_and_the_file_is_as_it_was_afterwards(tmp_path: Path) -> None:
+    engine = LlamaRouter()
+    model = router(engine, tmp_path)
+    engine.preset.chmod(0o640)
+    assert moved(model, values(model, 3)) == ""
+    assert engine.preset.read_text() == PRESET.replace("np = 8", "np = 3")
+    assert stat.S_IMODE(engine.preset.stat().st_mode) == 0o640
+    assert moved(model, values(model, 8)) == ""
+    assert engine.preset.read_text() == PRESET
+
+
+def test_what_somebody_else_wrote_meanwhile_stays(tmp_path: Path) -> None:
+    engine = LlamaRouter()
+    model = router(engine, tmp_path)
+    moved(model, values(model, 3))
+    engine.preset.write_text(engine.preset.read_text() + "ctx-size = 512\n")
+    assert moved(model, values(model, 8)) == ""
+    assert engine.preset.read_text() == PRESET + "ctx-size = 512\n"
+
+
+@pytest.mark.parametrize(
+    ("engine", "why"),
+    [
+        (LlamaRouter(rereads=False), "it does not read it anew"),
+        (LlamaRouter(own_flag=8), "the router's own arguments rule"),
+    ],
+)
+def test_a_preset_that_does_not_count_is_noticed_before_anything_is_loaded(
+    engine: LlamaRouter, why: str, tmp_path: Path
+) -> None:
+    model = router(engine, tmp_path)
+    said = moved(model, values(model, 3))
+    assert "it would still start with max_num_seqs 8" in said
+    assert why in said
+    assert "POST /models/load" not in engine.writes
+    assert moved(model, values(model, 8)) == ""
+    assert (engine.state, engine.preset.read_text()) == ("loaded", PRESET)
+
+
+def test_a_preset_file_that_cannot_be_read_any_more_is_told(tmp_path: Path) -> None:
+    engine = LlamaRouter()
+    model = router(engine, tmp_path)
+    engine.preset.write_text(PRESET + "[[[\n")
+    assert "failed to parse server config file" in moved(model, values(model, 3))
+
+
+def test_what_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    engine = LlamaRouter()
+    model = router(engine, tmp_path)
+    engine.preset.write_text("[b]\nnp = 4\n")
+    with pytest.raises(NothingDoneError, match=r"no section \[a\], or several"):
+        model.begin(values(model, 3))
+    engine.preset.unlink()
+    with pytest.raises(NothingDoneError, match="No such file"):
+        model.begin(values(model, 3))
+    assert engine.writes == []
+
+
+@pytest.mark.parametrize("text", ["", "[A]\n", "[a]\n[a]\n", "[ab]\n"])
+def test_a_model_without_a_section_of_its_own_is_no_path(text: str, tmp_path: Path) -> None:
+    with pytest.raises(RestartError, match=r"no section \[a\], or several"):
+        router(LlamaRouter(), tmp_path, text)
+
+
+def test_a_server_that_is_no_router_is_no_path(tmp_path: Path) -> None:
+    with pytest.raises(RestartError):
+        RouterModel(Triton(), "a", tmp_path / "x", wanted=tmp_path / "w", address="http://r1")
+    engine = LlamaRouter()
+    engine.preset = tmp_path / "x"
+    with pytest.raises(RestartError, match="no model 'zz'"):
+        RouterModel(engine, "zz", tmp_path / "x", wanted=tmp_path / "w", address="http://r1")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[a]\nnp = 8", "[a]\nnp = 3\n"),
+        ("[a]", "[a]\nparallel = 3\n"),
+        ("[b]\nnp=1\n\n[ a ]\nnp=2\nparallel=8\n", "[b]\nnp=1\n\n[ a ]\nnp = 3\n"),
+        ("[a]\r\nnp = 8\r\nc = 1\r\n", "[a]\r\nnp = 3\nc = 1\r\n"),
+        ("[a]\n# np = 1\n;np = 2\n", "[a]\nparallel = 3\n# np = 1\n;np = 2\n"),
+    ],
+)
+def test_lines_of_a_preset_file(before: str, after: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.ini"
+    path.write_bytes(before.encode())
+    assert PresetFile(path, "a").with_values({("--parallel", "-np"): 3}, {}) == after
+
+
+def test_requests_of_a_router_are_those_of_the_model(tmp_path: Path) -> None:
+    engine = LlamaRouter(requests=2, deferred=3)
+    assert router(engine, tmp_path).load() == Load(ready=True, requests=5)
+    engine.state = "unloaded"
+    assert router(engine, tmp_path).load() == Load(ready=False, requests=None)
+
+
+# Triton
+
+
+def test_a_triton_in_another_mode_refuses_and_goes_on(tmp_path: Path) -> None:
+    engine = Triton(mode="none")
+    model = TritonModel(engine, "m", idle, kept=tmp_path / "k", address="http://r1")
+    with pytest.raises(NothingDoneError, match="explicit model load / unload is not allowed"):
+        model.begin({SEATS: 2, "max_queue_size": 64})
+    assert (engine.state, engine.value) == ("READY", 8)
+
+
+def test_the_first_configuration_outlives_us_and_is_forgotten_once_it_is_back(tmp_path: Path) -> None:
+    engine, kept = Triton(), tmp_path / "deep" / "k"
+    model = TritonModel(engine, "m", idle, kept=kept, address="http://r1")
+    model.begin({SEATS: 2, "max_queue_size": 5})
+    while not model.poll():
+        pass
+    assert (engine.value, engine.queue) == (2, "5")
+    again = TritonModel(engine, "m", idle, kept=kept, address="http://r1")
+    assert {knob.name: knob.start for knob in again.knobs()} == {SEATS: 8, "max_queue_size": 64}
+    assert again.present() == {SEATS: 2, "max_queue_size": 5}
+    again.begin({SEATS: 8, "max_queue_size": 64})
+    while not again.poll():
+        pass
+    assert (engine.value, engine.queue, kept.exists()) == (8, "64", False)
+
+
+@pytest.mark.parametrize("queue", [None, "", "many", "-1", "9" * 30])
+def test_a_queue_that_is_no_number_is_no_knob(queue: str | None, tmp_path: Path) -> None:
+    model = TritonModel(Triton(queue=queue), "m", idle, kept=tmp_path / "k", address="http://r1")
+    assert [knob.name for knob in model.knobs()] == [SEATS]
+
+
+def test_a_refusal_of_200_has_words() -> None:
+    engine = Triton(fault="error_body")
+    with pytest.raises(StockError, match="/load answered 200, and failed to poll from model repository"):
+        ask(engine, "POST", "/v2/repository/models/m/load", {})
