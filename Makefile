@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test verify test-gpu test-vllm test-sglang test-dynamo setup lint types imports unit bench docs screens lock format clean
+.PHONY: run test verify test-gpu test-vllm test-sglang test-dynamo test-k8s setup lint types imports unit bench docs screens lock format clean
 
 run: $(READY)            ## the UI on the embedded demo fleet (a table when there is no terminal)
 	@$(BIN)/enginetop demo
@@ -43,6 +43,9 @@ test-vllm: $(READY)      ## a real vLLM on the CPU, installed by itself: about 4
 
 test-sglang: $(READY)    ## a real SGLang on the CPU, installed by itself: about 3 GB of disk, 5 minutes
 	$(BIN)/python -m pytest -q -m sglang -rs -s tests/sglang
+
+test-k8s: $(READY)       ## a real kube-apiserver, built from Debian's source package: root, 3 GB of disk, 10 minutes
+	$(BIN)/python -m pytest -q -m kubernetes -rs tests/kubernetes
 
 test-dynamo: $(READY)    ## NVIDIA Dynamo's own mocker, installed by itself: about 0.6 GB of disk, 3 minutes
 	$(BIN)/python -m pytest -q -m dynamo -rs -s tests/dynamo

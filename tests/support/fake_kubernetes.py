@@ -71,7 +71,7 @@ class FakeKubernetes:
     bookmarks: bool = True
     _items: dict[Key, Item] = field(default_factory=dict)
     _events: list[tuple[int, str, Key, Item]] = field(default_factory=list)
-    _version: int = 1
+    _version: int = 100
     _happened: threading.Condition = field(default_factory=threading.Condition)
 
     def put(self, api: str, plural: str, item: Item) -> Key:
@@ -188,6 +188,8 @@ class FakeKubernetes:
         after = self.known.get(key[1], _whole)(after)
         if query.get("dryRun") == "All":
             return after
+        if kind == "application/apply-patch+yaml":
+            self.owned |= {(key, path): query.get("fieldManager", "") for path, _ in _leaves(body)}
         stored = self._store(key, after)
         for controller in self.changed:
             controller(self, key)
@@ -208,9 +210,10 @@ class FakeKubernetes:
         return stored
 
     def _conflicts(self, key: Key, body: Item, manager: str) -> None:
-        for path in _leaves(body):
+        there = dict(_leaves(self._items[key]))
+        for path, value in _leaves(body):
             other = self.owned.get((key, path))
-            if other is not None and other != manager:
+            if other is not None and other != manager and there.get(path) != value:
                 raise RefusedError(
                     409,
                     "Conflict",
@@ -270,12 +273,13 @@ def _json_patched(target: Item, operations: list[Item]) -> Item:
     return target
 
 
-def _leaves(item: Any, path: str = "") -> Iterator[str]:
+def _leaves(item: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value that is no mapping, with its path. Lists are atomic, as in custom resources."""
     if isinstance(item, dict):
         for name, value in item.items():
             yield from _leaves(value, f"{path}.{name}" if path else name)
     else:
-        yield path
+        yield path, item
 
 
 @contextmanager

@@ -1,0 +1,183 @@
+"""What enginetop rests on in a Kubernetes API server: held against the fake always, a real one on request.
+
+Each check gets an `ApiServer`; `CHECKS` holds them all by name.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import pytest
+
+from collectors.kubernetes.client import KubernetesClient, VersionGoneError
+from collectors.kubernetes.kubeconfig import KubernetesError
+from enginetop.fleet.model import EngineKind
+from tests.support.kubernetes_pods import VLLM_STACK, pod
+from tests.support.kubernetes_stacks import STACKS, Served
+from tuners.control.kubernetes.arguments import written
+from tuners.control.kubernetes.change_points import change_point
+from tuners.control.kubernetes.inspect import OwnedFlags, inspect
+from tuners.control.kubernetes.patches import APPLY_PATCH, JSON_PATCH, apply_body, json_patch
+
+PODS = "/api/v1/namespaces/llm/pods"
+RUNTIMES = "production-stack.vllm.ai/v1alpha1"
+
+
+class ApiServer(Protocol):
+    """A server with a namespace `llm` and the kinds of the stacks. Its user may do all but read secrets and
+    patch `llminferenceservices`.
+    """
+
+    client: KubernetesClient
+
+    def put(self, api: str, plural: str, item: dict[str, Any]) -> None:
+        """Create or replace an object, with rights that the user need not have."""
+
+    def remove(self, api: str, plural: str, name: str) -> None:
+        """Delete an object of the namespace."""
+
+
+def lists_come_in_pages(server: ApiServer) -> None:
+    for number in range(7):
+        server.put("v1", "pods", pod(f"page{number}", VLLM_STACK))
+    client = server.client
+    client._page_items = 3
+    names = [item["metadata"]["name"] for item in client.list(PODS).items]
+    assert [name for name in names if name.startswith("page")] == [f"page{number}" for number in range(7)]
+
+
+def a_watch_tells_what_came_and_went(server: ApiServer) -> None:
+    version = server.client.list(PODS).version
+    server.put("v1", "pods", pod("watched", VLLM_STACK))
+    server.remove("v1", "pods", "watched")
+    seen = [
+        (event.kind, event.item["metadata"].get("name"))
+        for event in server.client.watch(PODS, version, seconds=2)
+    ]
+    told = [one for one in seen if one[0] in ("ADDED", "DELETED")]
+    assert told == [("ADDED", "watched"), ("DELETED", "watched")]
+
+
+def a_watch_without_events_ends_well(server: ApiServer) -> None:
+    version = server.client.list(PODS).version
+    events = list(server.client.watch(PODS, version, seconds=1))
+    assert all(event.kind == "BOOKMARK" for event in events)
+
+
+def an_old_version_is_gone(server: ApiServer) -> None:
+    server.put("v1", "pods", pod("younger", VLLM_STACK))
+    with pytest.raises(VersionGoneError):
+        list(server.client.watch(PODS, "1", seconds=1))
+
+
+def a_missing_right_names_its_verb(server: ApiServer) -> None:
+    with pytest.raises(
+        KubernetesError, match=r'cannot list resource "secrets".*in the namespace "llm"'
+    ) as raised:
+        server.client.list("/api/v1/namespaces/llm/secrets")
+    assert raised.value.status == 403
+
+
+def what_is_not_there_is_404(server: ApiServer) -> None:
+    with pytest.raises(KubernetesError, match='pods "none" not found') as raised:
+        server.client.get(f"{PODS}/none")
+    assert raised.value.status == 404
+
+
+def a_custom_resource_takes_no_strategic_patch(server: ApiServer) -> None:
+    flags = owned(server, STACKS["production stack, operator"])
+    with pytest.raises(KubernetesError) as raised:
+        server.client.send("PATCH", flags.path, {}, {"spec": {}}, "application/strategic-merge-patch+json")
+    assert raised.value.status == 415
+
+
+def each_stack_takes_our_patch(server: ApiServer) -> None:
+    for stack, served in STACKS.items():
+        if stack == "KServe":
+            continue
+        flags = owned(server, served)
+        value = after(flags, stack)
+        patch = json_patch(flags.owner, flags.point, value, "c1")
+        dry = server.client.send("PATCH", flags.path, {"dryRun": "All"}, patch, JSON_PATCH)
+        assert at(dry, served.pointer) == served.after, stack
+        assert server.client.get(flags.path)["spec"] == flags.owner["spec"], "a dry run changes nothing"
+        server.client.send("PATCH", flags.path, {}, patch, JSON_PATCH)
+        assert at(server.client.get(flags.path), served.pointer) == served.after, stack
+        with pytest.raises(KubernetesError) as raised:
+            server.client.send("PATCH", flags.path, {}, patch, JSON_PATCH)
+        assert raised.value.status in (409, 422), "the same patch again meets another object"
+
+
+def an_inspection_finds_nothing_to_say(server: ApiServer) -> None:
+    flags = owned(server, STACKS["plain"])
+    found = inspect(server.client, flags, after(flags, "plain"), "c1")
+    assert [one.text for one in found if one.refuses] == []
+
+
+def another_manager_is_named(server: ApiServer) -> None:
+    flags = owned(server, STACKS["OME"])
+    by_argo = {"fieldManager": "argocd-controller", "force": "true"}
+    body = apply_body(flags.owner, flags.point, ["--max-running-requests", "16"])
+    server.client.send("PATCH", flags.path, by_argo, body, APPLY_PATCH)
+    owner = {**server.client.get(flags.path), **{key: flags.owner[key] for key in ("kind", "apiVersion")}}
+    point = change_point(owner, flags.pod, "ome-container", STACKS["OME"].role)
+    now = OwnedFlags(flags.path, owner, flags.pod, point)
+    texts = [one.text for one in inspect(server.client, now, after(now, "OME"), "c1") if one.refuses]
+    assert any('conflict with "argocd-controller"' in text for text in texts), texts
+
+
+def a_right_that_we_lack_is_found_before(server: ApiServer) -> None:
+    flags = owned(server, STACKS["KServe"])
+    texts = [one.text for one in inspect(server.client, flags, after(flags, "KServe"), "c1") if one.refuses]
+    assert texts[0].startswith("we may not patch llminferenceservices in llm")
+
+
+def a_field_that_the_crd_lacks_is_dropped_in_silence(server: ApiServer) -> None:
+    flags = owned(server, STACKS["production stack, operator"])
+    patch = [{"op": "add", "path": "/spec/unheardOf", "value": 1}]
+    answer = server.client.send("PATCH", flags.path, {"dryRun": "All"}, patch, JSON_PATCH)
+    assert "unheardOf" not in answer["spec"]
+
+
+CHECKS: dict[str, Callable[[ApiServer], None]] = {
+    check.__name__: check
+    for check in (
+        lists_come_in_pages,
+        a_watch_tells_what_came_and_went,
+        a_watch_without_events_ends_well,
+        an_old_version_is_gone,
+        a_missing_right_names_its_verb,
+        what_is_not_there_is_404,
+        a_custom_resource_takes_no_strategic_patch,
+        each_stack_takes_our_patch,
+        an_inspection_finds_nothing_to_say,
+        another_manager_is_named,
+        a_right_that_we_lack_is_found_before,
+        a_field_that_the_crd_lacks_is_dropped_in_silence,
+    )
+}
+
+
+def owned(server: ApiServer, served: Served) -> OwnedFlags:
+    """The stack's objects on the server, and the flags of its engine there."""
+    mine = copy.deepcopy(served)
+    api, plural, item = mine.owners[-1]
+    server.put(api, plural, item)
+    path = f"/apis/{api}/namespaces/llm/{plural}/{item['metadata']['name']}"
+    owner = {"kind": item["kind"], "apiVersion": api, **server.client.get(path)}
+    return OwnedFlags(path, owner, mine.pod, change_point(owner, mine.pod, mine.container, mine.role))
+
+
+def after(flags: OwnedFlags, stack: str) -> list[str] | str:
+    """The flags with `max_num_seqs` 32."""
+    kind = EngineKind.SGLANG if stack == "OME" else EngineKind.VLLM
+    return written(flags.point.present, flags.point.style, kind, {"max_num_seqs": 32})
+
+
+def at(item: Any, path: str) -> Any:
+    """What a JSON pointer points to."""
+    for step in path.split("/")[1:]:
+        item = item[int(step)] if isinstance(item, list) else item[step.replace("~1", "/")]
+    return item
