@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 
 from enginetop.fleet.knobs import KnobSheet
 from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.signals import KNOBS
-from enginetop.fleet.snapshot import Advice, FleetSnapshot, PoolAdvice, ReplicaSnapshot
+from enginetop.fleet.snapshot import Advice, FleetSnapshot, Outlook, PoolAdvice, ReplicaSnapshot
 from tuners import sequences, speculation, thinking, token_budget
 from tuners.case import Case, Rule
 from tuners.evidence import EvidenceLog
@@ -17,6 +18,7 @@ from tuners.knob_values import BUDGET, Knobs, knobs_of
 from tuners.load import NEEDED
 from tuners.pool_advice import pool_advice
 from tuners.pool_thoughts import NOTHING_COUNTED, Counted, PoolThoughts
+from tuners.what_if import what_if
 
 Sheets = Callable[[], Mapping[str, KnobSheet]]
 """The newest knob sheets by target URL. Called at every snapshot; must return at once."""
@@ -25,6 +27,7 @@ _RULES = (token_budget.RULE, speculation.RULE, thinking.RULE, sequences.RULE)
 RULES: Mapping[str, Rule] = MappingProxyType({rule.knob: rule for rule in _RULES})
 """The rule of each knob."""
 
+_PAST_SECONDS = 60.0
 _WITHOUT_KNOBS = frozenset({EngineKind.ROUTER, EngineKind.UNKNOWN})
 
 
@@ -44,6 +47,7 @@ class _Watch:
     counted: Counted = NOTHING_COUNTED
     calling: dict[str, tuple[str, float]] = field(default_factory=dict)
     replica: ReplicaSnapshot | None = None
+    case: Case | None = None
     sheet: KnobSheet | None = None
     shown: ReplicaSnapshot | None = None
 
@@ -98,8 +102,18 @@ class Advisor:
 def _shown(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> ReplicaSnapshot:
     """The replica with its rows; the same object as before while it and its sheet are."""
     if watch.shown is None:
-        watch.shown = replace(replica, advice=_rows(watch, replica, pooled))
+        rows = _rows(watch, replica, pooled)
+        watch.shown = replace(replica, advice=rows, what_if=partial(_asked, watch, replica.scraped_at))
     return watch.shown
+
+
+def _asked(watch: _Watch, at: float | None, knob: str, value: int) -> Outlook:
+    """What a picture of `at` is told: watches keep what they knew at the newest page alone."""
+    case = watch.case
+    newest = None if case is None else case.replica.scraped_at
+    if case is None or (at is not None and newest is not None and newest - at > _PAST_SECONDS):
+        return Outlook(knob, value, "withheld", ("the evidence of a picture of the past is not kept",))
+    return what_if(case, knob, value)
 
 
 def _rows(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> tuple[Advice, ...]:
@@ -114,6 +128,7 @@ def _rows(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> tupl
         minutes=evidence.minutes,
         thoughts=pooled.of(watch.counted),
     )
+    watch.case = case
     return tuple(_row(watch, RULES[knob], case) for knob in KNOBS)
 
 

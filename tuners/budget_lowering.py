@@ -75,9 +75,9 @@ class Lowering:
             return self._stop("hold", f"at the floor of {floor} a full step takes {ms(fit.seconds(floor))}")
         if not fit.reaches(proposed):
             return self._stop("withheld", f"{self._range()}, the fit asks for {proposed}")
-        if (short := self._prefill_short(proposed)) is not None:
+        if (short := self.prefill_short(proposed)) is not None:
             return self._stop("hold", short, bound_by="prefill")
-        expected = self._expected(proposed)
+        expected = self.expected(proposed)
         ttft = load.ttft_seconds * (1.0 + expected["ttft_p95_change_high_ratio"])
         if ttft > load.ttft_slo:
             why = f"steps of {proposed} would take TTFT p95 to {ms(ttft)}, past its {ms(load.ttft_slo)} SLO"
@@ -114,7 +114,7 @@ class Lowering:
             via=via,
         )
 
-    def _expected(self, proposed: int) -> Mapping[str, float]:
+    def expected(self, proposed: int) -> Mapping[str, float]:
         """What the change would do.
 
         TPOT: what is too slow now has more prefill beside it than `proposed` allows. Its steps are full at
@@ -153,7 +153,7 @@ class Lowering:
         room = prefill.room(budget, self.load.decoding, self.knobs.drafts)
         return prefill.tokens_per_second(room, fit.seconds(budget))
 
-    def _prefill_short(self, proposed: int) -> str | None:
+    def prefill_short(self, proposed: int) -> str | None:
         """Why prefill would not keep up with a budget of `proposed`."""
         load = self.load
         if prefill.room(proposed, load.decoding, self.knobs.drafts) <= 0:

@@ -57,7 +57,7 @@ _NEEDED = (
 
 def calls(case: Case) -> str | None:
     """`lower` while preemptions destroy much work, `raise` while requests queue beside an empty cache."""
-    if case.knobs.sequences is None or _unfit(case) is not None:
+    if case.knobs.sequences is None or unfit(case) is not None:
         return None
     if _preempts(case):
         return "lower"
@@ -67,7 +67,7 @@ def calls(case: Case) -> str | None:
 def advise(case: Case) -> Advice:
     """The advice row."""
     sequences = case.knobs.sequences
-    if (why := _unfit(case)) is not None:
+    if (why := unfit(case)) is not None:
         return row(SEQUENCES, "withheld", why, sequences)
     if sequences is None:
         why = f"{SEQUENCES} is not known: neither the pages nor a knob API tell it"
@@ -86,7 +86,7 @@ def advise(case: Case) -> Advice:
 RULE = Rule(SEQUENCES, calls, advise)
 
 
-def _unfit(case: Case) -> str | None:
+def unfit(case: Case) -> str | None:
     """Why the pages cannot be judged; None: they can."""
     return not_fresh(case) or lacking(case, _NEEDED)
 
@@ -98,7 +98,7 @@ def _running(case: Case) -> float:
     return total / case.engines
 
 
-def _most_running(case: Case) -> int:
+def most_running(case: Case) -> int:
     """The most requests that one engine ran at once in the last minutes. A cap below costs seats that the KV
     cache had, while a preemption costs one prefill: queues grow more than they shrink.
     """
@@ -162,7 +162,7 @@ def _seats_are_taken(case: Case, sequences: int) -> bool:
     )
 
 
-def _fitting(case: Case) -> tuple[int, float] | str:
+def what_fits(case: Case) -> tuple[int, float] | str:
     """Sequences that fit into the KV of one engine, and the p90 that each needs; or what is missing."""
     replica = case.replica
     capacity = replica.scalar("kv_capacity_tokens").number
@@ -182,11 +182,11 @@ def _fitting(case: Case) -> tuple[int, float] | str:
 
 
 def _lowered(case: Case, sequences: int, said: str) -> Advice:
-    fitting = _fitting(case)
+    fitting = what_fits(case)
     if isinstance(fitting, str):
         return row(SEQUENCES, "withheld", fitting, sequences, said)
     fits, resident = fitting
-    running = _most_running(case)
+    running = most_running(case)
     proposed = max(fits, running, 1)
     need = f"{count(resident)} KV tokens a sequence (p90) fit {fits} times into 90 % of the cache"
     if proposed >= sequences:
@@ -206,7 +206,7 @@ def _lowered(case: Case, sequences: int, said: str) -> Advice:
 def _raised(case: Case, sequences: int, said: str) -> Advice:
     wanted = sequences + _waiting(case)
     proposed = math.ceil(min(max(RAISE_RATIO * sequences, wanted), MOST_RAISE_RATIO * sequences))
-    fitting = _fitting(case)
+    fitting = what_fits(case)
     if isinstance(fitting, str):
         return row(SEQUENCES, "withheld", fitting, sequences, said)
     fits, resident = fitting

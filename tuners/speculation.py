@@ -46,7 +46,7 @@ def calls(case: Case) -> str | None:
     measured = compared(case)
     best = measured.best if measured is not None else None
     if best is None:
-        seen = _seen(case)
+        seen = drafts_seen(case)
         best = case.knobs.drafts if isinstance(seen, str) else seen.best(measured)
     if best == case.knobs.drafts:
         return None
@@ -66,7 +66,7 @@ def advise(case: Case) -> Advice:
     if drafts == 0:
         why = "no drafts are made: what they would be accepted at is not known"
         return row(DRAFTS, "hold", why, 0)
-    seen = _seen(case)
+    seen = drafts_seen(case)
     if isinstance(seen, str):
         return row(DRAFTS, "withheld", seen, drafts)
     best = seen.best(measured)
@@ -82,7 +82,7 @@ RULE = Rule(DRAFTS, calls, advise)
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class DraftsSeen:
     """What drafts bring and cost. `costs`: by the cheapest, the likely and the dearest draft."""
 
     drafts: int
@@ -169,7 +169,7 @@ def _tpot_text(seconds: float) -> str:
 
 
 @once
-def _seen(case: Case) -> _Seen | str:
+def drafts_seen(case: Case) -> DraftsSeen | str:
     """What there is to judge by, or what is missing."""
     drafts = case.knobs.drafts
     if drafts == 0:
@@ -189,7 +189,7 @@ def _seen(case: Case) -> _Seen | str:
     if fit.per_token_margin_seconds > SLOWEST_SLOPE_MARGIN * fit.per_token_seconds:
         return "the time per token is too uncertain yet"
     kv = case.replica.scalar("kv_usage_ratio").number or 0.0
-    return _Seen(
+    return DraftsSeen(
         drafts,
         positions,
         Traffic(generated / case.engines, load.demand),

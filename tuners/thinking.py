@@ -59,7 +59,7 @@ _NEEDED = ("kv_usage_ratio", "preemptions", "requests_waiting")
 
 def calls(case: Case) -> str | None:
     """`lower` under KV pressure with thoughts that hold much of it, `raise` where a budget cuts too many."""
-    if _unfit(case) is not None:
+    if unfit(case) is not None:
         return None
     if _cuts_too_many(case):
         return "raise"
@@ -69,7 +69,7 @@ def calls(case: Case) -> str | None:
 def advise(case: Case) -> Advice:
     """The advice row."""
     now = case.knobs.thinking
-    if (why := _unfit(case)) is not None:
+    if (why := unfit(case)) is not None:
         return row(THINKING, "withheld", why, now)
     if case.knobs.problem:
         return row(THINKING, "withheld", case.knobs.problem, now)
@@ -84,7 +84,7 @@ def advise(case: Case) -> Advice:
 RULE = Rule(THINKING, calls, advise)
 
 
-def _unfit(case: Case) -> str | None:
+def unfit(case: Case) -> str | None:
     if (why := not_fresh(case) or lacking(case, _NEEDED)) is not None:
         return why
     thoughts = case.replica.distribution(REASONING)
@@ -139,11 +139,11 @@ def _crowds(case: Case) -> bool:
     share, cap = case.replica.scalar("reasoning_share_ratio").number, _thoughts(case).least_cap()
     if share is None or share < LARGE_SHARE:
         return False
-    relief = None if cap is None else _relief(case, cap)
+    relief = None if cap is None else relief_of(case, cap)
     return cap is None or (relief is not None and relief >= LEAST_RELIEF)
 
 
-def _relief(case: Case, cap: int) -> float | None:
+def relief_of(case: Case, cap: int) -> float | None:
     """Share of KV token-steps that a cap would save; None where lengths are not known.
 
     A request with prompt P and output N holds P N + N^2 / 2 of them. Thoughts are capped, answers stay; the
@@ -226,7 +226,7 @@ def _lowered(case: Case) -> Advice:
     share = thoughts.share_above(proposed) or 0.0
     most = share + ERRORS_IN_HAND * thoughts.error(share)
     freed = thoughts.powers()[0] - thoughts.powers(proposed)[0]
-    relief = _relief(case, proposed) or 0.0
+    relief = relief_of(case, proposed) or 0.0
     because = (
         *said,
         f"{proposed} cuts {100 * share:.1f} % of requests (at most {percent(MOST_TRUNCATED_RATIO)})",

@@ -45,6 +45,14 @@ class Thoughts:
                 return _between(tokens, low, high, more, fewer)
         return None
 
+    def bounds_of(self, tokens: float) -> tuple[float, float]:
+        """The least and the greatest share that can be above `tokens`: those at the bounds around it."""
+        count = self.count
+        above = [(bound, 1.0 - total / count if count > 0 else 0.0) for bound, total in self.at_most.items()]
+        least = next((share for bound, share in above if bound >= tokens), 0.0)
+        greatest = next((share for bound, share in reversed(above) if bound <= tokens), 1.0)
+        return least, greatest
+
     def share_beyond(self, budget: float) -> float | None:
         """Share that would think longer than a budget in force, from the shares above the two highest bounds
         below it, which it leaves as they are. None: there are no two.

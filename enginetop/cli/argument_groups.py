@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from enginetop.alerts.silence import duration_seconds
 from enginetop.cli.slo_flag import parse_slo
+from enginetop.fleet.signals import KNOBS
 
 TARGET_HELP = "http(s)://host:port[/path] or host:port; none: the fleet of the config file"
 
@@ -35,6 +36,17 @@ def positive_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
+
+
+def knob_values(text: str) -> tuple[str, tuple[int, ...]]:
+    """`KNOB=VALUE[,VALUE...]` of the command line. ArgumentTypeError: it is not that."""
+    knob, equals, values = text.partition("=")
+    if knob not in KNOBS or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r}: give KNOB=VALUE, with KNOB one of {', '.join(KNOBS)}")
+    try:
+        return knob, tuple(int(value) for value in values.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: the value of {knob} is a whole number") from None
 
 
 def count_at_most(most: int) -> Callable[[str], int]:

@@ -14,6 +14,7 @@ from enginetop.cli.argument_groups import (
     add_scenario,
     add_screen,
     count_at_most,
+    knob_values,
     positive_count,
     positive_seconds,
     told_duration,
@@ -181,6 +182,14 @@ def tune_arguments(parser: argparse.ArgumentParser) -> None:
         "--plan",
         metavar="FILE",
         help="write the surest suggestion as a plan for `enginetop apply`; exit 3 when there is none",
+    )
+    parser.add_argument(
+        "--what-if",
+        action="append",
+        type=knob_values,
+        default=[],
+        metavar="KNOB=N[,N...]",
+        help="print what a knob would do at these values by what was seen, and what bounds that (repeatable)",
     )
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default table")
 

@@ -1,4 +1,4 @@
-"""`enginetop tune [TARGET ...]`: watch until the evidence suffices, print advice, write a plan."""
+"""`enginetop tune [TARGET ...]`: watch until the evidence suffices, print advice or what-ifs, plan."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import argparse
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from enginetop import __version__
 from enginetop.cli import control, exit_codes, wiring
@@ -16,6 +17,7 @@ from enginetop.cli.output import print_lines
 from enginetop.cli.settings import Settings, resolve
 from enginetop.cli.tune_report import report_lines
 from enginetop.cli.until_stopped import stop_event
+from enginetop.cli.what_if import Asked, answer_document, answer_lines, answers
 from enginetop.fleet.document import pool_document, replica_document
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.knobs import KnobSheet
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         tell(snapshot.collector.record_problem)
     if plan is not None:
         _write(Path(args.plan), plan)
-    _print(snapshot, args.format, plan)
+    _print(snapshot, args.format, plan, args.what_if)
     if stopped:
         return exit_codes.INTERRUPTED
     return exit_codes.HELD if args.plan and plan is None else exit_codes.OK
@@ -65,7 +67,7 @@ def _replay(args: argparse.Namespace, settings: Settings) -> int:
         raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
     if args.plan:
         raise ConfigError("--plan needs live engines: a recording's knobs cannot be read; leave --replay out")
-    _print(wiring.replay_to_end(settings, Path(args.replay)), args.format, None)
+    _print(wiring.replay_to_end(settings, Path(args.replay)), args.format, None, args.what_if)
     return exit_codes.OK
 
 
@@ -139,16 +141,19 @@ def _write(path: Path, plan: Plan) -> None:
     tell(f"plan {plan.id} is in {path}: enginetop apply {path}")
 
 
-def _print(snapshot: FleetSnapshot, form: str, plan: Plan | None) -> None:
+def _print(snapshot: FleetSnapshot, form: str, plan: Plan | None, asked: Sequence[Asked]) -> None:
+    found = answers(snapshot, asked)
     if form == "json":
         replicas = [replica_document(replica) for replica in snapshot.replicas]
-        document = {
+        document: dict[str, Any] = {
             "schema": SCHEMA,
             "at": snapshot.at,
             "replicas": [{key: replica[key] for key in _SHOWN} for replica in replicas],
             "pools": [pool_document(pool) for pool in snapshot.pools],
             "plan": plan.id if plan is not None else None,
         }
+        if asked:
+            document["what_if"] = [answer_document(answer) for answer in found]
         print(json.dumps(document, allow_nan=False))
         return
-    print_lines(report_lines(snapshot))
+    print_lines(answer_lines(found) if asked else report_lines(snapshot))

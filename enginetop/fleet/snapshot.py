@@ -6,7 +6,7 @@ contract (`enginetop.snapshot/1`), written by `document.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -93,6 +93,22 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a knob would do at another value, by what was seen: `action` is `predicted` or `withheld`.
+
+    `expected` is as in an advice, `limits` is what bounds the prediction.
+    """
+
+    knob: str
+    value: int
+    action: str
+    because: tuple[str, ...]
+    current: float | None = None
+    expected: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    limits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
     """One advice row; see the contract for the words of `action` and `apply`."""
 
@@ -106,6 +122,10 @@ class Advice:
     confidence: str = "low"
     apply: str = "none"
     via: str = ""
+
+
+WhatIf = Callable[[str, int], Outlook]
+"""What a knob (by its name) would do at a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +254,7 @@ class ReplicaSnapshot:
     page does not count has no entry; names in `totals.TOTALS`. `bound_by`: what limited the replica, as
     shares of the window. `load`: what was achieved at which load, a point a window (`load_log.LOAD_NAMES`).
     `beyond` holds what the page exports of the catalogue `beyond_catalogue`. `product` and `sources`: as
-    in `reading.Identity`.
+    in `reading.Identity`. `what_if` tells what a knob would do, by the newest page; None: nobody can tell.
     """
 
     target: Target
@@ -272,6 +292,7 @@ class ReplicaSnapshot:
     goodput: Goodput = NO_GOODPUT
     bound_by: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({"unknown": 1.0}))
     beyond: Signals = field(default_factory=lambda: MappingProxyType({}))
+    what_if: WhatIf | None = field(default=None, compare=False, repr=False)
 
     def scalar(self, name: str) -> Scalar:
         """The scalar signal `name`; KeyError: no such signal, TypeError: it is a distribution."""
