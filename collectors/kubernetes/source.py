@@ -102,7 +102,8 @@ class KubernetesPods:
     def _listed(self, pods: Sequence[ServingPod]) -> Sequence[Listed]:
         there = [pod for pod in pods if pod.address]
         waiting = len(pods) - len(there)
-        notes = [f"{self.title}: {waiting} pods have no address yet"] if waiting else []
+        have = "1 pod has" if waiting == 1 else f"{waiting} pods have"
+        notes = [f"{self.title}: {have} no address yet"] if waiting else []
         if self._through_server and len(there) > MOST_THROUGH_SERVER:
             notes.append(
                 f"{self.title}: {len(there)} pods, {MOST_THROUGH_SERVER} of them read through the API "

@@ -121,7 +121,7 @@ def test_pods_without_an_address_and_too_many_for_the_server_are_told_of(
     fake.put("v1", "pods", pod("pending", VLLM_STACK, address="", phase="Pending"))
     source = KubernetesPods("", client=client)
     assert len(source.look()) == MOST_THROUGH_SERVER
-    assert "1 pods have no address yet" in source.note
+    assert "1 pod has no address yet" in source.note
     assert f"{MOST_THROUGH_SERVER + 2} pods, {MOST_THROUGH_SERVER} of them" in source.note
     assert len(KubernetesPods("", Reach.DIRECT, client=client).look()) == MOST_THROUGH_SERVER + 2
 
