@@ -182,7 +182,8 @@ def _sequences(case: Case, value: int) -> _Told:
     elif value > fits[0]:
         because.append("more than fit: requests would be preempted")
     expected = {"running_from": float(running), "running_high": float(value)}
-    expected["kv_usage_high_ratio"] = min(1.0, 0.9 * value / fits[0]) if fits[0] else 1.0
+    capacity = (case.replica.scalar("kv_capacity_tokens").number or 0.0) / case.engines
+    expected["kv_usage_high_ratio"] = min(1.0, value * fits[1] / capacity)
     fit, tpot = case.fit(), case.replica.distribution("tpot_seconds").mean.value
     if isinstance(fit, Unfit) or tpot is None:
         limits.append(f"nothing on TPOT: {fit.reason if isinstance(fit, Unfit) else 'it is not known'}")
