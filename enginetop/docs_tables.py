@@ -13,6 +13,7 @@ from collectors.engines.base import EngineTable, SidePage
 from collectors.engines.companion import ROWS as COMPANION_ROWS
 from collectors.engines.detect import TABLES
 from collectors.feed import METRICS_PATHS
+from collectors.gpu.exporter_tables import EXPORTERS, GpuExporter
 from enginetop.fleet.beyond_catalogue import BEYOND
 from enginetop.fleet.changeable import CHANGEABLE
 from enginetop.fleet.derive import MEASURES_OF, OWN_MEANS
@@ -42,6 +43,14 @@ _COMPANION = """\
 
 The same for every engine: exact counts of single requests, on the engine's own page.
 """
+_EXPORTERS = """\
+## What is read of GPU exporters
+
+Named with `--gpu-exporter URL` or `[[gpu_exporters]]`, or scraped by the `--prometheus` that is read. A GPU
+is joined with its replicas by the first that tells: the UUID on an engine's own page, the pod that the
+exporter says it serves (a GPU without one is free), the host. Markers for "not known" are missing, never 0;
+figures are as old as their last change.
+"""
 
 
 def page() -> str:
@@ -65,6 +74,8 @@ def page() -> str:
             ("measure", "raw names"),
             ((row.measure, _code(f"enginetop_{name}" for name in row.names)) for row in COMPANION_ROWS),
         ),
+        _EXPORTERS,
+        *_exporters(),
         *(line for table in TABLES for line in _engine(table)),
     ]
     return "\n".join(parts).rstrip() + "\n"
@@ -112,6 +123,27 @@ def _knobs() -> Iterator[str]:
 
 def _title(kind: EngineKind) -> str:
     return next(table.title for table in TABLES if table.kind is kind)
+
+
+def _exporters() -> Iterator[str]:
+    """Fields down, exporters across: the series of each, first choice first."""
+    fields = dict.fromkeys(figure.field for one in EXPORTERS for figure in one.figures)
+    rows = ((f"`{field}`", *(_told(one, field) for one in EXPORTERS)) for field in fields)
+    faults = ("broken", *(_code(dict.fromkeys(f.name for f in one.faults)) or "–" for one in EXPORTERS))
+    return _table(("field", *(f"{one.title} `{one.page}`" for one in EXPORTERS)), (*rows, faults))
+
+
+def _told(exporter: GpuExporter, field: str) -> str:
+    ways = [
+        " + ".join(
+            [*(f"`{name}`" for name in figure.names), *(f"`{name}` if there" for name in figure.may_add)]
+        )
+        + (f" of `{figure.where[0]}` {' or '.join(filter(None, figure.where[1]))}" if figure.where else "")
+        for figure in exporter.figures
+        if figure.field == field
+    ]
+    remark = exporter.remarks.get(field)
+    return "; ".join(ways) + (f" ({remark})" if ways and remark else "") or "–"
 
 
 def _engine(table: EngineTable) -> Iterator[str]:

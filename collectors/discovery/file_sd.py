@@ -118,6 +118,8 @@ def _listed(address: Any, labels: Mapping[str, str], *, alone: bool) -> Listed:
         name=named.get("name", ""),
         model=labels.get("model"),
         role=role_of(labels.get("role")),
+        pod="/".join(filter(None, (labels.get("namespace"), named["pod"]))) if named.get("pod") else "",
+        container=labels.get("container", ""),
     )
     return Listed(target, next((named[label] for label in _IDENTITIES if named.get(label)), ""))
 

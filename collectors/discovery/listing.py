@@ -68,6 +68,8 @@ def target_at(
     name: str = "",
     model: str | None = None,
     role: Role | None = None,
+    pod: str = "",
+    container: str = "",
 ) -> Target:
     """The target at `host[:port]`, whose page is at `metrics_path` (None: to be found).
 
@@ -94,6 +96,8 @@ def target_at(
         metrics_path=page,
         model=one_line(model) if model else None,
         role=role,
+        pod=one_line(pod),
+        container=one_line(container),
     )
 
 

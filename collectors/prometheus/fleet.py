@@ -17,10 +17,12 @@ from collectors.discovery.roster import Changes, Roster
 from collectors.engines.json_fields import field_at
 from collectors.fetch import one_line
 from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.gpus import PrometheusGpus
 from collectors.prometheus.members import Members, Scraped
 from collectors.prometheus.names import batches, one_of, selectors, wanted_names
 from collectors.prometheus.pages import PageAssembler, body_of
 from collectors.scrape import Feed, Scrape
+from enginetop.fleet.gpu_device import GpuReport
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import Failure, FailureKind, Observation
 
@@ -46,13 +48,22 @@ _SLACK_SECONDS = 1.0
 class Look:
     """What one look brought: who came and went, and the scrapes since the look before, in time order.
 
-    `warning` is what the server said of missing data.
+    `warning` is what the server said of missing data. `gpus` are what exporters told meanwhile.
     """
 
     at: float
     changes: Changes
     scrapes: Sequence[Scrape]
     warning: str = ""
+    gpus: Sequence[GpuReport] = ()
+
+    def in_order(self) -> Sequence[tuple[float, Scrape | GpuReport]]:
+        """Everything that was scraped, by its time."""
+        news: list[tuple[float, Scrape | GpuReport]] = [
+            *((scrape.observation.at, scrape) for scrape in self.scrapes),
+            *((report.at, report) for report in self.gpus),
+        ]
+        return sorted(news, key=lambda one: one[0])
 
 
 @dataclass(slots=True)
@@ -69,6 +80,7 @@ class PrometheusFleet:
 
     def __init__(self, client: PrometheusClient, new_feed: Callable[[Target], Feed]) -> None:
         self._client = client
+        self._gpus = PrometheusGpus(client)
         self._new_feed = new_feed
         self._members = Members()
         self._assembler = PageAssembler(self._members)
@@ -111,7 +123,9 @@ class PrometheusFleet:
         scrapes = [self._scrape(*one) for one in taken if one[1].is_row]
         if not len(self._members):
             warnings.append("there are series of engines, but no `up` that tells when they were scraped")
-        return Look(at, changes, scrapes, next(filter(None, warnings), ""))
+        gpus = self._gpus.look(begin, at)
+        warnings.append(self._client.warning)
+        return Look(at, changes, scrapes, next(filter(None, warnings), ""), gpus)
 
     def learn(self, first: float, last: float) -> bool:
         """Learn what there is between two times, for all looks in between; whether there is an engine."""
@@ -121,7 +135,9 @@ class PrometheusFleet:
 
     def _probe(self, start: float, at: float) -> None:
         """Learn in which spelling which names are there, and whose they are."""
-        self._names = wanted_names(self._client.label_values("__name__", start, at))
+        known = self._client.label_values("__name__", start, at)
+        self._names = wanted_names(known)
+        self._gpus.learn(known, start, at)
         jobs: set[str] = set()
         if self._names:
             telling = [name for name in self._names if not name.endswith(("_bucket", "_sum", "_created"))]

@@ -153,8 +153,11 @@ def _target(labels: Labels) -> Target:
     instance = labels.get("instance", "")
     name = next((labels[label] for label in _NAMES if labels.get(label)), "")
     role = role_of(labels.get("role") or labels.get("llm_d_ai_role"))
+    pod, container = pod_identity(labels), labels.get("container", "")
     try:
-        return target_at(instance, name=name, role=role, model=labels.get("model"))
+        return target_at(
+            instance, name=name, role=role, model=labels.get("model"), pod=pod, container=container
+        )
     except ValueError:
         shown = quote(instance or "unknown", safe="")
-        return Target(f"http://{shown}", name or instance or "unknown", role=role)
+        return Target(f"http://{shown}", name or instance or "unknown", role=role, pod=pod)

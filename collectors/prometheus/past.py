@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from collectors.engines.detect import RECORDED_FIELDS
@@ -9,8 +10,10 @@ from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.fleet import PrometheusFleet
-from collectors.recording_format import answer_line, header_line
+from collectors.recording_format import answer_line, gpu_line, header_line
+from collectors.scrape import Scrape
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.gpu_device import GpuReport
 
 _PART_SECONDS = 300.0
 """The past is read in parts of this length."""
@@ -32,16 +35,20 @@ def record_past(client: PrometheusClient, path: Path, first: float, last: float,
             while begin < last:
                 end = min(begin + _PART_SECONDS, last)
                 look = fleet.look(end, begin)
-                lines = [
-                    answer_line(scrape.url, scrape.observation.at, answer, RECORDED_FIELDS)
-                    for scrape in look.scrapes
-                    for answer in scrape.answers
-                ]
+                lines = [line for _, news in look.in_order() for line in _lines(news)]
                 if not scrapes and lines:
                     file.write(header_line(first, fleet.targets, interval))
                 file.writelines(lines)
-                scrapes += len(lines)
+                scrapes += len(look.scrapes)
                 begin = end
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; the past needs room on the disk") from error
     return scrapes
+
+
+def _lines(news: Scrape | GpuReport) -> Iterator[str]:
+    if isinstance(news, GpuReport):
+        yield gpu_line(news)
+        return
+    for answer in news.answers:
+        yield answer_line(news.url, news.observation.at, answer, RECORDED_FIELDS)

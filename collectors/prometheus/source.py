@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from collectors.discovery.membership import ChangingTracker, apply
 from collectors.fetch import one_line
 from collectors.listeners import Listeners
 from collectors.prometheus.client import PrometheusClient, PrometheusError
-from collectors.prometheus.fleet import PrometheusFleet
+from collectors.prometheus.fleet import Look, PrometheusFleet
 from collectors.scrape import Feed, Intake, Scrape, ScrapeSink, Tracker, unchanged
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot
@@ -64,23 +64,28 @@ class PrometheusLooks:
         if self._looked:
             for scrape in look.scrapes:
                 self._intake.take(scrape, None)
+            for report in look.gpus:
+                self._intake.take_gpus(report)
         else:
-            self._begin_with(look.scrapes, now)
+            self._begin_with(look, now)
         self._looked = True
         return self.picture(
             now, CollectorHealth(problem=self._intake.problem, discovery_problem=look.warning)
         )
 
-    def _begin_with(self, scrapes: Sequence[Scrape], now: float) -> None:
+    def _begin_with(self, look: Look, now: float) -> None:
         """Take the past in steps, each looked at: charts and trends begin with it."""
         replicas = max(1, len(self._fleet.targets))
         step = self._backfill / max(1, min(_MOST_STEPS, _MOST_PICTURES // replicas))
         mark = now - self._backfill + step
-        for scrape in scrapes:
-            while scrape.observation.at > mark < now - step:
+        for at, news in look.in_order():
+            while at > mark < now - step:
                 self._tracker.snapshot(mark, CollectorHealth())
                 mark += step
-            self._intake.take(scrape, None)
+            if isinstance(news, Scrape):
+                self._intake.take(news, None)
+            else:
+                self._intake.take_gpus(news)
 
     def picture(self, now: float, health: CollectorHealth) -> FleetSnapshot:
         """The fleet as far as it is known."""

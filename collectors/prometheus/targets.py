@@ -65,6 +65,8 @@ def _listed(entry: object) -> Listed | None:
             name=next((words[label] for label in _IDENTITIES if words.get(label)), ""),
             model=words.get("model"),
             role=role_of(words.get("role")),
+            pod=pod_identity(words),
+            container=words.get("container", ""),
         )
     except ValueError:
         return None

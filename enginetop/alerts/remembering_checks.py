@@ -104,16 +104,20 @@ class GpuXid:
     def __init__(self, fatal: bool) -> None:
         self._fatal = fatal
         self._seen: dict[str, tuple[int, float]] = {}
+        self._met: set[str] = set()
 
     def __call__(self, snapshot: FleetSnapshot) -> Iterator[Finding]:
         """See `rule.Check`."""
         for replica, gpu in devices(snapshot):
+            # exporters tell the last Xid for ever: one that was there at first sight is no news
+            lasting = gpu.changed_at is not None and gpu.uuid not in self._met
+            self._met.add(gpu.uuid)
             if gpu.last_xid is None or (gpu.last_xid in FATAL_XIDS) is not self._fatal:
                 self._seen.pop(gpu.uuid, None)
                 continue
             xid, first = self._seen.get(gpu.uuid, (None, snapshot.at))
             if xid != gpu.last_xid:
-                first = snapshot.at
+                first = snapshot.at - XID_SECONDS * lasting
             self._seen[gpu.uuid] = (gpu.last_xid, first)
             news = snapshot.at - first < XID_SECONDS
             said = f"GPU {gpu.index}: Xid {gpu.last_xid}"

@@ -76,14 +76,9 @@ class Owners:
     def _of_pod(self, device: GpuDevice) -> Sequence[str]:
         if not device.pod:
             return ()
-        return tuple(
-            dict.fromkeys(
-                target.url
-                for target in self._in_pod.get(_bare(device.pod), ())
-                if _same_pod(target.pod, device.pod)
-                and (not device.container or not target.container or device.container == target.container)
-            )
-        )
+        inside = [one for one in self._in_pod.get(_bare(device.pod), ()) if _same_pod(one.pod, device.pod)]
+        named = [one for one in inside if one.container and one.container == device.container]
+        return tuple(dict.fromkeys(target.url for target in named or inside))
 
     def _of_host(self, report: GpuReport) -> Sequence[str]:
         names = [name.lower() for name in (report.host, *report.host_names) if name]

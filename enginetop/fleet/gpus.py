@@ -60,7 +60,8 @@ class GpuBoard:
     def observe(self, report: GpuReport) -> None:
         """Take the newest report of one host; it replaces the former one of the same source.
 
-        All that one look at an exporter brought has one time: a host that is not in there is gone.
+        All that one look at an exporter brought has one time: a host that is not in there is gone. One that
+        tells of nothing and has no problem is gone altogether.
         """
         host = host_key(report.host)
         if not report.exporter:
@@ -73,6 +74,9 @@ class GpuBoard:
             del self._reports[other], self._spacings[other]
         told.add(source)
         self._take(source, report)
+        if not report.gpus and not report.problem:
+            for known in self._told_by.pop(report.exporter):
+                del self._reports[known], self._spacings[known]
 
     def observe_own(self, url: str, at: float, devices: Iterable[GpuDevice]) -> None:
         """Take the GPUs that a replica's own page tells of.

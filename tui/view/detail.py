@@ -40,7 +40,7 @@ def detail_lines(picture: Picture, url: str, width: int) -> list[Line]:
         further_plots(replica, at, width),
         beyond_lines(replica),
         rank_lines(replica),
-        gpu_lines(replica, width),
+        gpu_lines(replica, at, width),
         mark_lines(replica, width),
         _config(replica),
         _events(replica),

@@ -7,16 +7,17 @@ from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 from tui.view import numbers
 from tui.view.cells import EMPTY_LINE, Line, Span, cut_middle, merge, pad
 from tui.view.figures import WIDE, Lines, figure, row, signal_of
+from tui.view.gpus import provenance
 
 
-def gpu_lines(replica: ReplicaSnapshot, width: int) -> Lines:
+def gpu_lines(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
     if not replica.gpus:
         return
     head = f"{'util %':>7}{'mem GiB':>14}{'W':>6}{'of':>6}{'°C':>5}{'MHz':>6}  throttle"
     name_width = 26 if width >= WIDE else 13
     yield (Span(f" {'GPU':<{name_width + 4}}", "head"), Span(head, "head"))
     for gpu in replica.gpus:
-        yield _gpu_row(gpu, name_width)
+        yield _gpu_row(gpu, at, name_width)
     power = figure(replica, "power_watts", numbers.count, " W")
     energy = signal_of(replica, "energy_joules_per_token")
     if numbers.scalar_number(energy) is not None:
@@ -25,7 +26,7 @@ def gpu_lines(replica: ReplicaSnapshot, width: int) -> Lines:
     yield EMPTY_LINE
 
 
-def _gpu_row(gpu: GpuDevice, name_width: int) -> Line:
+def _gpu_row(gpu: GpuDevice, at: float, name_width: int) -> Line:
     name = cut_middle(f"{gpu.name} MIG {gpu.mig}" if gpu.mig else gpu.name, name_width)
     used = numbers.byte_count(gpu.memory_used_bytes)
     total = numbers.byte_count(gpu.memory_total_bytes)
@@ -43,6 +44,5 @@ def _gpu_row(gpu: GpuDevice, name_width: int) -> Line:
         spans.append(Span(f"  Xid {gpu.last_xid}", "crit"))
     if gpu.state != "ok":
         spans.append(Span(f"  {gpu.state}", "crit"))
-    if gpu.note:
-        spans.append(Span(f"  {gpu.note}", "dim"))
+    spans += [Span(f"  {said}", "dim") for said in (gpu.note, provenance(gpu, at)) if said]
     return merge(spans)

@@ -81,8 +81,8 @@ def _rows(picture: Picture, width: int) -> Iterator[Row]:
         why = snapshot.gpu_problem or "none runs on this machine, and no engine's page tells of its own"
         yield from paragraph(f"no GPU is known: {why}", width)
         yield from paragraph(
-            "GPUs are read on the machine that enginetop runs on, and from pages that name them; "
-            "run one enginetop a host, or let the engine export them",
+            "GPUs are read on the machine that enginetop runs on, of exporters that --gpu-exporter names "
+            "(dcgm-exporter, AMD, Intel, Triton), and where --prometheus has their series",
             width,
         )
         return
@@ -94,7 +94,9 @@ def _rows(picture: Picture, width: int) -> Iterator[Row]:
         yield Row(_head(wide=wide, narrow=width < _NARROW))
         for one in own:
             yield Row(
-                partial(_line, one, wide=wide, narrow=width < _NARROW), one.key, one.replicas[0].target.url
+                partial(_line, one, snapshot.at, wide=wide, narrow=width < _NARROW),
+                one.key,
+                one.replicas[0].target.url,
             )
 
 
@@ -132,7 +134,7 @@ def _head(*, wide: bool, narrow: bool) -> Line:
     return (Span(f"{head}{'J/tok':>7}  replicas, state", "head"),)
 
 
-def _line(one: Placed, *, wide: bool, narrow: bool) -> Line:
+def _line(one: Placed, now: float, *, wide: bool, narrow: bool) -> Line:
     gpu = one.gpu
     mark = f"{gpu.index}{'m' if gpu.mig else ''}"
     name = fit(cut_middle(f"{gpu.name} MIG {gpu.mig}" if gpu.mig else gpu.name, 23), 24) if wide else ""
@@ -144,7 +146,7 @@ def _line(one: Placed, *, wide: bool, narrow: bool) -> Line:
         f"  {names_text([replica.target.name for replica in one.replicas], 3 if wide else 1)}", "title"
     )
     if narrow:
-        return (*spans, Span(f"{numbers.count(gpu.power_watts):>6}"), heat, who, *_troubles(gpu))
+        return (*spans, Span(f"{numbers.count(gpu.power_watts):>6}"), heat, who, *_troubles(gpu, now))
     used, total = numbers.byte_count(gpu.memory_used_bytes), numbers.byte_count(gpu.memory_total_bytes)
     spans += (
         Span(f"{f'{used}/{total}':>14}"),
@@ -154,7 +156,7 @@ def _line(one: Placed, *, wide: bool, narrow: bool) -> Line:
     if wide:
         spans.append(Span(f"{numbers.count(gpu.sm_clock_mhz):>6}"))
     spans.append(Span(f"{_energy(one.replicas):>7}"))
-    return (*spans, who, *_troubles(gpu))
+    return (*spans, who, *_troubles(gpu, now))
 
 
 def _energy(replicas: tuple[ReplicaSnapshot, ...]) -> str:
@@ -164,7 +166,15 @@ def _energy(replicas: tuple[ReplicaSnapshot, ...]) -> str:
     return numbers.rate(number_of(replicas[0], "energy_joules_per_token"))
 
 
-def _troubles(gpu: GpuDevice) -> Iterator[Span]:
+def provenance(gpu: GpuDevice, now: float) -> str:
+    """Where figures of an exporter come from, how old they are, and how it was found whom they belong to."""
+    if gpu.changed_at is None:
+        return ""
+    age = numbers.age(now - gpu.changed_at)
+    return f"{gpu.source}, {age} old{f', joined by {gpu.joined_by}' if gpu.joined_by else ''}"
+
+
+def _troubles(gpu: GpuDevice, now: float) -> Iterator[Span]:
     if gpu.last_xid is not None:
         yield Span(f"  Xid {gpu.last_xid}", "crit")
     if gpu.state != "ok":
@@ -175,5 +185,5 @@ def _troubles(gpu: GpuDevice) -> Iterator[Span]:
         yield Span(f"  {', '.join(gpu.throttle_reasons).replace('_', ' ')}", ink)
     if gpu.unified_memory:
         yield Span("  unified memory", "dim")
-    if gpu.note:
-        yield Span(f"  {gpu.note}", "dim")
+    for said in filter(None, (gpu.note, provenance(gpu, now))):
+        yield Span(f"  {said}", "dim")

@@ -511,6 +511,17 @@ def test_an_xid_is_news_for_ten_minutes() -> None:
     ]
 
 
+def test_an_xid_that_an_exporter_has_told_since_before_is_no_news() -> None:
+    """dcgm-exporter shows the last Xid for ever: only another one is news."""
+    watched = book("GpuXid")
+    looks = same(range(0, 300, 100), gpus=(gpu(0, last_xid=31, changed_at=AT),))
+    looks += same(range(300, 500, 100), gpus=(gpu(0, last_xid=43, changed_at=AT),))
+    looks += same(range(500, 700, 100), gpus=(gpu(0, last_xid=79, changed_at=AT), gpu(1, changed_at=AT)))
+    looks += same(range(700, 800, 100), gpus=(gpu(1, last_xid=31, changed_at=AT),))
+    told = [(at, severity) for at, _, severity, state in tell(watched, looks) if state == "firing"]
+    assert told == [(300, "warning"), (500, "critical"), (700, "warning")]
+
+
 def test_a_gpu_of_two_replicas_is_one_alert() -> None:
     shared = fleet([replica("a", gpus=(gpu(state="lost"),)), replica("b", gpus=(gpu(state="lost"),))])
     watched = book("GpuLost")

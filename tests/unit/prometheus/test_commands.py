@@ -155,4 +155,4 @@ def test_its_targets_as_a_source(url: str, fake: FakePrometheus) -> None:
     ]
     (found,) = PrometheusTargets(url).look()
     assert found.identity == "ns/p1"
-    assert found.target == Target("https://10.0.0.1:8000/r", "p1", "/metrics", role=Role.DECODE)
+    assert found.target == Target("https://10.0.0.1:8000/r", "p1", "/metrics", role=Role.DECODE, pod="ns/p1")

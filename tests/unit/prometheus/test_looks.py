@@ -96,7 +96,7 @@ def told(replica: ReplicaSnapshot) -> Mapping[str, object]:
 def test_what_a_prometheus_scraped_says_what_the_pages_say(pair: tuple[str, str]) -> None:
     fake = FakePrometheus(time=1000.5)
     direct = tracker_of()
-    target = Target("http://10.0.0.1:8000", "p1")
+    target = Target("http://10.0.0.1:8000", "p1", pod="p1")
     feed = TargetFeed(target, LayoutCache())
     direct.follow(target, 0.0)
     for at, name in zip((970.0, 1000.0), pair, strict=True):
@@ -210,7 +210,7 @@ def test_one_that_is_scraped_no_more_is_gone_and_one_that_moves_is_followed() ->
         )
         gone, moved = looks.look().replicas
         assert gone.gone_at == 1005.0
-        assert moved.target == Target("http://10.0.0.9:8000", "p2")
+        assert moved.target == Target("http://10.0.0.9:8000", "p2", pod="p2")
         # its history goes on: 500 tokens in 9 s
         assert number(moved, "generation_tokens_per_second") == pytest.approx(500 / 9)
         fake.time = 1400.0
