@@ -73,8 +73,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="CPU of one GET of a 74 KiB page.")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    with page_server(TARGETS) as urls:
-        figures = asyncio.run(measure(urls["good"]))
+    with page_server(TARGETS) as server:
+        figures = asyncio.run(measure(server.good))
     for name, value in figures.items():
         print(f"{name:36} {value:8.3f}")
     if arguments.json:

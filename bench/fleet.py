@@ -60,12 +60,12 @@ class Watcher:
 
 def measure(replicas: int, seconds: float, interval: float) -> dict[str, float]:
     """Run the fleet and return the figures."""
-    with page_server(replicas - 2, hung=1) as urls, socket.socket() as closed:
+    with page_server(replicas - 2, hung=1) as server, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound and not listening: refuses
         dead = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        targets = [Target(url, default_name(url)) for url in (*urls["good"], *urls["hung"], dead)]
+        targets = [Target(url, default_name(url)) for url in (*server.good, *server.hung, dead)]
         layouts = LayoutCache()
-        watcher = Watcher(urls["good"])
+        watcher = Watcher(server.good)
         engine = LiveEngine(
             targets,
             tracker=FleetTracker(
@@ -94,7 +94,7 @@ def measure(replicas: int, seconds: float, interval: float) -> dict[str, float]:
         raise RuntimeError("the engine published nothing")
     states = Counter(replica.state.value for replica in snapshot.replicas)
     asked = took / interval
-    good = [watcher.scrapes[url] for url in urls["good"]]
+    good = [watcher.scrapes[url] for url in server.good]
     return {
         "replicas": replicas,
         "seconds": round(took, 1),
@@ -108,7 +108,7 @@ def measure(replicas: int, seconds: float, interval: float) -> dict[str, float]:
         "late_ticks": snapshot.collector.late_ticks,
         "replicas_up": states["ok"] + states["idle"],
         "replicas_down": states["down"],
-        "scrapes_of_the_hung_one": watcher.scrapes[urls["hung"][0]],
+        "scrapes_of_the_hung_one": watcher.scrapes[server.hung[0]],
         "scrapes_of_the_dead_one": watcher.scrapes[dead],
         "rss_mib_max": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
     }

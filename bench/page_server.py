@@ -1,8 +1,9 @@
 """Simulated vLLM replicas for benches, light enough to leave the CPU to what is measured.
 
 `python -m bench.page_server --replicas 64 --hung 1` prints one JSON line, `{"good": [URL, ...], "hung": [URL,
-...]}`, and serves until it is stopped. The page is a capture of a loaded server, filled up to 74 KiB; its
-counters and buckets grow with time, so that no two pages are the same.
+...]}`, and serves until it is stopped; a line on its input is answered with the number of pages served so
+far. The page is a capture of a loaded server, filled up to 74 KiB; its counters and buckets grow with time,
+so that no two pages of a replica are the same. `--tls` serves them over https.
 """
 
 from __future__ import annotations
@@ -10,19 +11,27 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import resource
+import ssl
 import subprocess
 import sys
 import time
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 CAPTURE: Final = Path(__file__).parents[1] / "tests/fixtures/vllm/0.32.0/vllm-0.32.0-loaded.prom"
 PAGE_BYTES: Final = 74 * 1024
 _GROWING: Final = ("_total", "_bucket", "_count", "_sum")
 _GROWTH_PER_SECOND: Final = 0.01
+_AGES, _AGE_SECONDS = 16, 7.0
+"""Replicas are of so many ages, each so much older than the one before; those of one age share pages."""
+_SPACING_SECONDS = 0.5
+"""Pages asked closer together are the same."""
+TLS: Final = Path(__file__).parents[1] / "tests/support/tls"
 
 
 class MovingPage:
@@ -42,6 +51,17 @@ class MovingPage:
             else:
                 fixed += line
         self._end = fixed
+        self._rendered: OrderedDict[float, bytes] = OrderedDict()
+
+    def lately(self, seconds: float) -> bytes:
+        """The page after `seconds`, to the last half of one; rendered once for all who ask for it."""
+        moment = seconds // _SPACING_SECONDS * _SPACING_SECONDS
+        page = self._rendered.get(moment)
+        if page is None:
+            page = self._rendered[moment] = self.at(moment)
+            if len(self._rendered) > 4 * _AGES:
+                self._rendered.popitem(last=False)
+        return page
 
     def at(self, seconds: float) -> bytes:
         """The page after `seconds`."""
@@ -66,6 +86,8 @@ def _filled_up(text: str) -> str:
 
 
 class _Connection(asyncio.Protocol):
+    served = 0
+
     def __init__(self, page: MovingPage, hung: bool, started: float) -> None:
         self._page = page
         self._hung = hung
@@ -84,37 +106,64 @@ class _Connection(asyncio.Protocol):
                 return
             status, body = b"404 Not Found", b""
             if head.startswith(b"GET /metrics "):
-                status, body = b"200 OK", self._page.at(time.monotonic() - self._started)
+                status, body = b"200 OK", self._page.lately(time.monotonic() - self._started)
+                _Connection.served += 1
             kind = b"content-type: text/plain; version=0.0.4; charset=utf-8"
-            self._transport.write(
-                b"HTTP/1.1 %b\r\n%b\r\ncontent-length: %d\r\n\r\n%b" % (status, kind, len(body), body)
-            )
+            answer = b"HTTP/1.1 %b\r\n%b\r\ncontent-length: %d\r\n\r\n%b" % (status, kind, len(body), body)
+            self._transport.write(answer)
 
 
-async def _serve(replicas: int, hung: int) -> None:
+async def _serve(replicas: int, hung: int, tls: bool) -> None:
     loop = asyncio.get_running_loop()
+    context = None
+    if tls:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(TLS / "server.crt", TLS / "server.key")
     page = MovingPage()
     urls: dict[str, list[str]] = {"good": [], "hung": []}
     for number in range(replicas + hung):
         stuck = number >= replicas
-        make = partial(_Connection, page, stuck, time.monotonic() - 7.0 * number)
-        server = await loop.create_server(make, "127.0.0.1", 0)
+        make = partial(_Connection, page, stuck, time.monotonic() - _AGE_SECONDS * (number % _AGES))
+        server = await loop.create_server(make, "127.0.0.1", 0, ssl=context)
         port = server.sockets[0].getsockname()[1]
-        urls["hung" if stuck else "good"].append(f"http://127.0.0.1:{port}")
+        urls["hung" if stuck else "good"].append(f"{'https' if tls else 'http'}://127.0.0.1:{port}")
     print(json.dumps(urls), flush=True)
+    loop.add_reader(sys.stdin.fileno(), _tell)
     await asyncio.Event().wait()
 
 
+def _tell() -> None:
+    sys.stdin.readline()
+    print(_Connection.served, flush=True)
+
+
+class PageServer(NamedTuple):
+    """A server that runs: its base URLs, and itself."""
+
+    good: list[str]
+    hung: list[str]
+    process: subprocess.Popen[str]
+
+    def served(self) -> int:
+        """Pages served so far."""
+        if self.process.stdin is None or self.process.stdout is None:
+            raise RuntimeError("the page server has no pipes")
+        print(file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline())
+
+
 @contextmanager
-def page_server(replicas: int, hung: int = 0) -> Iterator[dict[str, list[str]]]:
-    """The server in a process of its own; yields the base URLs."""
+def page_server(replicas: int, hung: int = 0, *, tls: bool = False) -> Iterator[PageServer]:
+    """The server in a process of its own."""
     command = [sys.executable, "-m", "bench.page_server", "--replicas", str(replicas), "--hung", str(hung)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command += ["--tls"] if tls else []
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         try:
             if process.stdout is None:
                 raise RuntimeError("the page server has no output")
             urls: dict[str, list[str]] = json.loads(process.stdout.readline())
-            yield urls
+            yield PageServer(urls["good"], urls["hung"], process)
         finally:
             process.kill()
 
@@ -123,5 +172,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Simulated vLLM replicas for benches.")
     parser.add_argument("--replicas", type=int, default=64)
     parser.add_argument("--hung", type=int, default=0)
+    parser.add_argument("--tls", action="store_true")
     arguments = parser.parse_args()
-    asyncio.run(_serve(arguments.replicas, arguments.hung))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    asyncio.run(_serve(arguments.replicas, arguments.hung, arguments.tls))

@@ -101,3 +101,8 @@ class Terminal:
         """CPU that the program has used."""
         fields = Path(f"/proc/{self._child.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mib(self) -> float:
+        """Memory that the program holds."""
+        status = Path(f"/proc/{self._child.pid}/status").read_text(encoding="ascii")
+        return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS"))
