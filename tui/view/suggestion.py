@@ -26,6 +26,7 @@ from tui.view.change import diff_text
 from tui.view.figures import LABEL_WIDTH, Lines, row
 from tui.view.heading import badges
 from tui.view.picture import Picture
+from tui.view.what_if import what_if_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def suggestion_lines(picture: Picture, url: str, knob: str, plan: Plan, width: i
         *_paragraphs("wrong if", caveats_of(advice), width),
         *_paragraphs("bound by", (advice.bound_by.replace("_", " "),), width),
         *_paragraphs("confidence", (advice.confidence,), width),
+        *what_if_lines(replica, advice, width),
         *_apply(picture, advice, plan, width),
     ]
     return [clip(line, width) for line in lines]

@@ -28,11 +28,14 @@ from tui.view.figures import WIDE
 from tui.view.heading import badges
 from tui.view.picture import Picture
 from tui.view.pool import actionable, pool_change, pool_key, pool_name, pools_of
+from tui.view.what_if import what_if_lines
 
 _MARKER, _MARKED = Span(" "), Span("▸", "title")
 _NAME_WIDTHS = (11, 28)
 """Least and, on a wide terminal, greatest width of a name; on a narrow one there is room for the least."""
 
+_MOST_WHAT_IFS = 4
+"""Replicas of a quiet row for which other values are asked for as well."""
 _WORD_WIDTH = 8
 _STATE_WIDTH = 16
 _DIFF_WIDTH = 15
@@ -256,6 +259,8 @@ def quiet_lines(picture: Picture, action: str, knob: str, width: int, only: str 
             for text in wrap_text(reason_text(member.advice), room):
                 lines.append(clip((Span(f" {name} "), Span(text, "dim")), width))
                 name = " " * name_width
+            if action == "hold" and len(group.members) <= _MOST_WHAT_IFS:
+                lines += [clip(line, width) for line in what_if_lines(member.replica, member.advice, width)]
     return lines or [clip(plain(" no replica is left as it is for that reason any more", "dim"), width)]
 
 
