@@ -16,6 +16,7 @@ from pathlib import Path
 SGLANG = "0.5.23"
 TORCH = "2.13.0"
 HERE = Path(__file__).parent
+COMPANION = tuple(HERE.parents[1] / "companions" / part for part in ("common", "sglang"))
 
 _NEEDED = (
     *("aiohttp", "anthropic", "apache-tvm-ffi==0.1.11", "blobfile==3.0.0", "build"),
@@ -33,7 +34,7 @@ _NEEDED = (
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """An environment with SGLang, and a model."""
+    """An environment with SGLang, the companion of this checkout, and a model."""
 
     folder: Path
 
@@ -68,6 +69,8 @@ def install() -> Installation:
     if not here.model.exists():
         maker = HERE.parent / "vllm" / "make_model.py"
         _run(str(here.python), str(maker), str(here.model))
+    for source in COMPANION:
+        _pip(here, "install", "--no-deps", "--force-reinstall", str(source))
     return here
 
 

@@ -11,8 +11,12 @@ from pathlib import Path
 
 import httpx
 
+from collectors.control_http import UNIX_SCHEME, HttpKnobTransport
+from collectors.fetch import Credentials
+from enginetop.fleet.knobs import KnobRow
 from tests.sglang.installation import Installation
 from tests.vllm.server import free_port, wait_for
+from tuners.control.knob_api import HttpKnobClient
 
 READY_SECONDS = 420.0
 MAX_RUNNING = 8
@@ -33,10 +37,14 @@ _RETRACTED = re.compile(r"#retracted_reqs: (\d+)")
 
 
 class Server:
-    """A running server."""
+    """A running server. With `companion` its knobs are at the companion's own choice of a socket."""
 
-    def __init__(self, here: Installation, folder: Path, *flags: str) -> None:
+    def __init__(self, here: Installation, folder: Path, *flags: str, companion: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self.runtime_folder = folder.parent / "run"  # of all servers that were started beside this one
+        self.token_file = folder.parent / "token"
+        self.token_file.write_text("the-token-of-a-test\n")
+        self.token_file.chmod(0o600)
         self.url = f"http://127.0.0.1:{free_port()}"
         self._log_file = folder / "server.log"
         self._log = self._log_file.open("wb")
@@ -47,6 +55,12 @@ class Server:
             "TOKENIZERS_PARALLELISM": "false",
             "OMP_NUM_THREADS": "1",
         }
+        if companion:
+            environment |= {
+                "XDG_RUNTIME_DIR": str(self.runtime_folder),
+                "ENGINETOP_COMPANION": "1",
+                "ENGINETOP_COMPANION_TOKEN_FILE": str(self.token_file),
+            }
         port = self.url.rpartition(":")[2]
         words = [str(here.python), "-m", "sglang.launch_server", "--model-path", str(here.model)]
         self._process = subprocess.Popen(
@@ -61,7 +75,7 @@ class Server:
 
     def wait_until_ready(self) -> None:
         def ready() -> bool:
-            assert self._process.poll() is None, self._log_file.read_text(errors="replace")[-4000:]
+            assert self._process.poll() is None, self.log()[-4000:]
             try:
                 return httpx.get(f"{self.url}/ready", timeout=5.0).status_code == 200
             except httpx.TransportError:
@@ -70,9 +84,33 @@ class Server:
         wait_for(ready, READY_SECONDS)
         self.ready_seconds = time.monotonic() - self.started
 
+    def log(self) -> str:
+        """What the server has written so far."""
+        return self._log_file.read_text(errors="replace")
+
     def retracted(self) -> int:
         """Requests that were retracted so far, by the server's own log."""
-        return sum(map(int, _RETRACTED.findall(self._log_file.read_text(errors="replace"))))
+        return sum(map(int, _RETRACTED.findall(self.log())))
+
+    @property
+    def knob_address(self) -> str:
+        """Where the companion listens when nobody told it otherwise."""
+        port = self.url.rpartition(":")[2]
+        return f"{UNIX_SCHEME}{self.runtime_folder / 'enginetop' / f'sglang-{port}.sock'}"
+
+    @property
+    def knobs(self) -> HttpKnobClient:
+        """The knobs, with the token of this server."""
+        token = Credentials(api_key_file=str(self.token_file))
+        return HttpKnobClient(HttpKnobTransport(self.knob_address, token))
+
+    def row(self, knob: str) -> KnobRow:
+        """A knob as it stands."""
+        reply = self.knobs.read()
+        assert reply.sheet is not None, reply.detail
+        row = reply.sheet.knob(knob)
+        assert row is not None
+        return row
 
     def stop(self) -> None:
         """End the server and all processes of its group."""

@@ -65,19 +65,22 @@ class ToldKnob:
 
 
 class Engine:
-    """All knobs of one server; see `enginetop_companion.api.Engine`. `clock`: seconds, never going back."""
+    """All knobs of one server; see `enginetop_companion.api.Engine`.
+
+    `ranks` is what the schedulers said at first, at least one, all the same; `clock`: seconds, never going back.
+    """
 
     def __init__(
         self,
         schedulers: Schedulers,
-        rows: Sequence[Mapping[str, Any]],
+        ranks: Sequence[Mapping[str, Any]],
         objective: Objective,
         clock: Callable[[], float],
         log: logging.Logger,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._schedulers = schedulers
-        self._knobs = {knob.name: knob for knob in map(ToldKnob, rows)}
+        self._knobs = {knob.name: knob for knob in map(ToldKnob, ranks[0]["knobs"])}
         self._board = Board(self._knobs.values())
         self._instance = uuid.uuid4().hex
         self._objective = objective
@@ -87,7 +90,7 @@ class Engine:
         self._turn = asyncio.Lock()
         self._stirred = asyncio.Event()
         self._late: asyncio.Task[Any] | None = None
-        self._ranks = 0
+        self._ranks = len(ranks)
         self.on_objective: Callable[[Objective], None] = lambda _: None
 
     async def sheet(self) -> Answer:

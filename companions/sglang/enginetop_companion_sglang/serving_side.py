@@ -114,11 +114,11 @@ def count_requests(manager: Any, mine: Settings, metrics: Callable[[], Metrics])
 
 async def find_engine(schedulers: AskedSchedulers, mine: Settings) -> Engine | None:
     """The knobs that all schedulers have; None and a line in the log: not all of them have the companion."""
-    ranks = await schedulers.read()
-    first = ranks[0] if ranks else None
-    if first is None or any(rank is None or rank["knobs"] != first["knobs"] for rank in ranks):
+    answers = await schedulers.read()
+    ranks = [rank for rank in answers if rank is not None]
+    if not ranks or len(ranks) < len(answers) or any(rank["knobs"] != ranks[0]["knobs"] for rank in ranks):
         log.warning("enginetop companion: no knob API, not every scheduler has it, or they differ")
         return None
-    for name, why in first["absent"].items():
+    for name, why in ranks[0]["absent"].items():
         log.warning("enginetop companion: %s: %s", name, why)
-    return Engine(schedulers, first["knobs"], mine.objective, time.monotonic, log)
+    return Engine(schedulers, ranks, mine.objective, time.monotonic, log)

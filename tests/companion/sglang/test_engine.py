@@ -35,11 +35,8 @@ class World:
 
     async def start(self) -> None:
         schedulers = AskedSchedulers(self.manager, SECRET)
-        first = (await schedulers.read())[0]
-        assert first is not None
-        self.engine = Engine(
-            schedulers, first["knobs"], Objective(), lambda: self.now, LOG, patience_seconds=0.05
-        )
+        ranks = [rank for rank in await schedulers.read() if rank is not None]
+        self.engine = Engine(schedulers, ranks, Objective(), lambda: self.now, LOG, patience_seconds=0.05)
 
     def chunks(self) -> list[int | None]:
         return [one.scheduler.chunked_prefill_size for one in self.controllers]
@@ -93,6 +90,15 @@ def test_a_change_a_conflict_a_renewal_and_the_way_back(fake_sglang: Any) -> Non
         assert world.chunks() == [256]
 
     play(fake_sglang, scene)
+
+
+def test_the_value_that_is_there_already_is_confirmed_by_all(fake_sglang: Any) -> None:
+    async def scene(world: World) -> None:
+        answer = await world.change(256)
+        assert (answer.status, answer.body["applied"], answer.body["total"]) == (200, 2, 2)
+        assert world.manager.asked == []
+
+    play(fake_sglang, scene, ranks=2)
 
 
 @pytest.mark.parametrize(
