@@ -17,6 +17,7 @@ from tuners.evidence import EvidenceLog
 from tuners.knob_values import BUDGET, Knobs, knobs_of
 from tuners.load import NEEDED
 from tuners.pool_advice import pool_advice
+from tuners.pool_memory import PoolMemory
 from tuners.pool_thoughts import NOTHING_COUNTED, Counted, PoolThoughts
 from tuners.what_if import what_if
 
@@ -62,6 +63,7 @@ class Advisor:
     def __init__(self, sheets: Sheets = _no_sheets) -> None:
         self._sheets = sheets
         self._watches: dict[str, _Watch] = {}
+        self._pool_memory = PoolMemory()
         self._pools: tuple[tuple[ReplicaSnapshot, ...], tuple[PoolAdvice, ...]] | None = None
 
     def __call__(self, snapshot: FleetSnapshot) -> FleetSnapshot:
@@ -76,12 +78,12 @@ class Advisor:
             replica if watch is None else _shown(watch, replica, pooled)
             for replica, watch in zip(snapshot.replicas, watches, strict=True)
         )
-        return replace(snapshot, replicas=replicas, pools=self._pooled(replicas))
+        return replace(snapshot, replicas=replicas, pools=self._pooled(replicas, snapshot.at))
 
-    def _pooled(self, replicas: tuple[ReplicaSnapshot, ...]) -> tuple[PoolAdvice, ...]:
+    def _pooled(self, replicas: tuple[ReplicaSnapshot, ...], at: float) -> tuple[PoolAdvice, ...]:
         """Advice on the pools; worked out anew when any replica is another object than before."""
         if self._pools is None or self._pools[0] != replicas:
-            self._pools = (replicas, pool_advice(replicas))
+            self._pools = (replicas, self._pool_memory.settled(pool_advice(replicas), at))
         return self._pools[1]
 
     def _taken(self, replica: ReplicaSnapshot, sheet: KnobSheet | None) -> _Watch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from enginetop.fleet.model import ReplicaState
@@ -154,7 +154,7 @@ class EvidenceLog:
         requests = replica.distribution("ttft_seconds").count
         ttft, tpot = replica.goodput.ttft.value, replica.goodput.tpot.value
         if requests and ttft is not None and tpot is not None:
-            self._minutes.append(Minute(at, requests, ttft, tpot, preempted - before))
+            self._minutes.append(Minute(at, requests, ttft, tpot, preempted - before, *_lengths(replica)))
 
     def _close(self, mark: _Mark, replica: ReplicaSnapshot) -> None:
         before, self._mark = self._mark, mark
@@ -168,6 +168,13 @@ class EvidenceLog:
         ranks = max(1, len(replica.ranks))
         waiting = min(before.waiting, mark.waiting)
         self._windows.append(StepWindow(tokens / steps, seconds * ranks / steps, waiting))
+
+
+def _lengths(replica: ReplicaSnapshot) -> Iterator[float | None]:
+    """The p90 of prompts and of outputs in the window."""
+    for name in ("prompt_tokens", "output_tokens"):
+        longest = replica.distribution(name).quantiles.get("p90")
+        yield None if longest is None else longest.value
 
 
 def _mark(replica: ReplicaSnapshot) -> _Mark | None:

@@ -21,8 +21,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """One window of requests that ended: how many, the shares within each half of the objective, and the
-    preemptions of all that time. Windows do not overlap.
+    """One window of requests that ended: how many, the shares within each half of the objective, the
+    preemptions of all that time, and the p90 of prompts and outputs in tokens (None: not known). Windows do
+    not overlap.
     """
 
     at: float
@@ -30,3 +31,5 @@ class Minute:
     ttft_within: float
     tpot_within: float
     preemptions: float
+    prompt_p90: float | None = None
+    output_p90: float | None = None

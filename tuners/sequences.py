@@ -168,17 +168,37 @@ def what_fits(case: Case) -> tuple[int, float] | str:
     capacity = replica.scalar("kv_capacity_tokens").number
     if not capacity:
         return "kv_capacity_tokens is not known"
-    prompts, outputs = replica.distribution("prompt_tokens"), replica.distribution("output_tokens")
+    lengths = _lengths(case)
+    if isinstance(lengths, str):
+        return lengths
+    needed = resident_tokens(*lengths)
+    return (fitting_sequences(capacity / case.engines, needed), needed) if needed > 0 else "lengths are zero"
+
+
+def _lengths(case: Case) -> tuple[float, float] | str:
+    """The p90 of prompts and of outputs in the window, or, where it holds too few requests, on average over
+    those of the last minutes; or what is missing.
+    """
+    prompts, outputs = (case.replica.distribution(name) for name in ("prompt_tokens", "output_tokens"))
     lacks = f"prompt and output lengths of {FEWEST_REQUESTS} requests are needed"
     if prompts.count is None or outputs.count is None:
         return lacks
-    if (seen := min(prompts.count, outputs.count)) < FEWEST_REQUESTS:
-        return f"{lacks}, {seen:.0f} are in the window; {LONGER_WINDOW}"
-    longest = [one.quantiles["p90"] for one in (prompts, outputs)]
-    if any(quantile.value is None for quantile in longest):
-        return "the lengths pass the last bucket"
-    needed = resident_tokens(*(at_least(quantile) for quantile in longest))
-    return (fitting_sequences(capacity / case.engines, needed), needed) if needed > 0 else "lengths are zero"
+    if (seen := min(prompts.count, outputs.count)) >= FEWEST_REQUESTS:
+        prompt, output = prompts.quantiles["p90"].value, outputs.quantiles["p90"].value
+        return "the lengths pass the last bucket" if prompt is None or output is None else (prompt, output)
+    told = [
+        (one.requests, one.prompt_p90, one.output_p90)
+        for one in case.minutes
+        if one.prompt_p90 is not None and one.output_p90 is not None
+    ]
+    requests = math.fsum(count for count, _, _ in told)
+    if requests < FEWEST_REQUESTS:
+        few = f"{lacks}, {seen:.0f} are in the window and {requests:.0f} in the last minutes"
+        return f"{few}; {LONGER_WINDOW}"
+    return (
+        math.fsum(count * prompt for count, prompt, _ in told) / requests,
+        math.fsum(count * output for count, _, output in told) / requests,
+    )
 
 
 def _lowered(case: Case, sequences: int, said: str) -> Advice:

@@ -13,7 +13,7 @@ from tests.tui.snapshots import distribution, no_distribution
 from tests.unit.tuners.test_token_budget import slow
 from tuners.case import Case
 from tuners.knob_values import Knobs
-from tuners.moments import Moment
+from tuners.moments import Minute, Moment
 from tuners.sequences import advise, calls
 
 KNOBS = Knobs(8192, 64, bounds={"max_num_seqs": (1, 64)}, source="knob API")
@@ -210,3 +210,29 @@ def test_a_cache_that_fills_up_is_foretold() -> None:
     found = advice(roomy({"requests_waiting": 0, "kv_usage_ratio": 0.54}), recent=recent)
     assert (found.action, found.bound_by) == ("hold", "kv")
     assert found.because[-1] == "KV is 54 % full and will be full in 8 min at this pace"
+
+
+def few(requests: float) -> dict[str, float | SignalValue | None]:
+    lengths = distribution(1000, 1000, count=requests)
+    return {"prompt_tokens": lengths, "output_tokens": lengths, "preemptions_per_second": 1.0}
+
+
+def test_few_requests_a_window_are_made_up_for_by_minutes() -> None:
+    # 20 requests in each of three minutes: 2000 in and 2000 out, then 1000 and 1400, and one that says
+    # nothing. (20 x 2000 + 40 x 1000) / 60 = 1333.3, (20 x 2000 + 40 x 1400) / 60 = 1600: 2133.3 resident,
+    # .9 x 190640 / 2133.3 = 80.4; of 100 seats
+    minutes = [
+        Minute(60.0, 20.0, 1.0, 1.0, 0.0, 2000.0, 2000.0),
+        Minute(120.0, 40.0, 1.0, 1.0, 0.0, 1000.0, 1400.0),
+        Minute(180.0, 40.0, 1.0, 1.0, 0.0, None, 9000.0),
+    ]
+    case = Case(pressed(few(20)), Knobs(8192, 100), held_seconds=60.0, minutes=minutes)
+    found = advise(case)
+    assert (found.action, found.proposed) == ("lower", 80)
+    short = advise(replace(case, minutes=minutes[:1]))
+    assert (short.action, short.proposed) == ("withheld", None)
+    assert short.because[-1].startswith(
+        "prompt and output lengths of 60 requests are needed, 20 are in the window and 20 in the last minutes"
+    )
+    # 60 in the window: 1000 + 1000 / 2 = 1500 each, 114 fit, more than there are seats
+    assert advise(replace(case, replica=pressed(few(60)))).action == "hold"
