@@ -67,7 +67,7 @@ class ToldKnob:
 class Engine:
     """All knobs of one server; see `enginetop_companion.api.Engine`.
 
-    `ranks` is what the schedulers said at first, at least one, all the same; `clock`: seconds, never going back.
+    `ranks` is what the schedulers said at first: at least one, all the same. `clock` never goes back.
     """
 
     def __init__(
