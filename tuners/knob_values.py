@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from enginetop.fleet.changeable import CHANGEABLE
-from enginetop.fleet.knobs import KnobSheet
+from enginetop.fleet.knobs import KNOB_API, KnobSheet
 from enginetop.fleet.model import EngineKind
 from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import ReplicaSnapshot
@@ -27,9 +27,9 @@ class Knobs:
 
     `budget` is `max_num_batched_tokens` and `sequences` `max_num_seqs`, each of one engine; `drafts` the
     draft tokens of a decoding request; `thinking` the default thinking budget, -1 where thinking has no
-    limit. `bounds` holds the least and the greatest value that an engine accepts live, by knob;
-    `restarted_by` names the path by which enginetop itself can restart it with another value. `problem` says
-    why the values cannot be relied on.
+    limit. `bounds` holds the least and the greatest value that an engine accepts live, by knob, and `live_by`
+    names the path to them; `restarted_by` names the path by which enginetop itself can restart it with
+    another value. `problem` says why the values cannot be relied on.
     """
 
     budget: int | None = None
@@ -37,6 +37,7 @@ class Knobs:
     drafts: int = 0
     thinking: int | None = None
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=lambda: _NO_BOUNDS)
+    live_by: str = KNOB_API
     restarted_by: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     source: str = ""
     problem: str = ""
@@ -58,7 +59,7 @@ class Knobs:
         """
         least, greatest = self.bounds.get(knob, (1, 0))
         if least <= value <= greatest:
-            return "live", "knob_api"
+            return "live", self.live_by
         if knob in self.restarted_by:
             return "restart", self.restarted_by[knob]
         own = CHANGEABLE.get(self.engine, {}).get(knob)
@@ -90,6 +91,7 @@ def knobs_of(replica: ReplicaSnapshot, sheet: KnobSheet | None = None) -> Knobs:
         drafts=values[DRAFTS] or 0,
         thinking=values[THINKING],
         bounds=MappingProxyType(bounds),
+        live_by=KNOB_API if sheet is None else sheet.writer,
         restarted_by=MappingProxyType(restarted_by),
         source=source,
         problem=problem,

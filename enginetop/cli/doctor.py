@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
                     for one in (
                         *(secret for secret in secrets if secret.target == facts.name),
                         *target_findings(facts, now),
-                        *path_findings(settings, target),
+                        *path_findings(settings, target, facts),
                     )
                 ),
             )

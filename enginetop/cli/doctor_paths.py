@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from enginetop.cli import control
 from enginetop.cli.settings import Settings
 from enginetop.doctor.finding import Finding, Level
+from enginetop.doctor.target import TargetFacts
 from enginetop.fleet.model import Target
-from tuners.control.paths import offer, path_of
+from tuners.control.paths import offer, own_paths, path_of
 
 _AREA = "knobs"
 
 
-def path_findings(settings: Settings, target: Target) -> Iterator[Finding]:
-    """A look at the path that is configured or opened by itself on this machine; no other is tried."""
+def path_findings(settings: Settings, target: Target, facts: TargetFacts) -> Iterator[Finding]:
+    """A look at the path that is configured or opened by itself on this machine; where there is none, the
+    paths that the engine has by itself are named, and not tried.
+    """
     if not control.has_path(settings, target):
+        yield from _own_paths(facts)
         return
     client = control.knob_clients(settings, [target])(target.url)
     if client is None:
@@ -23,7 +27,7 @@ def path_findings(settings: Settings, target: Target) -> Iterator[Finding]:
     reply = client.read()
     if reply.sheet is None:
         why = reply.detail or reply.kind.value
-        fix = "look at control_url, control_token_file or restart of its [[targets]] entry"
+        fix = "look at control_url, control_token_file, restart or engine_api of its [[targets]] entry"
         yield Finding(_AREA, Level.WARNING, f"its knobs cannot be read: {why}", fix)
         return
     path = path_of(reply.sheet)
@@ -39,3 +43,13 @@ def path_findings(settings: Settings, target: Target) -> Iterator[Finding]:
             told = f"{row.name} is {row.phase.replace('_', ' ')}"
             yield Finding(_AREA, Level.WARNING, told, row.note or "wait")
             return
+
+
+def _own_paths(facts: TargetFacts) -> Iterator[Finding]:
+    engine = facts.engine
+    if engine is None or engine.simulated or engine.stack:
+        return
+    routes = (facts.admin.routes if facts.admin is not None else None) or frozenset()
+    for path in own_paths(engine.kind, routes):
+        how = f'engine_api = {{ path = "{path.name}" }} in its [[targets]] entry; see docs/control.md'
+        yield Finding(_AREA, Level.INFO, f"{path.name} could write to it (touches {path.touches})", how)

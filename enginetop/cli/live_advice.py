@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from enginetop.fleet.knobs import KnobSheet
@@ -22,18 +22,21 @@ _THREADS = 8
 class LiveAdvice:
     """Finishes the snapshots of a live engine with advice; call it from one thread.
 
-    Replicas whose pages carry a companion's counts are asked for their knobs every ten seconds, in daemon
-    threads, so that no snapshot waits for an answer; others are never asked. `new_clients` is called when
-    there is somebody to ask. A knob API that cannot be reached leaves what was known.
+    Replicas whose pages carry a companion's counts, and those of `configured` (URLs), are asked for their
+    knobs every ten seconds, in daemon threads, so that no snapshot waits for an answer; others are never
+    asked. `new_clients` is called when there is somebody to ask. A knob API that cannot be reached leaves
+    what was known.
     """
 
     def __init__(
         self,
         new_clients: Callable[[], Clients],
         tell_budget: Callable[[str, float | None], None] = lambda _url, _tokens: None,
+        configured: Collection[str] = (),
     ) -> None:
         """`tell_budget` is told the thinking budget of each target (by URL) whose knobs were read anew."""
         self._new_clients = new_clients
+        self._configured = frozenset(configured)
         self._tell_budget = tell_budget
         self._told: Mapping[str, KnobSheet] = {}
         self._clients: Clients | None = None
@@ -56,7 +59,7 @@ class LiveAdvice:
             wanted = [
                 replica.target.url
                 for replica in snapshot.replicas
-                if "requests_judged" in replica.totals
+                if ("requests_judged" in replica.totals or replica.target.url in self._configured)
                 and self._not_before.get(replica.target.url, 0.0) <= snapshot.at
             ]
             if wanted:

@@ -159,7 +159,10 @@ def live_engine(
         timeout_seconds=settings.timeout_seconds,
         window_seconds=settings.window_seconds,
         finish=finishing(
-            LiveAdvice(knob_clients, tracker.set_thinking_budget), alert or alert_book(settings, targets)
+            LiveAdvice(
+                knob_clients, tracker.set_thinking_budget, {*settings.restarts, *settings.engine_apis}
+            ),
+            alert or alert_book(settings, targets),
         ),
         gpu_source=gpu_source,
         gpu_exporters=_gpu_exporters(settings),

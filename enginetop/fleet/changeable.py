@@ -46,7 +46,7 @@ CHANGEABLE: Mapping[EngineKind, Mapping[str, Change]] = MappingProxyType(
             _restart("--chunked-prefill-size, --max-prefill-tokens"),
             _restart("--speculative-num-draft-tokens"),
             Change("per_request", "custom_params.thinking_budget, with --enable-strict-thinking (0.5.15)"),
-            Change("live", "its /set_internal_state: pp_max_micro_batch_size; not written by enginetop"),
+            Change("live", "its /set_internal_state: pp_max_micro_batch_size (engine_api, sglang_cap)"),
         ),
         EngineKind.TRTLLM: _knobs(
             _restart("max_num_tokens"),

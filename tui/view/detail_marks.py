@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enginetop.fleet.changeable import CHANGEABLE
 from enginetop.fleet.model import Quality
+from enginetop.fleet.plan import VIA_KNOB_API, VIAS
 from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tui.view.cells import Span, wrap_text
@@ -62,11 +63,12 @@ def _changeable(replica: ReplicaSnapshot, width: int) -> Lines:
     if knobs is None:
         yield row("can change", Span("nothing by enginetop: its own configuration", "dim"))
         return
-    live = {advice.knob for advice in replica.advice if advice.apply == "live"}
+    ours = {row.knob: row for row in replica.advice if row.apply == "live" or row.via in VIAS}
     words = []
     for knob in KNOBS:
-        how = "live" if knob in live else knobs[knob].apply
-        words.append(f"{knob} {_APPLY.get(how, how)}")
+        how, via = (ours[knob].apply, ours[knob].via) if knob in ours else (knobs[knob].apply, "")
+        path = f" ({via})" if via in VIAS and via != VIA_KNOB_API else ""
+        words.append(f"{knob} {_APPLY.get(how, how)}{path}")
     yield from _paragraph("can change", " · ".join(words), width)
 
 

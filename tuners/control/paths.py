@@ -6,11 +6,12 @@ with the bounds of each knob and whether it needs a restart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from enginetop.fleet.knobs import KnobRow, KnobSheet
+from enginetop.fleet.model import EngineKind
 from enginetop.fleet.plan import VIAS
 
 
@@ -18,6 +19,7 @@ from enginetop.fleet.plan import VIAS
 class Path:
     """One path. `touches` is its blast radius, `read_back` what confirms a value, `way_back` who takes a
     value back when the controller vanishes. `writes` False: a patch is printed, and a person applies it.
+    `engine` has the path by itself, where `route` is among its own (empty: always).
     """
 
     name: str
@@ -25,6 +27,8 @@ class Path:
     read_back: str
     way_back: str
     writes: bool = True
+    engine: EngineKind | None = None
+    route: str = ""
 
     @property
     def undone(self) -> str:
@@ -74,24 +78,30 @@ PATHS: Mapping[str, Path] = MappingProxyType(
                 "one engine, which runs on",
                 "`/v1/runtime_config`, asked again",
                 _NO_TTL,
+                engine=EngineKind.VLLM,
+                route="/v1/runtime_config",
             ),
             Path(
                 "sglang_cap",
                 "one engine, which runs on",
                 "`internal_states` of `/server_info`, of every rank",
                 _NO_TTL,
+                engine=EngineKind.SGLANG,
             ),
             Path(
                 "vllm_switches",
                 "one engine: drained, then it serves nothing",
                 "`/is_sleeping` and `/is_paused`",
                 _NO_TTL,
+                engine=EngineKind.VLLM,
+                route="/sleep",
             ),
             Path(
                 "lmdeploy_sleep",
                 "one engine: drained, then it serves nothing, its caches lost",
                 "`/is_sleeping`",
                 _NO_TTL,
+                engine=EngineKind.LMDEPLOY,
             ),
             Path(
                 "llamacpp_router",
@@ -99,12 +109,14 @@ PATHS: Mapping[str, Path] = MappingProxyType(
                 "somebody changed",
                 "the arguments in the router's list, and that the model is loaded",
                 _NO_TTL,
+                engine=EngineKind.LLAMACPP,
             ),
             Path(
                 "triton_load",
                 "one model: drained, unloaded, loaded anew",
                 "its configuration, and READY in the index",
                 _NO_TTL,
+                engine=EngineKind.TRITON,
             ),
         )
     }
@@ -114,6 +126,13 @@ PATHS: Mapping[str, Path] = MappingProxyType(
 def path_of(sheet: KnobSheet) -> Path | None:
     """The path that a sheet names; None: this version knows none of that name."""
     return PATHS.get(sheet.writer) if sheet.writer in VIAS else None
+
+
+def own_paths(kind: EngineKind, routes: Collection[str]) -> tuple[Path, ...]:
+    """The paths that an engine with these routes has by itself."""
+    return tuple(
+        path for path in PATHS.values() if path.engine is kind and (not path.route or path.route in routes)
+    )
 
 
 def offer(row: KnobRow) -> str:

@@ -56,7 +56,9 @@ def _look(turn: Turn, ending: Ending, target: str, reply: KnobReply) -> Ending:
         return _undone(ending, target, f"{target} has no knob {change.knob} any more")
     if sheet.instance != change.instance:
         return _undone(ending, target, f"{target} was restarted and runs with {row.value}")
-    turn.touch(target, takes_seconds=row.takes_seconds, by_hand=row.note if row.phase == FAILED else "")
+    turn.touch(target, takes_seconds=row.takes_seconds)
+    if row.phase == FAILED:  # what a person has to do is remembered while it is tried once more
+        turn.touch(target, by_hand=row.note)
     if row.moves:
         return ending
     if row.value == change.rollback and row.expires_in_seconds is None and row.phase != FAILED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import pytest
@@ -50,12 +50,12 @@ class Client:
 class World:
     """Replicas with and without companions, and their knob APIs."""
 
-    def __init__(self, replies: dict[str, KnobReply]) -> None:
+    def __init__(self, replies: dict[str, KnobReply], configured: Collection[str] = ()) -> None:
         self.replies = replies
         self.asked: Counter[str] = Counter()
         self.made = 0
         self._answering = threading.Event()
-        self.live = LiveAdvice(self._clients)
+        self.live = LiveAdvice(self._clients, configured=configured)
 
     def _clients(self) -> Callable[[str], KnobClient | None]:
         self.made += 1
@@ -99,6 +99,12 @@ def test_only_those_who_count_requests_are_asked() -> None:
     for seconds in range(0, 60, 2):
         world.look(seconds, "a", counting=False)
     assert (world.made, world.asked) == (0, Counter())
+
+
+def test_those_whose_path_the_config_file_names_are_asked_as_well() -> None:
+    world = World({url("a"): KnobReply(ReplyKind.OK, sheet=SHEET)}, configured={url("a")})
+    world.look(0, "a", "b", counting=False)
+    assert world.asked == Counter({url("a"): 1})
 
 
 def test_every_ten_seconds_and_all_of_them() -> None:

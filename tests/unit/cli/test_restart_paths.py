@@ -15,6 +15,7 @@ from enginetop.cli import control
 from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.settings import Settings, resolve
 from enginetop.doctor.finding import Level
+from enginetop.doctor.target import TargetFacts
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.knobs import KnobRow
 from tests.support import fake_engine
@@ -22,6 +23,7 @@ from tests.support.launching import free_port, until
 from tuners.control.knob_api import KnobClient
 
 SEATS = "max_num_seqs"
+NOTHING = TargetFacts("a", "http://a:1", 2.0)
 
 
 def settings(tmp_path: Path, text: str) -> Settings:
@@ -170,13 +172,13 @@ def test_doctor_tells_what_a_path_offers_or_why_it_does_not_answer(tmp_path: Pat
         restart = {{ file = "{numbers}", hook = "again", engine = "vllm" }}
         """
     found = settings(tmp_path, text)
-    (finding,) = path_findings(found, found.targets[0])
+    (finding,) = path_findings(found, found.targets[0], NOTHING)
     assert finding.level is Level.OK
     assert "by file: max_num_seqs 1 to 1048576 requests, restart" in finding.what
     assert "whatever the named hook restarts" in finding.what
     gone = settings(tmp_path, text.replace("engine.yaml", "gone"))
-    (finding,) = path_findings(gone, gone.targets[0])
+    (finding,) = path_findings(gone, gone.targets[0], NOTHING)
     assert finding.level is Level.WARNING
     assert "gone: No such file" in finding.what
     bare = settings(tmp_path, '[[targets]]\nurl = "http://127.0.0.1:9"\n')
-    assert list(path_findings(bare, bare.targets[0])) == []
+    assert list(path_findings(bare, bare.targets[0], NOTHING)) == []

@@ -101,6 +101,20 @@ def test_the_marks_of_an_engine() -> None:
     ]
 
 
+def test_the_path_of_enginetop_is_named_where_it_is_not_the_companion() -> None:
+    ways = (
+        Advice("max_num_seqs", "lower", (), apply="live", via="sglang_cap"),
+        Advice("max_num_batched_tokens", "lower", (), apply="restart", via="systemd"),
+        Advice("num_speculative_tokens", "hold", (), apply="live", via="knob_api"),
+        Advice("thinking_token_budget", "hold", (), apply="per_request", via="a field of the request"),
+    )
+    told = " ".join(" ".join(marks(replica("a1", advice=ways))).split())
+    assert told.endswith(
+        "can change max_num_batched_tokens restart (systemd) · num_speculative_tokens live · "
+        "thinking_token_budget per request · max_num_seqs live (sglang_cap)"
+    )
+
+
 def test_the_marks_of_a_gateway() -> None:
     told = marks(SMG)
     assert told[0] == " engine      SMG · 1.13 (/version)"
