@@ -7,7 +7,6 @@ only, so that no key ever reaches another host.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
@@ -29,6 +28,7 @@ from collectors.fetch import (
 from collectors.full_http import FullClient, proxy_for
 from collectors.http_response import NeedsFullClient
 from collectors.origin import Origin
+from collectors.patience import Patience
 from enginetop.fleet.observation import FailureKind
 
 USER_AGENT = "enginetop"
@@ -61,7 +61,9 @@ class HttpFetcher:
         self._clients: dict[str, _TargetClient] = {}
 
     async def fetch(self, url: str, path: str, *, timeout_seconds: float) -> Answer:
-        """See `Fetcher.fetch`; `timeout_seconds` bounds name lookup, redirects and the body together."""
+        """See `Fetcher.fetch`; `timeout_seconds` (of `patient_time`) bounds name lookup, redirects and body
+        together.
+        """
         client = self._clients.get(url)
         if client is None:
             credentials = self._credentials.get(url, NO_CREDENTIALS)
@@ -70,7 +72,7 @@ class HttpFetcher:
         asked = path.partition("?")[0]
         began = time.monotonic()
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with Patience(timeout_seconds):
                 response = await client.get(path)
         except TimeoutError:
             fault = FetchError(FailureKind.TIMEOUT, f"no answer within {timeout_seconds:.3g} s")

@@ -178,7 +178,7 @@ class LiveEngine:
         started_at = self._clock.monotonic()
         self._awaited = {target.url for target in self._targets}
         for target in self._targets:
-            self._begin_watch(target, started_at)
+            self._begin_watch(target, started_at, len(self._targets))
         ticking = self._begin_task(self._tick(started_at, self._publish_early))
         try:
             await self._stopping.wait()
@@ -195,11 +195,11 @@ class LiveEngine:
         task.add_done_callback(self._on_task_end)
         return task
 
-    def _begin_watch(self, target: Target, started_at: float) -> None:
+    def _begin_watch(self, target: Target, started_at: float, together: int) -> None:
         assert self._fetcher is not None
         watch = _Watch(
             Scraper(target, self._new_feed(target), self._fetcher, self._clock),
-            TargetSchedule(target.url, self._interval, started_at),
+            TargetSchedule(target.url, self._interval, started_at, together),
         )
         self._watches[target.url] = watch
         watch.task = self._begin_task(self._watch(watch))
@@ -227,8 +227,9 @@ class LiveEngine:
         for url in (*changes.dropped, *changes.left, *(url for url, _ in changes.moved)):
             self._end_watch(url)
         now = self._clock.monotonic()
-        for target in (*(target for _, target in changes.moved), *changes.joined):
-            self._begin_watch(target, now)
+        new = (*(target for _, target in changes.moved), *changes.joined)
+        for target in new:
+            self._begin_watch(target, now, len(new))
         if self._publish_early is not None:
             self._publish_early.set()
 

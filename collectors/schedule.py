@@ -16,6 +16,9 @@ MAX_BACKOFF_SECONDS = 30.0
 FIRST_ROUND_SECONDS = 0.5
 """The first turns of all targets fall into this time, or into one interval if that is shorter."""
 
+FIRST_LOOK_SECONDS = 0.004
+"""However many targets there are, one has so much of the first round: a first look asks for several pages."""
+
 _JITTER_RATIO = 0.25
 
 
@@ -36,13 +39,14 @@ class Turn:
 class TargetSchedule:
     """The turns of one target, from `started_at` on."""
 
-    def __init__(self, key: str, interval_seconds: float, started_at: float) -> None:
+    def __init__(self, key: str, interval_seconds: float, started_at: float, targets: int = 1) -> None:
+        """`targets` are looked at for the first time together."""
         self._key = key
         self._interval = interval_seconds
         self._offset = hashed_ratio(key)
         self._origin = started_at + self._offset * interval_seconds
         self._failures = 0
-        spread = min(FIRST_ROUND_SECONDS, interval_seconds)
+        spread = max(min(FIRST_ROUND_SECONDS, interval_seconds), targets * FIRST_LOOK_SECONDS)
         self.first = Turn(started_at + self._offset * spread)
 
     def next_turn(self, begun: float, ended: float, failed: bool) -> Turn:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from collectors.answer import Answer
 from collectors.fetch import Fetcher, one_line
+from collectors.patience import patient_time
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import CONNECTION_FAILURES, Failure, FailureKind, Observation
 from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuReport
@@ -97,13 +97,13 @@ class Scraper:
         self._clock = clock
 
     async def scrape(self, timeout_seconds: float) -> Scrape:
-        """One scrape, over after `timeout_seconds` at the latest. A fault of our own is a failure too."""
-        deadline = time.monotonic() + timeout_seconds
+        """One scrape, over after `timeout_seconds` of `patient_time`. A fault of our own is a failure too."""
+        deadline = patient_time() + timeout_seconds
         began = self._clock.now()
         answers: list[Answer] = []
         url = self.target.url
         try:
-            while len(answers) < _MAX_PAGES and (left := deadline - time.monotonic()) > 0:
+            while len(answers) < _MAX_PAGES and (left := deadline - patient_time()) > 0:
                 path = self._feed.next_path(answers)
                 if path is None:
                     break

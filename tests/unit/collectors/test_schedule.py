@@ -25,6 +25,11 @@ def test_offsets_spread_over_the_interval() -> None:
     assert all(5 <= tenths.count(tenth) <= 40 for tenth in range(10))
 
 
+def test_a_thousand_first_looks_are_not_asked_for_at_once() -> None:
+    dues = sorted(TargetSchedule(key, 1.0, 0.0, targets=1000).first.due for key in KEYS)
+    assert 3.0 < dues[-1] - dues[0] < 4.0  # four thousandths of a second each
+
+
 def test_every_target_is_asked_in_the_first_half_second() -> None:
     firsts = [TargetSchedule(key, 2.0, 100.0).first for key in KEYS]
     assert all(100.0 <= turn.due < 100.5 for turn in firsts)
