@@ -17,6 +17,7 @@ from collectors.discovery.roster import Changes, Roster
 from collectors.engines.json_fields import field_at
 from collectors.fetch import one_line
 from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.direct import DirectSides
 from collectors.prometheus.gpus import PrometheusGpus
 from collectors.prometheus.members import Members, Scraped
 from collectors.prometheus.names import batches, one_of, selectors, wanted_names
@@ -78,9 +79,16 @@ class _News:
 class PrometheusFleet:
     """A fleet as one server scrapes it. `look` raises PrometheusError when there is no usable answer."""
 
-    def __init__(self, client: PrometheusClient, new_feed: Callable[[Target], Feed]) -> None:
+    def __init__(
+        self,
+        client: PrometheusClient,
+        new_feed: Callable[[Target], Feed],
+        direct: DirectSides | None = None,
+    ) -> None:
+        """`direct` asks the engines for what a Prometheus cannot tell."""
         self._client = client
         self._gpus = PrometheusGpus(client)
+        self._direct = direct
         self._new_feed = new_feed
         self._members = Members()
         self._assembler = PageAssembler(self._members)
@@ -120,7 +128,7 @@ class PrometheusFleet:
             warnings.append(self._client.warning)
         taken = self._taken(news, pages, at)
         changes = self._changes(at)
-        scrapes = [self._scrape(*one) for one in taken if one[1].is_row]
+        scrapes = self._scrapes([one for one in taken if one[1].is_row])
         if not len(self._members):
             warnings.append("there are series of engines, but no `up` that tells when they were scraped")
         gpus = self._gpus.look(begin, at)
@@ -262,13 +270,34 @@ class PrometheusFleet:
         self._feeds |= {moved[url].url: feed for url, feed in former.items()}
         return Changes((*expired.dropped, *changes.dropped), changes.moved, changes.left, changes.joined)
 
-    def _scrape(self, at: float, scraped: Scraped, answer: Answer) -> Scrape:
+    def _scrapes(self, rows: Sequence[tuple[float, Scraped, Answer]]) -> Sequence[Scrape]:
+        """The scrapes of these answers; with the newest of each engine come the pages asked of itself."""
+        if self._direct is None:
+            return [self._scrape(*one) for one in rows]
+        newest = {one.target.url: place for place, (_, one, _) in enumerate(rows)}
+        last = set(newest.values())
+        scrapes = {place: self._scrape(*one) for place, one in enumerate(rows) if place not in last}
+        good = {url: place for url, place in newest.items() if rows[place][2].error is None}
+        sides = self._direct.asked(
+            [(url, self._feed(rows[place][1]), rows[place][2]) for url, place in good.items()]
+        )
+        for url, place in newest.items():
+            scrapes[place] = self._scrape(*rows[place], sides.get(url, ()))
+        return [scrapes[place] for place in sorted(scrapes)]
+
+    def _feed(self, scraped: Scraped) -> Feed:
         url = scraped.target.url
         feed = self._feeds.get(url)
         if feed is None:
             feed = self._feeds[url] = self._new_feed(scraped.target)
+        return feed
+
+    def _scrape(self, at: float, scraped: Scraped, answer: Answer, sides: tuple[Answer, ...] = ()) -> Scrape:
+        url = scraped.target.url
+        feed = self._feed(scraped)
+        answers = (answer, *sides)
         try:
-            return Scrape(url, (answer,), feed.take((answer,), at, answer.seconds))
+            return Scrape(url, answers, feed.take(answers, at, answer.seconds))
         except Exception as error:  # noqa: BLE001 - as in the live engine: one target's trouble is its state
             failure = Failure(FailureKind.COLLECTOR, at, one_line(f"{type(error).__name__}: {error}"))
             return Scrape(url, (), Observation(at, 0.0, failure=failure))

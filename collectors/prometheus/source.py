@@ -11,6 +11,7 @@ from collectors.discovery.membership import ChangingTracker, apply
 from collectors.fetch import one_line
 from collectors.listeners import Listeners
 from collectors.prometheus.client import PrometheusClient, PrometheusError
+from collectors.prometheus.direct import DirectSides
 from collectors.prometheus.fleet import Look, PrometheusFleet
 from collectors.scrape import Feed, Intake, Scrape, ScrapeSink, Tracker, unchanged
 from enginetop.fleet.model import Target
@@ -31,7 +32,7 @@ class MovingTracker(Tracker, ChangingTracker, Protocol):
 class PrometheusLooks:
     """Looks at a fleet and keeps a tracker up to date with them; not for several threads at once.
 
-    `backfill_seconds`: how far back the first look goes.
+    `backfill_seconds`: how far back the first look goes. `direct` asks engines for what is not kept there.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class PrometheusLooks:
         backfill_seconds: float,
         finish: Callable[[FleetSnapshot], FleetSnapshot] = unchanged,
         recorder: ScrapeSink | None = None,
+        direct: DirectSides | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._tracker = tracker
-        self._fleet = PrometheusFleet(client, new_feed)
+        self._direct = direct
+        self._fleet = PrometheusFleet(client, new_feed, direct)
         self._backfill = backfill_seconds
         self._finish = finish
         self._intake = Intake(tracker, recorder)
@@ -99,8 +102,10 @@ class PrometheusLooks:
         return self.picture(then + self._monotonic() - ours, CollectorHealth(problem=problem))
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
         self._client.close()
+        if self._direct is not None:
+            self._direct.close()
 
 
 class PrometheusSource:

@@ -118,6 +118,11 @@ def add_prometheus(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="read the fleet from this Prometheus, Thanos, Mimir or VictoriaMetrics, not from its engines",
     )
+    parser.add_argument(
+        "--direct-knobs",
+        action="store_true",
+        help="with --prometheus: ask the engines themselves for settings, so that advice can name values",
+    )
     for flag, said in (
         ("--at", "with --prometheus: the fleet as it was then (2026-11-30T08:15, or 15m: so long ago)"),
         ("--from", "with --prometheus: review what happened from then on"),

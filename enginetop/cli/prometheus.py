@@ -34,11 +34,15 @@ _TIMES = (
 
 @dataclass(frozen=True, slots=True)
 class PrometheusSetting:
-    """The server, how it is reached, and whose data of it are read."""
+    """The server, how it is reached, and whose data of it are read.
+
+    `direct_knobs`: the engines themselves are asked for what it does not keep (release, start flags, knobs).
+    """
 
     url: str
     credentials: Credentials = NO_CREDENTIALS
     tenant: str | None = None
+    direct_knobs: bool = False
 
 
 def prometheus_url(text: str) -> str:

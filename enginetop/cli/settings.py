@@ -203,13 +203,18 @@ def _prometheus(args: argparse.Namespace, config: Config | None) -> PrometheusSe
     if flag is not None and (args.targets or args.discover or args.replay):
         raise ConfigError("--prometheus finds its targets itself; leave TARGETs, --discover and --replay out")
     if flag is None and (table is None or args.targets or getattr(args, "discover", ())):
+        if getattr(args, "direct_knobs", False):
+            raise ConfigError(
+                "--direct-knobs goes with --prometheus: engines that are scraped tell themselves"
+            )
         return None
     if flag is None and not hasattr(args, "prometheus"):
         return None
     url = prometheus_url(flag if flag is not None else table.url if table is not None else "")
+    direct: bool = getattr(args, "direct_knobs", False)
     if table is None or prometheus_url(table.url) != url:
-        return PrometheusSetting(url)
-    return PrometheusSetting(url, _credentials(table), table.tenant)
+        return PrometheusSetting(url, direct_knobs=direct)
+    return PrometheusSetting(url, _credentials(table), table.tenant, direct or table.direct_knobs)
 
 
 def _gpu_exporters(args: argparse.Namespace, config: Config | None) -> tuple[tuple[Target, Credentials], ...]:

@@ -21,6 +21,7 @@ from enginetop.cli.what_if import Asked, answer_document, answer_lines, answers
 from enginetop.fleet.document import pool_document, replica_document
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.knobs import KnobSheet
+from enginetop.fleet.model import Target
 from enginetop.fleet.plan import Plan, plan_text
 from enginetop.fleet.ports import FleetSource
 from enginetop.fleet.snapshot import FleetSnapshot
@@ -45,11 +46,11 @@ def run(args: argparse.Namespace) -> int:
     source = wiring.live_engine(settings, targets, None)
     source.start()
     try:
-        tell(f"watching {len(targets)} target{'s' * (len(targets) != 1)} for up to {args.observe:g} s")
+        tell(f"watching {_watched(settings, len(targets))} for up to {args.observe:g} s")
         snapshot, stopped = _observe(source, args.observe, settings.window_seconds)
         plan = None
         if args.plan and not stopped:
-            plan = _plan(snapshot, control.knob_clients(settings, targets))
+            plan = _plan_for(settings, targets, snapshot)
     finally:
         source.stop()
     if snapshot.collector.record_problem:
@@ -60,6 +61,24 @@ def run(args: argparse.Namespace) -> int:
     if stopped:
         return exit_codes.INTERRUPTED
     return exit_codes.HELD if args.plan and plan is None else exit_codes.OK
+
+
+def _plan_for(settings: Settings, targets: Sequence[Target], snapshot: FleetSnapshot) -> Plan | None:
+    """The plan, with the knobs of the targets; those of a Prometheus are asked only where that is wanted."""
+    if settings.prometheus is None:
+        return _plan(snapshot, control.knob_clients(settings, targets))
+    if not settings.prometheus.direct_knobs:
+        tell("no plan was written: with --prometheus, --direct-knobs reads the knobs that a plan needs")
+        return None
+    return _plan(
+        snapshot, control.knob_clients(settings, tuple(replica.target for replica in snapshot.replicas))
+    )
+
+
+def _watched(settings: Settings, targets: int) -> str:
+    if settings.prometheus is not None:
+        return f"what {settings.prometheus.url} scrapes"
+    return f"{targets} target{'s' * (targets != 1)}"
 
 
 def _replay(args: argparse.Namespace, settings: Settings) -> int:

@@ -131,8 +131,8 @@ def live_engine(
 ) -> FleetSource:
     """An engine that scrapes the targets until it is stopped, with advice that knows their knobs.
 
-    With a Prometheus its scrapes are taken instead; knobs are out of reach there. `alert` adds the alerts;
-    None: a book of its own does. `tap` sees the pages.
+    With a Prometheus its scrapes are taken instead; knobs only where that is asked for. `alert` adds the
+    alerts; None: a book of its own does. `tap` sees the pages.
     """
 
     if settings.prometheus is not None:
@@ -198,15 +198,23 @@ def _looks(
     tap: RawPageTap | None = None,
 ) -> PrometheusLooks:
     """Looks at the configured Prometheus; the first one goes back for the window and some spacings more."""
+    from collectors.prometheus.direct import DirectSides
     from collectors.prometheus.source import PrometheusLooks
+    from enginetop.cli.prometheus_advice import NamesWhatIsMissing, clients_of_anybody
 
     assert settings.prometheus is not None
+    tracker = _tracker(settings, (), None)
+    direct = settings.prometheus.direct_knobs
+    advise: Finish = Advisor()
+    if direct:
+        advise = LiveAdvice(lambda: clients_of_anybody(settings), tracker.set_thinking_budget)
     return PrometheusLooks(
         client_of(settings.prometheus),
-        tracker=_tracker(settings, (), None),
+        tracker=tracker,
+        direct=DirectSides(lambda: HttpFetcher(settings.credentials)) if direct else None,
         new_feed=_feeds() if tap is None else tap.over(_feeds()),
         backfill_seconds=max(backfill_seconds, settings.window_seconds) + _SPACINGS_SECONDS,
-        finish=finishing(Advisor(), alert),
+        finish=finishing(NamesWhatIsMissing(advise, direct=direct), alert),
         recorder=recorder,
     )
 

@@ -151,6 +151,8 @@ class PrometheusTable(_ReachedTable):
     url: str
     tenant: str | None = None
     """Sent as `X-Scope-OrgID`, where several tenants share a server (Mimir)."""
+    direct_knobs: bool = False
+    """Ask the engines themselves for settings that it does not keep."""
 
 
 class GpuExporterTable(_ReachedTable):
