@@ -18,7 +18,10 @@ _STOP_SECONDS = 10
 
 @contextmanager
 def llama_server(model: Path, **settings: object) -> Iterator[str]:
-    """Serve `model`; yields the base URL. `settings` are fields of xllamacpp's CommonParams."""
+    """Serve `model`; yields the base URL.
+
+    `settings` are fields of xllamacpp's CommonParams; with `draft_tokens` the model drafts for itself.
+    """
     command = [sys.executable, __file__, json.dumps({"model": str(model), **settings})]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -44,6 +47,16 @@ def _serve(settings: dict[str, object]) -> None:
     params.model.path = settings.pop("model")
     params.n_gpu_layers = 0
     params.port = 0
+    drafts = settings.pop("draft_tokens", 0)
+    if drafts:
+        kinds = xllamacpp.common_speculative_type
+        params.speculative.draft.mparams.path = params.model.path
+        params.speculative.draft.n_max = drafts
+        for threads in (params.cpuparams, params.speculative.draft.cpuparams):
+            threads.n_threads = (
+                1  # two models whose threads wait for each other take minutes on a busy machine
+            )
+        params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
     for name, value in settings.items():
         setattr(params, name, value)
     server = xllamacpp.Server(params)
