@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from enginetop.fleet.model import Quality
+from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.snapshot import Advice, Scalar
 from tuners.case import Case, Rule, once
 from tuners.draft_comparison import WORTH_RATIO, Compared, compared, direction, measured_change
@@ -37,6 +37,7 @@ DRAFT_COST_RATIO = (0.03, 0.10, 0.20)
 SLOWEST_SLOPE_MARGIN = 0.5
 """Half the interval of the time per token, over the time per token."""
 FULL_KV = 0.85
+_SILENT_WITHOUT_DRAFTS = frozenset({EngineKind.VLLM, EngineKind.SGLANG})
 
 
 def calls(case: Case) -> str | None:
@@ -64,6 +65,8 @@ def advise(case: Case) -> Advice:
     if measured is not None and measured.best is not None:
         return measured_change(case, measured, measured.best)
     if drafts == 0:
+        if (untold := _untold(case)) is not None:
+            return row(DRAFTS, "withheld", untold, None)
         why = "no drafts are made: what they would be accepted at is not known"
         return row(DRAFTS, "hold", why, 0)
     seen = drafts_seen(case)
@@ -79,6 +82,24 @@ def advise(case: Case) -> Advice:
 
 
 RULE = Rule(DRAFTS, calls, advise)
+
+
+def _untold(case: Case) -> str | None:
+    """Why it is not known whether drafts are made; None: it is.
+
+    vLLM and SGLang have series of drafts only where they make some; of others a count of none tells it.
+    """
+    replica, knobs = case.replica, case.knobs
+    if DRAFTS in replica.config or DRAFTS in knobs.bounds or DRAFTS in knobs.restarted_by:
+        return None
+    counted = replica.totals.get("spec_draft_tokens")
+    if counted:
+        return f"drafts are made, but {DRAFTS} is not known: neither the pages nor a knob API tell it"
+    if counted is not None or replica.engine in _SILENT_WITHOUT_DRAFTS:
+        return None
+    signal = replica.scalar("spec_acceptance_ratio")
+    note = f": {signal.note}" if signal.note else ""
+    return f"whether drafts are made is not told; spec_acceptance_ratio is {signal.quality.value}{note}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,8 @@ _START_NUMBERS = {
     "tensor_parallel_size": ("vllm_config", "parallel_config", "tensor_parallel_size"),
     "data_parallel_size": ("vllm_config", "parallel_config", "data_parallel_size"),
 }
+_SCHEDULED_TOKENS = ("vllm_config", "scheduler_config", "max_num_scheduled_tokens")
+"""What a step is really filled to where it is given: less than the budget, for the slots of draft tokens."""
 _START_WORDS = {
     "speculative_method": ("vllm_config", "speculative_config", "method"),
     "reasoning_parser": ("vllm_config", "structured_outputs_config", "reasoning_parser"),
@@ -197,6 +199,9 @@ def _config(config: Mapping[str, ConfigValue], sides: Sides) -> Mapping[str, Con
         for name, value in {**numbers, **words}.items()
         if value is not None
     }
+    if (scheduled := integer(info, *_SCHEDULED_TOKENS)) is not None and scheduled > 0:
+        source = "/server_info max_num_scheduled_tokens, as started"
+        started["max_num_batched_tokens"] = ConfigValue(scheduled, source)
     if length is None and not started:
         return config
     model = {} if length is None else {"max_model_len": ConfigValue(length, "/v1/models")}
@@ -214,7 +219,10 @@ VLLM = EngineTable(
         # Only with VLLM_SERVER_DEV_MODE=1; 404 otherwise.
         SidePage(
             _SERVER_INFO,
-            keep=tuple(".".join(path) for path in {**_START_NUMBERS, **_START_WORDS}.values()),
+            keep=tuple(
+                ".".join(path)
+                for path in (*_START_NUMBERS.values(), *_START_WORDS.values(), _SCHEDULED_TOKENS)
+            ),
             query="config_format=json",
         ),
         SidePage(_IS_PAUSED, keep=("is_paused",), every_scrape=True, when=_develops),
