@@ -26,8 +26,9 @@ class FlagError(ValueError):
 class Flag:
     """`names` are all spellings of one flag, the first of them is written where there is none yet.
 
-    `key`: the value is a JSON object, and the knob one key of it; the flag is never added then. `lifts`:
-    another flag whose value (`lifts_default` unless given) must be at least as large.
+    `key`: the value is a JSON object, and the knob one key of it; the flag is never added then, nor where it
+    is not `added` (versions without it end at their start). `lifts`: another flag whose value
+    (`lifts_default` unless given) must be at least as large.
     """
 
     names: tuple[str, ...]
@@ -37,6 +38,7 @@ class Flag:
     key: str = ""
     lifts: tuple[str, ...] = ()
     lifts_default: int = 0
+    added: bool = True
 
 
 _BUDGET, _DRAFTS, _THINKING, _SEATS = (
@@ -52,6 +54,7 @@ FLAGS: Mapping[EngineKind, Mapping[str, Flag]] = MappingProxyType(
             _BUDGET: Flag(("--max-num-batched-tokens",), "tokens"),
             _DRAFTS: Flag(("--speculative-config",), "tokens", key="num_speculative_tokens", max=64),
             _SEATS: Flag(("--max-num-seqs",), "requests"),
+            "max_num_active_seqs": Flag(("--max-num-active-seqs",), "requests", added=False),  # from 0.31 on
         },
         EngineKind.SGLANG: {
             _BUDGET: Flag(("--chunked-prefill-size",), "tokens"),
@@ -128,8 +131,10 @@ def text_of(argv: Sequence[str], flag: Flag) -> str | None:
 
 
 def can_set(argv: Sequence[str], flag: Flag) -> bool:
-    """Whether a command can be given another value: a key of a JSON object only where there is one."""
-    return not flag.key or value_of(argv, flag) is not None
+    """Whether a command can be given another value: a key of a JSON object, and what is never added, only
+    where there is one.
+    """
+    return (flag.added and not flag.key) or value_of(argv, flag) is not None
 
 
 def edited(argv: Sequence[str], kind: EngineKind, values: Mapping[str, int | None]) -> tuple[str, ...]:

@@ -110,6 +110,7 @@ PATHS: Mapping[str, Path] = MappingProxyType(
                 "the arguments in the router's list, and that the model is loaded",
                 _NO_TTL,
                 engine=EngineKind.LLAMACPP,
+                route="/models/load",
             ),
             Path(
                 "triton_load",

@@ -116,8 +116,18 @@ def test_whatever_stands_there_the_new_value_is_the_one_that_counts(words: list[
 @pytest.mark.parametrize("kind", FLAGS)
 def test_each_engine_s_table_can_be_written_and_read_back(kind: EngineKind) -> None:
     for knob, flag in FLAGS[kind].items():
-        if flag.key:
+        if flag.key or not flag.added:
             continue
         made = edited(("engine",), kind, {knob: 33})
         assert made[1] == flag.names[0]
         assert value_of(made, flag) == 33
+
+
+def test_a_flag_that_older_versions_do_not_know_is_changed_where_it_stands_and_never_added() -> None:
+    flag = FLAGS[VLLM]["max_num_active_seqs"]
+    with_it = ("vllm", "serve", "m", "--max-num-active-seqs=16")
+    assert can_set(with_it, flag)
+    assert edited(with_it, VLLM, {"max_num_active_seqs": 8}) == (*with_it[:-1], "--max-num-active-seqs=8")
+    assert not can_set(("vllm", "serve", "m"), flag)
+    with pytest.raises(FlagError):
+        edited(("vllm", "serve", "m"), VLLM, {"max_num_active_seqs": 8})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +55,13 @@ def test_what_a_sheet_offers() -> None:
     row = KnobRow("max_num_seqs", 8, 8, 1, 64, "requests", 0, apply="restart")
     assert offer(row) == "max_num_seqs 1 to 64 requests, restart"
     assert path_of(KnobSheet("vllm", "", "i", 1, 1, ())) is PATHS["knob_api"]
+
+
+def test_the_page_about_paths_has_all_of_them_and_who_takes_a_value_back() -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs" / "control.md").read_text()
+    table = text.partition("| --- | --- | --- | --- |\n")[2].partition("\n\n")[0]
+    rows = {cells[1].strip(): cells[4] for line in table.splitlines() if (cells := line.split("|"))}
+    assert list(rows) == [f"`{name}`" for name in PATHS]
+    for name, path in PATHS.items():
+        who = path.way_back.rstrip(",").removeprefix("`enginetop launch`, ")
+        assert who.partition(",")[0] in rows[f"`{name}`"]
