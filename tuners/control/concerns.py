@@ -14,8 +14,14 @@ _CLOSE_TO_FLOOR = 1.25
 
 def concerns(change: PlannedChange, replica: ReplicaSnapshot, row: KnobRow | None) -> tuple[str, ...]:
     """Sentences on one change of `replica`, whose knob stands as `row` says (None: not read)."""
-    restart = _restart(trace_of(replica), row) if row is not None and row.apply == "restart" else ()
-    return (*_of_knob(change, replica, row), *restart)
+    return (*_of_knob(change, replica, row), *(() if row is None else _of_path(trace_of(replica), row)))
+
+
+def _of_path(trace: Trace, row: KnobRow) -> Iterator[str]:
+    if row.apply == "restart":
+        yield from _restart(trace, row)
+    elif row.note:
+        yield row.note
 
 
 def _restart(trace: Trace, row: KnobRow) -> Iterator[str]:
@@ -37,6 +43,8 @@ def _of_knob(change: PlannedChange, replica: ReplicaSnapshot, row: KnobRow | Non
             return tuple(_drafts(change))
         case "thinking_token_budget":
             return tuple(_thinking(change))
+        case "asleep" | "paused" if change.after:
+            return ("it will serve nothing: there is no verdict on that, and the change will go back",)
     return ()
 
 

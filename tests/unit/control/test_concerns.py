@@ -48,3 +48,15 @@ def test_what_matters_for_each_knob(knob: str, before: int | None, after: int, w
     said = concerns(PlannedChange("http://r1", "i", knob, before, after), REPLICA, row)
     assert all(any(word in sentence for sentence in said) for word in words)
     assert bool(said) is bool(words)
+
+
+def test_what_the_engine_s_own_api_is_to_be_known_for_is_said_before_a_change() -> None:
+    change = PlannedChange("http://r1:8000", "i", "max_num_seqs", 64, 29, via="sglang_cap")
+    row = KnobRow("max_num_seqs", 64, 64, 1, 64, "requests", 0, note="its admin routes are open")
+    assert concerns(change, REPLICA, row)[-1] == "its admin routes are open"
+
+
+@pytest.mark.parametrize(("after", "said"), [(1, True), (0, False)])
+def test_an_engine_that_is_to_sleep_brings_no_verdict(after: int, said: bool) -> None:
+    change = PlannedChange("http://r1:8000", "i", "asleep", 1 - after, after, via="vllm_switches")
+    assert ("there is no verdict on that" in " ".join(concerns(change, REPLICA, None))) is said
