@@ -18,8 +18,12 @@ from typing import Any
 import yaml
 
 from collectors.engines.json_fields import field_at
-from collectors.fetch import one_line
+from collectors.sanitise import clean_text
+from collectors.secrets import without_secrets
 from enginetop.fleet.errors import ClusterError
+
+_LONGEST_TEXT = 400
+"""Characters: a server names user, verb, kind and namespace, or all fields of a conflict."""
 
 _MOST_BYTES = 4 * 1024 * 1024
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -29,7 +33,7 @@ class KubernetesError(ClusterError):
     """Something of Kubernetes that does not work; foreign words are cleaned and held to one line."""
 
     def __init__(self, text: str, status: int = 0) -> None:
-        super().__init__(one_line(text), status)
+        super().__init__(" ".join(clean_text(without_secrets(text), _LONGEST_TEXT).split()), status)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,9 @@ cp -r /usr/share/gocode/src/github.com/modern-go/reflect2 vendor/github.com/mode
 openapi=pkg/generated/openapi/zz_generated.openapi.go
 if [[ ! -s $openapi ]]; then
     go build -o "$folder/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen
-    packages=$(grep -rl '+k8s:openapi-gen=true' --include=doc.go pkg staging/src vendor/k8s.io 2>/dev/null |
-        sed -e 's|/doc.go$||' -e 's|^staging/src/||' -e 's|^vendor/||' -e 's|^pkg/|k8s.io/kubernetes/pkg/|' | sort -u | paste -sd,)
+    packages=$(grep -rlE '^// *\+k8s:openapi-gen=true' --include='*.go' pkg staging/src |
+        grep -vE '/(testdata|code-generator|sample-[a-z-]+|generated)/' | xargs -n1 dirname | sort -u |
+        sed -e 's|^staging/src/||' -e 's|^pkg/|k8s.io/kubernetes/pkg/|' | paste -sd,)
     "$folder/openapi-gen" --go-header-file /dev/null --output-file-base zz_generated.openapi \
         --output-package k8s.io/kubernetes/pkg/generated/openapi --output-base "$gopath/src" \
         --input-dirs "$packages" --report-filename /dev/null

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from collectors.kubernetes.client import KubernetesClient
@@ -33,7 +34,8 @@ KINDS: Mapping[str, tuple[str, str, str]] = {
 class RealServer:
     """An `ApiServer`. `client` asks as the user `sre`."""
 
-    def __init__(self, url: str, ca_file: str) -> None:
+    def __init__(self, url: str, ca_file: str, etcd: str) -> None:
+        self._etcd = etcd
         self._admin = KubernetesClient(Context("admin", url, "llm", token=_ADMIN, ca_file=ca_file))
         self.client = KubernetesClient(Context("real", url, "llm", token=_SRE, ca_file=ca_file))
 
@@ -64,6 +66,12 @@ class RealServer:
         """See `ApiServer`."""
         root = f"/apis/{api}" if "/" in api else f"/api/{api}"
         self._deleted(f"{root}/namespaces/llm/{plural}", name)
+
+    def forget(self) -> None:
+        """See `ApiServer`: etcd does it, over its gateway."""
+        with httpx.Client(base_url=self._etcd, trust_env=False) as etcd:
+            found = etcd.post("/v3/kv/range", json={"key": "AA=="}).json()
+            etcd.post("/v3/kv/compaction", json={"revision": found["header"]["revision"]}).raise_for_status()
 
     def _deleted(self, path: str, name: str) -> None:
         try:
@@ -179,8 +187,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
             *("--initial-cluster", f"default=http://127.0.0.1:{peer}"),
         ],
         stdout=subprocess.DEVNULL,
-        stderr=(folder / "etcd.log").open("w"),
+        stderr=subprocess.DEVNULL,
     )
+    log = (folder / "apiserver.log").open("w")
     api = subprocess.Popen(
         [
             str(binary),
@@ -191,6 +200,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
             f"--cert-dir={folder}",
             f"--token-auth-file={folder / 'tokens.csv'}",
             "--authorization-mode=RBAC",
+            "--watch-cache=false",  # it remembers what etcd has forgotten
             "--disable-admission-plugins=ServiceAccount",
             "--endpoint-reconciler-type=none",
             "--service-cluster-ip-range=10.0.0.0/24",
@@ -199,15 +209,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
             f"--service-account-signing-key-file={key}",
         ],
         stdout=subprocess.DEVNULL,
-        stderr=(folder / "apiserver.log").open("w"),
+        stderr=log,
     )
+    log.close()
     try:
         until = time.monotonic() + _READY_SECONDS
         while not (folder / "apiserver.crt").exists():
             assert api.poll() is None, (folder / "apiserver.log").read_text()[-2000:]
             assert time.monotonic() < until, "no certificate"
             time.sleep(0.2)
-        real = RealServer(f"https://127.0.0.1:{secure}", str(folder / "apiserver.crt"))
+        real = RealServer(
+            f"https://127.0.0.1:{secure}", str(folder / "apiserver.crt"), f"http://127.0.0.1:{client}"
+        )
         try:
             real.wait_for("/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin")
             real.prepare()

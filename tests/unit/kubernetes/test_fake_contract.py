@@ -16,7 +16,6 @@ from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, serving
 class _Fake:
     def __init__(self, fake: FakeKubernetes, client: KubernetesClient) -> None:
         self._fake, self.client = fake, client
-        fake.compacted = 100
         fake.forbidden = {("list", "secrets", "*"), ("patch", "llminferenceservices", "*")}
         fake.known["vllmruntimes"] = _known
 
@@ -25,6 +24,9 @@ class _Fake:
 
     def remove(self, api: str, plural: str, name: str) -> None:
         self._fake.remove((api, plural, "llm", name))
+
+    def forget(self) -> None:
+        self._fake.compacted = self._fake._version
 
 
 def _known(item: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,8 @@ _GITOPS = (
     ("helm.toolkit.fluxcd.io/name", "Flux"),
 )
 _HELM = "meta.helm.sh/release-name"
+_TOOLS = ("kubectl", "helm", MANAGER)
+"""Beginnings of the names under which people's tools write: they wrote once, and do not put anything back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,11 @@ def of_object(owner: Fields) -> Iterator[Finding]:
         yield Finding(
             f"Helm release {release}: its next upgrade takes the change away; put it into the values too"
         )
+
+
+def writes_by_hand(manager: str) -> bool:
+    """Whether a field manager is a tool of people rather than a controller."""
+    return manager.startswith(_TOOLS)
 
 
 def of_managers(owner: Fields, point: ChangePoint) -> Iterator[Finding]:

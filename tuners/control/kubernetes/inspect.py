@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,7 +10,14 @@ from urllib.parse import quote
 
 from enginetop.fleet.errors import ClusterError
 from tuners.control.kubernetes.change_points import ChangePoint
-from tuners.control.kubernetes.findings import Finding, of_autoscalers, of_budgets, of_managers, of_object
+from tuners.control.kubernetes.findings import (
+    Finding,
+    of_autoscalers,
+    of_budgets,
+    of_managers,
+    of_object,
+    writes_by_hand,
+)
 from tuners.control.kubernetes.patches import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -21,6 +29,7 @@ from tuners.control.kubernetes.patches import (
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _CONFLICT = 409
+_MANAGER = re.compile(r'conflicts? with "([^"]+)"')
 _REFUSED = frozenset({400, 403, 404, 409, 415, 422})
 
 Fields = Mapping[str, Any]
@@ -98,7 +107,9 @@ def _dry_runs(
         api.send("PATCH", flags.path, dry, apply_body(flags.owner, flags.point, value), APPLY_PATCH)
     except ClusterError as error:
         if error.status == _CONFLICT:
-            yield Finding(f"others own these flags: {error}", refuses=True)
+            names = _MANAGER.findall(str(error))
+            if not names or any(not writes_by_hand(name) for name in names):
+                yield Finding(f"others own these flags: {error}", refuses=True)
         elif error.status not in _REFUSED:
             raise
     try:

@@ -202,6 +202,15 @@ def test_another_manager_of_the_field_is_named(fake: FakeKubernetes, client: Kub
     assert 'conflict with "argocd-controller"' in text
 
 
+@pytest.mark.parametrize("tool", ["kubectl-client-side-apply", "kubectl-edit", "helm", "enginetop"])
+def test_who_wrote_once_by_hand_does_not_stand_in_the_way(
+    tool: str, fake: FakeKubernetes, client: KubernetesClient
+) -> None:
+    flags = owned("OME", fake)
+    fake.owned[("ome.io/v1beta1", "inferenceservices", "llm", "chat"), "spec.decoder.runner.args"] = tool
+    assert [text for refuses, text in findings(client, flags, "OME") if refuses] == []
+
+
 def test_an_object_that_changed_meanwhile_is_refused(fake: FakeKubernetes, client: KubernetesClient) -> None:
     flags = owned("plain", fake)
     item = fake.get(("apps/v1", "deployments", "llm", "chat"))
