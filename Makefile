@@ -50,6 +50,16 @@ test-k8s: $(READY)       ## a real kube-apiserver, built from Debian's source pa
 test-dynamo: $(READY)    ## NVIDIA Dynamo's own mocker, installed by itself: about 0.6 GB of disk, 3 minutes
 	$(BIN)/python -m pytest -q -m dynamo -rs -s tests/dynamo
 
+bench: $(READY)          ## our figures and those of others on the same fleet, in one run: about 15 minutes
+	$(BIN)/python -m bench.startup
+	$(BIN)/python -m bench.parse
+	$(BIN)/python -m bench.fetch
+	$(BIN)/python -m bench.screen
+	$(BIN)/python -m bench.scale
+	$(BIN)/python -m bench.scale --tls --replicas 1000
+	$(BIN)/python -m bench.memory --replicas 200 --interval 1
+	$(BIN)/python -m bench.peers
+
 docs: $(READY)           ## write docs/engines.md and docs/keys.md anew from the tables
 	$(BIN)/python -m enginetop.docs_tables docs/engines.md
 	$(BIN)/python -m tui.docs_keys docs/keys.md

@@ -1,0 +1,131 @@
+"""This program beside others on the same fleet, in turns: `python -m bench.peers [--replicas 8 64] [--json]`.
+
+Every program runs on a pseudo-terminal of 200x50 and is asked for one scrape a second of every replica; the
+server, another process, counts what each really fetched. What is compared is CPU (user and system, drawing
+included) per scrape, medians over the rounds; `cores` is what the program would need to keep up with a scrape
+a second of every replica. vllmstat and vllm-htop are installed from PyPI into a folder that is removed again;
+Prometheus, which draws nothing and writes to disk, is measured where it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench.page_server import PageServer, page_server
+from bench.scale import config
+from bench.screen_terminal import Terminal
+
+PEERS = ("vllmstat==0.9.1", "vllm-htop==0.5.0")
+OURS = "enginetop"
+_WARM_UP_SECONDS = 8.0
+
+Command = Callable[[Sequence[str], Path], list[str]]
+"""What starts a program on these base URLs; it may write into the folder."""
+
+
+def _enginetop(urls: Sequence[str], folder: Path) -> list[str]:
+    path = folder / "enginetop.toml"
+    path.write_text(config(urls, tls=False))
+    return [sys.executable, "-m", "enginetop", "--config", str(path), "--interval", "1"]
+
+
+def _prometheus(urls: Sequence[str], folder: Path) -> list[str]:
+    targets = [url.removeprefix("http://") for url in urls]
+    path = folder / "prometheus.yml"
+    job = {"job_name": "fleet", "static_configs": [{"targets": targets}]}
+    settings = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": [job]}
+    path.write_text(json.dumps(settings))  # JSON is YAML
+    listen = ["--web.listen-address=127.0.0.1:0", f"--storage.tsdb.path={folder / 'data'}"]
+    return ["prometheus", f"--config.file={path}", "--log.level=error", *listen]
+
+
+def _programs(programs: Path) -> dict[str, Command]:
+    def vllmstat(urls: Sequence[str], _: Path) -> list[str]:
+        named = [word for url in urls for word in ("-u", url)]
+        return [str(programs / "vllmstat"), "--no-gpu", "-i", "1", *named]
+
+    def vllm_htop(urls: Sequence[str], _: Path) -> list[str]:
+        return [str(programs / "vllm-htop"), "--no-gpu-detect", "--interval", "1", "--url", *urls]
+
+    found: dict[str, Command] = {OURS: _enginetop, "vllmstat": vllmstat, "vllm-htop": vllm_htop}
+    if shutil.which("prometheus"):
+        found["prometheus"] = _prometheus
+    return found
+
+
+def _installed(folder: Path) -> Path:
+    """The peers in an environment of their own; the folder of their programs."""
+    venv.create(folder, with_pip=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+    subprocess.run([*pip, *PEERS], check=True)
+    return folder / "bin"
+
+
+def _look(command: list[str], server: PageServer, seconds: float) -> tuple[float, float, float]:
+    """CPU milliseconds per scrape, scrapes a second, and resident MB of one run."""
+    with Terminal(command) as terminal:
+        terminal.read_for(_WARM_UP_SECONDS)
+        cpu, served = terminal.cpu_seconds(), server.served()
+        terminal.read_for(seconds)
+        cpu, served = terminal.cpu_seconds() - cpu, server.served() - served
+        resident = terminal.resident_mib() * 1.048576
+    return cpu / served * 1000 if served else float("nan"), served / seconds, resident
+
+
+def measure(replicas: int, rounds: int, seconds: float, programs: Path) -> dict[str, dict[str, float]]:
+    """The figures of every program on a fleet of so many replicas; they take turns."""
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    with page_server(replicas) as server:
+        for _ in range(rounds):
+            for name, command in _programs(programs).items():
+                with tempfile.TemporaryDirectory() as folder:
+                    look = _look(command(server.good, Path(folder)), server, seconds)
+                found.setdefault(name, []).append(look)
+    rows = {
+        name: [statistics.median(column) for column in zip(*runs, strict=True)]
+        for name, runs in found.items()
+    }
+    ours = rows[OURS][0]
+    return {
+        name: {
+            "cpu_ms_per_scrape": round(cpu, 2),
+            "ratio_to_ours": round(cpu / ours, 2),
+            "cores": round(cpu * replicas / 1000, 3),
+            "achieved_ratio": round(achieved / replicas, 3),
+            "rss_mb": round(resident, 1),
+        }
+        for name, (cpu, achieved, resident) in rows.items()
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="This program beside others on the same fleet.")
+    parser.add_argument("--replicas", type=int, nargs="+", default=[8, 64])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        programs = _installed(Path(folder))
+        for count in arguments.replicas:
+            figures = measure(count, arguments.rounds, arguments.seconds, programs)
+            if arguments.json:
+                print(json.dumps({"replicas": count, **figures}), flush=True)
+                continue
+            print(f"{count} replicas, one scrape a second asked of each")
+            for name, row in figures.items():
+                print(f"  {name:12}", "  ".join(f"{key} {value:g}" for key, value in row.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
