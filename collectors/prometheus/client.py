@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -103,6 +104,14 @@ class PrometheusClient:
         """
         params = {"time": f"{at:.3f}"}
         found = self._list(lambda: self._api.custom_query(query, params))
+        if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in found):
+            raise self._error(FailureKind.PROTOCOL, _OTHER_FORM)
+        return found
+
+    def over(self, query: str, start: float, end: float, step: float) -> Sequence[dict[str, Any]]:
+        """A query at every `step` seconds from Unix time `start` (whole seconds) to `end`, as `matrix`."""
+        times = (datetime.fromtimestamp(at, UTC) for at in (start, end))
+        found = self._list(lambda: self._api.custom_query_range(query, *times, str(round(step))))
         if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in found):
             raise self._error(FailureKind.PROTOCOL, _OTHER_FORM)
         return found

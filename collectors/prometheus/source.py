@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from collectors.discovery.membership import ChangingTracker, apply
@@ -13,7 +13,9 @@ from collectors.listeners import Listeners
 from collectors.prometheus.client import PrometheusClient, PrometheusError
 from collectors.prometheus.direct import DirectSides
 from collectors.prometheus.fleet import Look, PrometheusFleet
+from collectors.prometheus.recorded import recorded_counts
 from collectors.scrape import Feed, Intake, Scrape, ScrapeSink, Tracker, unchanged
+from enginetop.fleet.burn import Counts
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot
 
@@ -26,13 +28,18 @@ _MOST_PICTURES = 3000
 
 
 class MovingTracker(Tracker, ChangingTracker, Protocol):
-    """A tracker whose targets come and go."""
+    """A tracker whose targets come and go, and that may be told of days before."""
+
+    def remember(self, ended: Sequence[tuple[float, Counts]]) -> None:
+        """Take counts of the fleet's requests of before the first observation, oldest first."""
 
 
 class PrometheusLooks:
     """Looks at a fleet and keeps a tracker up to date with them; not for several threads at once.
 
     `backfill_seconds`: how far back the first look goes. `direct` asks engines for what is not kept there.
+    `limits` (seconds of TTFT and TPOT) are the fleet's one objective: days of requests are read from
+    recording rules where they are there; None: they are not.
     """
 
     def __init__(
@@ -45,11 +52,13 @@ class PrometheusLooks:
         finish: Callable[[FleetSnapshot], FleetSnapshot] = unchanged,
         recorder: ScrapeSink | None = None,
         direct: DirectSides | None = None,
+        limits: tuple[float, float] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._tracker = tracker
         self._direct = direct
+        self._limits = limits
         self._fleet = PrometheusFleet(client, new_feed, direct)
         self._backfill = backfill_seconds
         self._finish = finish
@@ -63,6 +72,8 @@ class PrometheusLooks:
         now = self._client.now() if at is None else at
         self._clock = (now, self._monotonic())
         look = self._fleet.look(now, None if self._looked else now - self._backfill)
+        if not self._looked:
+            self._remember(now - self._backfill)
         apply(look.changes, self._tracker, now)
         if self._looked:
             for scrape in look.scrapes:
@@ -75,6 +86,16 @@ class PrometheusLooks:
         return self.picture(
             now, CollectorHealth(problem=self._intake.problem, discovery_problem=look.warning)
         )
+
+    def _remember(self, end: float) -> None:
+        """Lay what was recorded before `end` before what is seen from there on."""
+        if self._limits is None:
+            return
+        try:
+            recorded = recorded_counts(self._client, self._limits, end)
+        except PrometheusError:
+            return  # days are no reason to show no now: the long windows fill as time goes by
+        self._tracker.remember(recorded)
 
     def _begin_with(self, look: Look, now: float) -> None:
         """Take the past in steps, each looked at: charts and trends begin with it."""

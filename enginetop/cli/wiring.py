@@ -28,7 +28,7 @@ from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import LOCAL_HOST, Target, same_host
 from enginetop.fleet.ports import FleetSource, GpuSource
-from enginetop.fleet.snapshot import FleetSnapshot
+from enginetop.fleet.snapshot import FleetSnapshot, Slo
 from tuners.advice import Advisor
 
 if TYPE_CHECKING:
@@ -211,12 +211,22 @@ def _looks(
     return PrometheusLooks(
         client_of(settings.prometheus),
         tracker=tracker,
+        limits=_one_objective(settings) if backfill_seconds == _BACKFILL_SECONDS else None,
         direct=DirectSides(lambda: HttpFetcher(settings.credentials)) if direct else None,
         new_feed=_feeds() if tap is None else tap.over(_feeds()),
         backfill_seconds=max(backfill_seconds, settings.window_seconds) + _SPACINGS_SECONDS,
         finish=finishing(NamesWhatIsMissing(advise, direct=direct), alert),
         recorder=recorder,
     )
+
+
+def _one_objective(settings: Settings) -> tuple[float, float] | None:
+    """The limits of TTFT and TPOT where the whole fleet has the same; None where models differ."""
+    objectives = {slo for _, slo in settings.slos}
+    if all(pattern != "*" for pattern, _ in settings.slos):
+        objectives.add(Slo())
+    slo = objectives.pop()
+    return None if objectives else (slo.ttft_seconds, slo.tpot_seconds)
 
 
 def recorder(settings: Settings, targets: Sequence[Target], path: Path, created: float) -> Recorder:

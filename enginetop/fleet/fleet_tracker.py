@@ -9,7 +9,7 @@ from itertools import count
 from urllib.parse import urlsplit
 
 from enginetop.fleet.attribution import ClaimedRecord, owner_of
-from enginetop.fleet.burn import BurnHistory
+from enginetop.fleet.burn import BurnHistory, Counts
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.fleet_board import FleetBoard
 from enginetop.fleet.gpus import NO_GPUS, GpuBoard
@@ -110,6 +110,11 @@ class FleetTracker:
         """Forget a target and all that is known of it."""
         self._trackers.pop(url, None)
         self._board.forget(url)
+
+    def remember(self, ended: Sequence[tuple[float, Counts]]) -> None:
+        """Take counts of the fleet's requests of before the first observation, oldest first."""
+        for at, counts in ended:
+            self._burn.add(at, counts)
 
     def observe_request(self, url: str, record: RequestFigures) -> None:
         """Take the record of one request; a URL that no target has joins the fleet at its end."""

@@ -24,6 +24,7 @@ Reply = tuple[int, bytes]
 
 _MATCHER = re.compile(r'(\w+)(=~|=|!=)"((?:[^"\\]|\\.)*)"')
 _RANGE = re.compile(r"\[(\d+)s\]$")
+_SUM = re.compile(r"sum by \(([^)]*)\) \((.*)\)")
 _LOOKBACK_SECONDS = 300.0
 
 
@@ -73,6 +74,8 @@ class FakePrometheus:
             return fault
         if path == "/api/v1/query":
             return self._ok(self._query(query["query"][0], float(query.get("time", [str(self.time)])[0])))
+        if path == "/api/v1/query_range":
+            return self._ok(self._over(*(query[name][0] for name in ("query", "start", "end", "step"))))
         if path == "/api/v1/targets":
             return self._ok({"activeTargets": self.active})
         found = re.fullmatch(r"/api/v1/label/(\w+)/values", path)
@@ -105,6 +108,31 @@ class FakePrometheus:
                 if newest is not None and at - newest[0] < _LOOKBACK_SECONDS and not ended:
                     result.append({"metric": dict(key), "value": [at, newest[1]]})
         return {"resultType": "matrix" if span else "vector", "result": result}
+
+    def _over(self, query: str, start: str, end: str, step: str) -> Any:
+        """`sum by (LABELS) (SELECTOR)` at each step, by the newest samples of at most five minutes before."""
+        found = _SUM.fullmatch(query)
+        assert found is not None, query
+        labels = [label for label in found[1].split(", ") if label]
+        sums: dict[tuple[tuple[str, str], ...], dict[float, float]] = {}
+        at = float(start)
+        while at <= float(end):
+            for key, samples in self._selected(found[2]):
+                newest = next(((t, v) for t, v in reversed(samples) if t <= at), None)
+                if newest is not None and at - newest[0] < _LOOKBACK_SECONDS:
+                    group = tuple((label, dict(key).get(label, "")) for label in labels)
+                    points = sums.setdefault(group, {})
+                    points[at] = points.get(at, 0.0) + float(newest[1])
+            at += float(step)
+        result = [
+            {"metric": dict(group), "values": [[t, repr(v)] for t, v in points.items()]}
+            for group, points in sums.items()
+        ]
+        return {"resultType": "matrix", "result": result}
+
+    def recorded(self, name: str, labels: Labels, at: float, value: float) -> None:
+        """A sample of a recording rule."""
+        self._add(name, labels, at, repr(value))
 
     def _selected(
         self, selector: str

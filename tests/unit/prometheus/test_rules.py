@@ -38,6 +38,7 @@ def test_the_rules_of_what_is_there() -> None:
         "enginetop:generation_tokens:rate5m": (
             'sum by (job, instance) (rate({__name__="vllm:generation_tokens_total",server=""}[5m]))'
         ),
+        "enginetop:ttft_seconds:buckets_rate5m": buckets,
         "enginetop:ttft_seconds:p50_5m": f"histogram_quantile(0.5, {buckets})",
         "enginetop:ttft_seconds:p95_5m": f"histogram_quantile(0.95, {buckets})",
         "enginetop:ttft_seconds:p99_5m": f"histogram_quantile(0.99, {buckets})",
@@ -46,7 +47,15 @@ def test_the_rules_of_what_is_there() -> None:
 
 def test_what_one_expression_cannot_say_has_no_rule() -> None:
     assert not any("sglang:num_queue_reqs" in expression for _, expression in rules())  # totals and breakdown
-    assert "finished_reason" not in rule_file()
+    assert "num_api_requests_waiting" not in rule_file()  # a sum of two series
+
+
+def test_a_part_of_a_counter_is_picked_by_its_label() -> None:
+    told = dict(rules({"vllm:request_success_total"}))
+    assert told["enginetop:requests_aborted:rate5m"] == (
+        "sum by (job, instance) (rate("
+        '{__name__="vllm:request_success_total",finished_reason=~"abort",server=""}[5m]))'
+    )
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="no promtool here: apt-get install prometheus")
