@@ -28,7 +28,7 @@ from tuners.control.knob_api import HttpKnobClient
 SERVER = os.environ.get("ENGINETOP_LLAMA_SERVER", "")
 pytestmark = pytest.mark.skipif(not SERVER, reason="ENGINETOP_LLAMA_SERVER names no llama-server")
 
-SEATS, BUDGET = "max_num_seqs", "max_num_batched_tokens"
+SEATS, THINKING = "max_num_seqs", "thinking_token_budget"
 BARRED = [[token, False] for token in range(UNPRINTABLE_TOKENS)]
 
 
@@ -148,6 +148,46 @@ def test_a_model_that_does_not_come_back_is_left_with_the_command(router: Router
     model.with_suffix(".gone").rename(model)
     assert router.put(2, ttl=None).phase == ""
     assert (router.slots(), router.preset.read_text()) == (2, router.text)
+
+
+THINKS = """{%- for message in messages -%}
+{%- if message.role == 'assistant' and message.reasoning_content -%}<think>
+{{ message.reasoning_content }}
+</think>
+{%- endif -%}
+[{{ message.role }}] {{ message.content }}
+{% endfor -%}
+{%- if add_generation_prompt -%}[assistant] <think>
+{% endif -%}
+"""
+"""The lines around the thought are how llama.cpp learns what ends one."""
+
+
+def test_a_default_thinking_budget_comes_and_goes(router: Router) -> None:
+    (router.preset.parent / "think.jinja").write_text(THINKS)
+    template = f"[a]\njinja = 1\nreasoning = on\nchat-template-file = {router.preset.parent}/think.jinja\n"
+    router.preset.write_text(router.text.replace("[a]\n", template))
+    router.get("/models?reload=1")
+    router.load("a")
+
+    def thought() -> int:
+        asked = {"model": "a", "messages": [{"role": "user", "content": "monitor"}], "max_tokens": 60}
+        body = {**asked, "logit_bias": BARRED, "ignore_eos": True, "temperature": 0.0}
+        answer = httpx.post(
+            f"{router.url}/v1/chat/completions", json=body, timeout=60.0, trust_env=False
+        ).json()
+        return len(answer["choices"][0]["message"].get("reasoning_content") or "")
+
+    free = thought()
+    row = router.row(THINKING)
+    assert (row.value, row.start) == (None, None)
+    assert router.put(12, THINKING).value == 12
+    held = thought()
+    print(f"thoughts of {free} characters, {held} with a budget of 12 tokens")
+    assert held <= 12 < free
+    assert router.client.reset(THINKING).kind.value == "ok"
+    until(lambda: not router.row(THINKING).moves)
+    assert (router.row(THINKING).value, thought()) == (None, free)
 
 
 def test_what_lies_still_lies(router: Router) -> None:

@@ -138,4 +138,4 @@ def own_paths(kind: EngineKind, routes: Collection[str]) -> tuple[Path, ...]:
 
 def offer(row: KnobRow) -> str:
     """What can be done with a knob, in words: its bounds, and whether it needs a restart."""
-    return f"{row.name} {row.min} to {row.max} {row.unit}, {row.apply}".replace("  ", " ")
+    return f"{row.name} {row.min} to {row.max} {row.unit}".rstrip() + f", {row.apply}"

@@ -54,6 +54,8 @@ def test_a_path_that_is_another_one_now_or_not_known_or_at_work_refuses_the_plan
 def test_what_a_sheet_offers() -> None:
     row = KnobRow("max_num_seqs", 8, 8, 1, 64, "requests", 0, apply="restart")
     assert offer(row) == "max_num_seqs 1 to 64 requests, restart"
+    switch = KnobRow("asleep", 0, 0, 0, 1, "", 0, apply="restart")
+    assert offer(switch) == "asleep 0 to 1, restart"
     assert path_of(KnobSheet("vllm", "", "i", 1, 1, ())) is PATHS["knob_api"]
 
 

@@ -225,6 +225,13 @@ def test_a_preset_that_does_not_count_is_noticed_before_anything_is_loaded(
     assert (engine.state, engine.preset.read_text()) == ("loaded", PRESET)
 
 
+def test_a_model_that_ends_by_itself_after_a_yes_is_told_at_once(tmp_path: Path) -> None:
+    engine = LlamaRouter(fault="spoilt")
+    model = router(engine, tmp_path)
+    assert moved(model, values(model, 3)) == "a ended with exit code 1"
+    assert moved(model, values(model, 8)) == ""
+
+
 def test_a_preset_file_that_cannot_be_read_any_more_is_told(tmp_path: Path) -> None:
     engine = LlamaRouter()
     model = router(engine, tmp_path)
