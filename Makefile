@@ -41,7 +41,7 @@ test-gpu: $(READY)       ## the read-only NVML part on a real GPU
 test-vllm: $(READY)      ## a real vLLM on the CPU, installed by itself: about 4 GB of disk, 8 minutes
 	$(BIN)/python -m pytest -q -m vllm -rs -s
 
-test-sglang: $(READY)    ## a real SGLang on the CPU, installed by itself: about 3 GB of disk, 10 minutes
+test-sglang: $(READY)    ## a real SGLang on the CPU, installed by itself: about 3 GB of disk, 12 minutes
 	$(BIN)/python -m pytest -q -m sglang -rs -s tests/sglang
 
 test-k8s: $(READY)       ## a real kube-apiserver, built from Debian's source package: root, 3 GB of disk, 10 minutes

@@ -37,9 +37,14 @@ _RETRACTED = re.compile(r"#retracted_reqs: (\d+)")
 
 
 class Server:
-    """A running server. With `companion` its knobs are at the companion's own choice of a socket."""
+    """A running server. With `companion` its knobs are at the companion's own choice of a socket.
 
-    def __init__(self, here: Installation, folder: Path, *flags: str, companion: bool = False) -> None:
+    `ranks` data-parallel ranks share the cores.
+    """
+
+    def __init__(
+        self, here: Installation, folder: Path, *flags: str, companion: bool = False, ranks: int = 1
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.runtime_folder = folder.parent / "run"  # of all servers that were started beside this one
         self.token_file = folder.parent / "token"
@@ -61,6 +66,10 @@ class Server:
                 "ENGINETOP_COMPANION": "1",
                 "ENGINETOP_COMPANION_TOKEN_FILE": str(self.token_file),
             }
+        if ranks > 1:  # on a CPU each is told its cores
+            cores = [str(rank % (os.cpu_count() or 1)) for rank in range(ranks)]
+            environment["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(cores)
+            flags = (*flags, "--dp-size", str(ranks))
         port = self.url.rpartition(":")[2]
         words = [str(here.python), "-m", "sglang.launch_server", "--model-path", str(here.model)]
         self._process = subprocess.Popen(
@@ -102,7 +111,13 @@ class Server:
     def knobs(self) -> HttpKnobClient:
         """The knobs, with the token of this server."""
         token = Credentials(api_key_file=str(self.token_file))
-        return HttpKnobClient(HttpKnobTransport(self.knob_address, token))
+        return HttpKnobClient(HttpKnobTransport(self.knob_address, token, timeout_seconds=30.0))
+
+    def processes(self, title: str) -> list[int]:
+        """Processes of this server whose title begins so."""
+        listed = subprocess.run(["ps", "-eo", "pid=,pgid=,args="], capture_output=True, text=True, check=True)
+        rows = (line.split(maxsplit=2) for line in listed.stdout.splitlines())
+        return [int(row[0]) for row in rows if int(row[1]) == self._process.pid and row[2].startswith(title)]
 
     def row(self, knob: str) -> KnobRow:
         """A knob as it stands."""
