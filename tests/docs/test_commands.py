@@ -104,8 +104,8 @@ def test_options_named_in_the_text_are_options(name: str) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
 def test_tasks_and_modules_that_are_named_exist(document: Path) -> None:
     text = document.read_text()
-    tasks = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
-    assert set(re.findall(r"(?:`|^ {4})make ([a-z-]+)", text, re.M)) <= tasks
+    tasks = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"(?:`|^ {4})make ([a-z0-9-]+)", text, re.M)) <= tasks
     for module in {*re.findall(r"python -m ([\w.]+)", text), *re.findall(r"`(bench\.\w+)`", text)}:
         assert importlib.util.find_spec(module) is not None, module
     for path in re.findall(r"`((?:docs|tests|companions|bench)/[\w./-]+)`", text):
