@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     with simulated_fleet(args) as fleet, TemporaryDirectory(prefix="enginetop-demo-") as state:
         return ui.watch(
             args,
-            _for_demo(settings, fleet.scenario.slo),
+            for_demo(settings, fleet.scenario.slo),
             fleet.targets(),
             fleet.gpus,
             title=f"demo: {fleet.scenario.name}",
@@ -44,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
         )
 
 
-def _for_demo(settings: Settings, slo: Slo) -> Settings:
+def for_demo(settings: Settings, slo: Slo) -> Settings:
     """The scenario's objective, and a controller with little patience, unless they are configured."""
-    slos = settings.slos or (("*", slo),)
+    stated = slo if slo == Slo() else replace(slo, source="config")  # by its scenario, where not the default
+    slos = settings.slos or (("*", stated),)
     return replace(settings, slos=slos, control=settings.control or _CONTROL, discovery=())

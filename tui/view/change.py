@@ -52,6 +52,18 @@ _STATE_WIDTH = 15
 _NOT_IN_FORCE = frozenset({ChangeState.REFUSED, ChangeState.ROLLED_BACK, ChangeState.HELD})
 
 
+_WORDS: Mapping[ChangeState, str] = {
+    **{state: str(state).replace("_", " ") for state in ChangeState},
+    ChangeState.HELD: "HELD, undone",
+}
+"""A change that is held has been taken back: a person decides, and nothing of it is in force meanwhile."""
+
+
+def state_words(state: ChangeState) -> str:
+    """The state in words."""
+    return _WORDS[state]
+
+
 def can_roll_back(state: ChangeState) -> bool:
     """Whether something of the change may be in force: also of one that is done, or could not be undone."""
     return state not in _NOT_IN_FORCE
@@ -59,9 +71,8 @@ def can_roll_back(state: ChangeState) -> bool:
 
 def state_text(change: ChangeView) -> str:
     """The state in words, with the block while the canary is observed."""
-    words = str(change.state).replace("_", " ")
     blocks = f" {change.block} of {change.blocks}" if change.state is ChangeState.OBSERVE else ""
-    return words + blocks
+    return state_words(change.state) + blocks
 
 
 def verdict_text(verdict: Verdict) -> str:
@@ -286,7 +297,7 @@ def history_lines(picture: Picture, rows: Sequence[AuditRow], width: int) -> Ite
         yield merge(
             (
                 Span(f" {numbers.time_of_day(row.at)} ", "dim"),
-                Span(f"{str(row.state).replace('_', ' '):<{_STATE_WIDTH}} ", STATE_INK[row.state]),
+                Span(f"{state_words(row.state):<{_STATE_WIDTH}} ", STATE_INK[row.state]),
                 Span(f"{fit(name, name_width)} "),
                 Span(words[0]),
             )

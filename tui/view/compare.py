@@ -79,7 +79,8 @@ def _figure(
         yield _row(label, at_first, at_second, "0", "dim")
         return
     sign = "+" if change > 0 else "-"
-    share = f" ({change / abs(first):+.0%})" if first else ""
+    part = change / abs(first) if first else 0.0
+    share = f" ({part:+.0%})" if abs(part) >= 0.005 else ""
     yield _row(label, at_first, at_second, f"{sign}{text(abs(change))}{share}", "title")
 
 
@@ -122,5 +123,5 @@ def _format_of(unit: str) -> Callable[[float], str]:
     if unit == "seconds":
         return numbers.seconds_text
     if unit == "ratio":
-        return lambda number: f"{number * 100:.1f} %"
+        return lambda number: f"{numbers.fine_percent(number)} %"
     return lambda number: numbers.count(number) if number == round(number) else numbers.rate(number)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enginetop.fleet.change import AuditRow, ChangeState, Verdict
 from tui.view import numbers
 from tui.view.cells import Line, Span, clip, cut_middle, fit, merge, plain, spread
-from tui.view.change import STATE_INK, VERDICT_INK, Undo, diff_text, history_lines, verdict_text
+from tui.view.change import STATE_INK, VERDICT_INK, Undo, diff_text, history_lines, state_words, verdict_text
 from tui.view.figures import WIDE
 from tui.view.heading import badges
 from tui.view.picture import Picture
@@ -87,7 +87,7 @@ class PastTable:
             Span(f"{when.partition('-')[2] if narrow else when} ", "dim"),
             Span(f"{fit(name, name_width)} ", "title"),
             Span(f"{fit(began.knob, 22)} {fit(diff_text(began.before, began.after), 13)} "),
-            Span(f"{str(change.state).replace('_', ' ')}", STATE_INK[change.state]),
+            Span(state_words(change.state), STATE_INK[change.state]),
         ]
         if verdict is not None:
             line.append(Span(f" {verdict_text(verdict)}", VERDICT_INK[verdict]))
@@ -119,7 +119,7 @@ def past_lines(picture: Picture, change: PastChange, width: int) -> list[Line]:
         Span(f" {began.knob}  ", "title"),
         Span(f"{diff_text(began.before, began.after)}  "),
         Span(f"on {picture.name_of(began.target)}  ", "dim"),
-        Span(str(change.state).replace("_", " "), STATE_INK[change.state]),
+        Span(state_words(change.state), STATE_INK[change.state]),
     ]
     if verdict is not None:
         head.append(Span(f"  {verdict_text(verdict)}", VERDICT_INK[verdict]))

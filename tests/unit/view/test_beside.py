@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,6 +54,25 @@ def test_what_is_set_and_measured_differently_by_hand() -> None:
     assert row(lines, "kv usage ratio")[:5] == ["50.0", "%", "25.0", "%", "-25.0"]
     assert row(lines, "bound by kv") == ["0", "%", "25", "%", "differs"]
     assert row(lines, "state") == ["ok", "ok", "same"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change"),
+    [
+        (0.5, 0.4999, ["-<0.1", "%"]),
+        (0.5, 0.5001, ["+<0.1", "%"]),
+        (0.5, 0.4988, ["-0.1", "%"]),
+        (0.5, 0.49, ["-1.0", "%", "(-2%)"]),
+        (0.5, 0.5, ["0"]),
+    ],
+)
+def test_a_small_difference_is_neither_zero_nor_a_share_of_zero(
+    before: float, after: float, change: list[str]
+) -> None:
+    sides = [
+        replica(name, changes={"kv_usage_ratio": value}) for name, value in (("a", before), ("b", after))
+    ]
+    assert row(texts(*sides), "kv usage ratio")[4:] == change
 
 
 def test_words_that_are_too_long_for_a_column_have_a_line_each() -> None:

@@ -202,6 +202,15 @@ def test_what_may_be_in_force_can_be_undone() -> None:
     assert cannot == {ChangeState.REFUSED, ChangeState.ROLLED_BACK, ChangeState.HELD}
 
 
+def test_what_is_held_is_said_to_be_undone() -> None:
+    """An inconclusive change is taken back before it waits for a person: `held` alone reads as `in force`."""
+    held = changed(state=ChangeState.HELD, verdict=Verdict.INCONCLUSIVE, eta_seconds=None)
+    title = line_text(change_title(Picture(FLEET, changes=(held,)), held.id, 80))
+    assert "HELD, undone" in title
+    back = replace(held, history=(row(10, ChangeState.HELD, "inconclusive"),))
+    assert any("HELD, undone" in line for line in told(change_lines(PICTURE, back, 80)))
+
+
 def test_questions_before_undoing_and_before_leaving() -> None:
     assert told(undo_question(PICTURE, undo_of(OBSERVED), 80)) == [
         " max_num_batched_tokens  6144 → 8192",
