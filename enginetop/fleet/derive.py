@@ -137,9 +137,8 @@ def _rate(name: str, facts: Facts) -> SignalValue:
 
 
 def _distribution(name: str, facts: Facts) -> SignalValue:
-    if name in facts.histograms:
-        return distribution_of(name, SIGNALS[name].unit, facts)
-    return _null(name, facts)
+    histogram = facts.histograms.get(name)
+    return _null(name, facts) if histogram is None else _told(name, SIGNALS[name].unit, facts, histogram)
 
 
 def _scalar(name: str, value: float, trust: _Trust) -> Scalar:
@@ -246,7 +245,10 @@ def no_distribution(unit: str, quality: Quality, note: str) -> Distribution:
 
 def distribution_of(name: str, unit: str, facts: Facts) -> Distribution:
     """The distribution of a histogram that the facts hold; KeyError if they hold none."""
-    histogram = facts.histograms[name]
+    return _told(name, unit, facts, facts.histograms[name])
+
+
+def _told(name: str, unit: str, facts: Facts, histogram: HistogramIncrease) -> Distribution:
     quality, note = _trust(facts, name)
     if histogram.count <= 0:
         return Distribution(histogram.count, histogram.sum, NO_QUANTILE, _NO_QUANTILES, unit, quality, note)

@@ -40,7 +40,6 @@ _OFF_PAGE = Gap(Quality.UNKNOWN, "not on the last page")
 _OTHER_RANKS = Gap(Quality.UNKNOWN, "told for other ranks only")
 _NOT_BY_RANK = Gap(Quality.UNKNOWN, "not told by rank", parts=0)
 _NOT_YET = Gap(Quality.UNKNOWN, "not counted for this rank yet", parts=0)  # takes nothing from the sum
-_RATIO_NAMES = frozenset(RATIOS)
 _UNSUPPORTED = Absence(Quality.UNSUPPORTED)
 
 
@@ -149,6 +148,9 @@ class _EnginePlan:
             self.histograms.setdefault(measure, []).append(_LabelSet(members, usable))
         self.level_names = frozenset(self.levels)
         self.gain_names = frozenset(self.gains)
+        self.ratio_names = frozenset(
+            name for name, measures in RATIOS.items() if self.gain_names.issuperset(measures)
+        )
         self.histogram_names = frozenset(self.histograms)
         self.lacks({})
 
@@ -158,7 +160,9 @@ class _EnginePlan:
     def lacks(self, gaps: Mapping[str, Gap]) -> None:
         """Measures that this engine does not tell, and why."""
         self.gaps = gaps
-        self.may_lack = frozenset((*gaps, *self.measures(), *RATIOS))
+        known = {*gaps, *self.measures()}
+        ratios = {name for name, measures in RATIOS.items() if not known.isdisjoint(measures)}
+        self.may_lack = frozenset(known | ratios)
 
     def facts(self, growth: Growth, estimated: Mapping[str, str]) -> Facts:
         told = _Told(self, growth)
@@ -169,7 +173,7 @@ class _EnginePlan:
             self.parts,
             Lazy(self.level_names, told.level),
             Lazy(self.gain_names, told.gain),
-            Lazy(_RATIO_NAMES, told.ratio),
+            Lazy(self.ratio_names, told.ratio),
             Lazy(self.histogram_names, told.histogram),
             Lazy(self.may_lack, told.gap),
             estimated,
@@ -199,9 +203,7 @@ class _Told:
         return found if isinstance(found, HistogramIncrease) else None
 
     def ratio(self, name: str) -> Ratio | None:
-        numerator, denominator = (
-            self.gain(measure) if measure in self._plan.gains else None for measure in RATIOS[name]
-        )
+        numerator, denominator = map(self.gain, RATIOS[name])
         if numerator is None or denominator is None:
             return None
         return Ratio(self._numerators(name, numerator), denominator.increase)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from enginetop.fleet.histogram import HistogramIncrease, merge_histograms
-from enginetop.fleet.lazy import Lazy, joint_names, overlaid
+from enginetop.fleet.lazy import Lazy, joint_names, overlaid, possible_names
 from enginetop.fleet.model import Quality
 from enginetop.fleet.reading import EMPTY
 
@@ -163,6 +163,9 @@ def _named(facts: Facts, replica: str) -> Facts:
 
 def _merged(mappings: Sequence[Mapping[str, T]], merge: Callable[[Sequence[T]], T]) -> Mapping[str, T]:
     """Each name's values as one; what nobody asks for is not merged."""
+    mappings = [mapping for mapping in mappings if possible_names(mapping)]
+    if len(mappings) == 1:
+        return mappings[0]
 
     def work(name: str) -> T | None:
         group = [value for mapping in mappings if (value := mapping.get(name)) is not None]

@@ -15,6 +15,7 @@ K = TypeVar("K")
 V_co = TypeVar("V_co", covariant=True)
 T = TypeVar("T")
 
+_UNASKED: Any = object()
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -39,9 +40,8 @@ class Lazy(Mapping[K, V_co]):
         self._known: dict[K, V_co | None] = dict(told)
 
     def __getitem__(self, name: K) -> V_co:
-        try:
-            value = self._known[name]
-        except KeyError:
+        value = self._known.get(name, _UNASKED)
+        if value is _UNASKED:
             value = self._find(name)
         if value is None:
             raise KeyError(name)
@@ -55,9 +55,8 @@ class Lazy(Mapping[K, V_co]):
 
     def get(self, name: K, default: T | None = None, /) -> V_co | T | None:
         """The value, or `default` where there is none."""
-        try:
-            value = self._known[name]
-        except KeyError:
+        value = self._known.get(name, _UNASKED)
+        if value is _UNASKED:
             value = self._find(name)
         return default if value is None else value
 
@@ -90,10 +89,11 @@ def overlaid(values: Mapping[K, V_co], told: Mapping[K, V_co]) -> Mapping[K, V_c
 
 def joint_names(mappings: Iterable[Mapping[str, object]]) -> frozenset[str]:
     """All names that may be in any of the mappings."""
-    return _union(frozenset(_names(one) for one in mappings))
+    return _union(frozenset(possible_names(one) for one in mappings))
 
 
-def _names(mapping: Mapping[str, object]) -> frozenset[str]:
+def possible_names(mapping: Mapping[str, object]) -> frozenset[str]:
+    """The names that may be in a mapping; nothing is worked out."""
     names = mapping.names if isinstance(mapping, Lazy) else mapping
     return names if isinstance(names, frozenset) else frozenset(names)
 
