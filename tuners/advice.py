@@ -131,7 +131,13 @@ def _rows(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> tupl
         thoughts=pooled.of(watch.counted),
     )
     watch.case = case
-    return tuple(_row(watch, RULES[knob], case) for knob in KNOBS)
+    return tuple(_with_path(_row(watch, RULES[knob], case), knobs) for knob in KNOBS)
+
+
+def _with_path(row: Advice, knobs: Knobs) -> Advice:
+    """The row with the path by which the knob could be changed here, where it proposes nothing itself."""
+    path = knobs.path(row.knob) if row.proposed is None else None
+    return row if path is None else replace(row, apply=path[0], via=path[1])
 
 
 def _row(watch: _Watch, rule: Rule, case: Case) -> Advice:

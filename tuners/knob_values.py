@@ -51,6 +51,12 @@ class Knobs:
         known = [floor for floor in (by_rule, accepted) if floor is not None]
         return max(known) if known else None
 
+    def path(self, knob: str) -> tuple[str, str] | None:
+        """How enginetop itself can change `knob` here, in the words of `way`; None: it has no path."""
+        if knob in self.bounds:
+            return "live", self.live_by
+        return ("restart", self.restarted_by[knob]) if knob in self.restarted_by else None
+
     def way(self, knob: str, value: int) -> tuple[str, str]:
         """How `knob` can be set to `value` here: the words of `apply` and `via` of an advice.
 

@@ -97,3 +97,19 @@ def test_what_did_not_change_stays_the_same_object() -> None:
     second = advisor(replace(one, replicas=(one.replicas[0], replica("b"))))
     assert second.replicas[0] is first.replicas[0]
     assert second.replicas[1] is not first.replicas[1]
+
+
+def test_a_row_without_a_value_still_tells_the_path_by_which_its_knob_could_be_changed() -> None:
+    judge = Judge()
+    judge.look()
+    live = replace(sheet(8192), writer="sglang_cap")
+    restart = replace(
+        live, writer="systemd", knobs=tuple(replace(row, apply="restart") for row in live.knobs)
+    )
+    for told, apply, via in ((live, "live", "sglang_cap"), (restart, "restart", "systemd")):
+        judge.sheets = {"http://b1.example:8000": told}
+        rows = judge.advisor(fleet([replace(slow(), scraped_at=AT)])).replicas[0].advice
+        ways = {row.knob: (row.action, row.apply, row.via) for row in rows}
+        assert ways["max_num_seqs"][1:] == (apply, via)
+        assert ways["num_speculative_tokens"][1:] == ("none", "")  # no path to that one
+        assert ways["max_num_batched_tokens"] == ("withheld", apply, via)
