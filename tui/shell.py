@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -66,21 +67,21 @@ class ShellApp(LinkedApp):
         super().__init__(ansi_color=ansi_color)
         self._history: list[str] = []
 
+    @abstractmethod
     def present_picture(self) -> Picture:
         """What is to be shown now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def note_failure(self, where: str, error: Exception) -> None:
         """Remember a fault of the program."""
-        raise NotImplementedError
 
+    @abstractmethod
     def time_command(self, argument: str) -> Done:
         """`:time`. CommandError."""
-        raise NotImplementedError
 
+    @abstractmethod
     def speed_command(self, argument: str) -> Done:
         """`:speed`. CommandError."""
-        raise NotImplementedError
 
     @property
     def top(self) -> PictureScreen:

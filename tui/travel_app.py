@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 
@@ -35,13 +36,13 @@ class TravelApp(ShellApp):
         self.paused_at: float | None = None
         """By `clock`, when the picture was frozen; None: it runs."""
 
+    @abstractmethod
     def paint(self) -> None:
         """Show the present picture on the screen on top."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take_and_paint(self) -> None:
         """Show the newest snapshot."""
-        raise NotImplementedError
 
     def action_pause(self) -> None:
         """Freeze the picture, or let it run again: the source goes on. A recording stands still instead."""

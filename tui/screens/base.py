@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -186,9 +187,9 @@ class PictureScreen(Screen[None]):
         """Whether there is something to paint on: not before the first layout, not while closing."""
         return self.is_mounted and bool(self.children) and self.size.width > 0
 
+    @abstractmethod
     def paint(self) -> None:
         """Bring every part of the screen up to date with `picture`."""
-        raise NotImplementedError
 
     def on_resize(self) -> None:
         """Lines are built for one width, so a new size wants new ones once the widgets have theirs."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from tui.screens.base import PictureScreen
 from tui.view.cells import line_text, printable
 from tui.widgets.row_list import RowList
@@ -15,9 +17,9 @@ class ListScreen(PictureScreen):
         """The list."""
         return self.query_one(RowList)
 
+    @abstractmethod
     def open_row(self, key: str) -> None:
         """Show all about the row with this key."""
-        raise NotImplementedError
 
     def copied_text(self) -> str:
         """The row under the cursor with its reason."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -56,9 +57,9 @@ class PageScreen(ListScreen):
         yield RowList(self.inks, self.complain, id="list")
         yield LineView(self.inks, self.complain, id="footer")
 
+    @abstractmethod
     def rows_of(self, width: int) -> Rows:
         """The list."""
-        raise NotImplementedError
 
     def paint(self) -> None:
         """Bring every part up to date; each fails alone."""

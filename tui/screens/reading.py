@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from textual.app import ComposeResult
 
 from tui.actions import Place
@@ -20,13 +22,13 @@ class ReadingScreen(PictureScreen):
         for part in ("title", "body", "footer"):
             yield LineView(self.inks, self.complain, id=part)
 
+    @abstractmethod
     def title_line(self, width: int) -> Line:
         """The title."""
-        raise NotImplementedError
 
+    @abstractmethod
     def body_lines(self, width: int) -> list[Line]:
         """The body."""
-        raise NotImplementedError
 
     def paint(self) -> None:
         """Bring title, body and footer up to date; each fails alone."""

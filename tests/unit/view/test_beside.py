@@ -69,10 +69,9 @@ def test_what_is_set_and_measured_differently_by_hand() -> None:
 def test_a_small_difference_is_neither_zero_nor_a_share_of_zero(
     before: float, after: float, change: list[str]
 ) -> None:
-    sides = [
-        replica(name, changes={"kv_usage_ratio": value}) for name, value in (("a", before), ("b", after))
-    ]
-    assert row(texts(*sides), "kv usage ratio")[4:] == change
+    first = replica("a", changes={"kv_usage_ratio": before})
+    second = replica("b", changes={"kv_usage_ratio": after})
+    assert row(texts(first, second), "kv usage ratio")[4:] == change
 
 
 def test_words_that_are_too_long_for_a_column_have_a_line_each() -> None:
