@@ -75,6 +75,9 @@ SHELL = {
     "tuners/control/launched.py",
     "tuners/control/live_world.py",
     "tuners/control/settings_file.py",
+    "tuners/control/stock/llamacpp_router.py",
+    "tuners/control/stock/preset_file.py",
+    "tuners/control/stock/triton_model.py",
     "tuners/control/store.py",
     "tuners/control/systemd_unit.py",
 }
