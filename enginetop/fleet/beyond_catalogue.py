@@ -65,6 +65,25 @@ def _row(name: str, group: str, title: str, unit: str, form: Form, meaning: str,
 
 BEYOND: tuple[Beyond, ...] = (
     _row(
+        "requests_errored_per_second",
+        "errors",
+        "rate",
+        "requests/s",
+        Form.RATE,
+        "requests that ended in an error, per second",
+        "requests_errored",
+    ),
+    _row(
+        "requests_errored_ratio",
+        "errors",
+        "share",
+        "ratio",
+        Form.SHARE,
+        "requests that ended in an error over all that ended",
+        "requests_errored",
+        "requests_finished",
+    ),
+    _row(
         "kv_host_usage_ratio",
         "KV tiers",
         "host used",
@@ -362,7 +381,7 @@ BEYOND: tuple[Beyond, ...] = (
 )
 
 BEYOND_MEASURES: Mapping[str, MeasureKind] = MappingProxyType(
-    {measure: _KINDS[row.form] for row in BEYOND for measure in row.measures}
+    {m: _KINDS[row.form] for row in BEYOND for m in row.measures if m not in MEASURES}
 )
 """Raw measures that only this catalogue is made of."""
 

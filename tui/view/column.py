@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from enginetop.fleet.model import Quality
-from enginetop.fleet.snapshot import Distribution, GpuDevice, ReplicaSnapshot, Scalar
+from enginetop.fleet.snapshot import Distribution, GpuDevice, ReplicaSnapshot, Scalar, SignalValue
 from themes.loader import Ink
 from tui.view import charts, numbers
 from tui.view.cells import UNKNOWN, Line, cut_middle, plain, width_of
@@ -111,6 +111,12 @@ def _odd(ink: Ink) -> Ink:
     return "info" if ink == "text" else ink
 
 
+def _told(replica: ReplicaSnapshot, signal: str) -> SignalValue | None:
+    """A signal of the core, or one that only some engines export."""
+    value = replica.signals.get(signal)
+    return replica.beyond.get(signal) if value is None else value
+
+
 def scalar(
     key: str,
     title: str,
@@ -126,10 +132,10 @@ def scalar(
     """A scalar signal."""
 
     def read(replica: ReplicaSnapshot) -> Value:
-        return numbers.scalar_number(replica.signals.get(signal))
+        return numbers.scalar_number(_told(replica, signal))
 
     def draw(row: Row, width: int) -> Line:
-        value = row.replica.signals.get(signal)
+        value = _told(row.replica, signal)
         number = numbers.scalar_number(value)
         if number is None or not isinstance(value, Scalar):
             return plain(UNKNOWN, "dim")
@@ -246,6 +252,11 @@ def has_gpus(replica: ReplicaSnapshot) -> bool:
 def supports(signal: str) -> Relevant:
     """Whether a scalar signal has a number."""
     return lambda replica: numbers.scalar_number(replica.signals.get(signal)) is not None
+
+
+def happens(signal: str) -> Relevant:
+    """Whether a scalar signal, which may be one that only some engines export, is above 0."""
+    return lambda replica: (numbers.scalar_number(_told(replica, signal)) or 0.0) > 0
 
 
 def counts(signal: str) -> Relevant:

@@ -20,6 +20,7 @@ from tui.view.column import (
     counts,
     figure,
     gpu_figure,
+    happens,
     has_gpus,
     no_value,
     quantile,
@@ -169,6 +170,11 @@ COLUMNS: tuple[Column, ...] = (
     scalar(
         "req", "req/s", 5, 30, "requests_finished_per_second", "requests finished per second, all reasons",
         text=numbers.rate,
+    ),
+    scalar(
+        "err", "err/s", 5, 11, "requests_errored_per_second", "requests that end in an error, per second",
+        text=numbers.rate, judge=warn_above(lambda _replica: 0.0),
+        relevant=happens("requests_errored_per_second"),
     ),
     Column(
         "good", "good%", 5, 29, "completed requests within the SLO; yellow below its target", _draw_share,

@@ -124,3 +124,15 @@ def test_it_reaches_the_snapshot_and_grows_old_with_it() -> None:
     assert snapshot_document(fresh)["fleet"]["beyond"] == {"lora_waiting_adapters": told}
     old = scalar(tracker.snapshot(120.0).replicas[0].beyond, "lora_waiting_adapters")
     assert (old.value, old.quality) == (2.0, Quality.STALE)
+
+
+def test_requests_that_end_in_errors_are_a_rate_and_a_share() -> None:
+    shape = columns(value("requests_errored"), value("requests_finished"))
+    found = beyond(facts_of(shape, (2, 100), (7, 150)))
+    assert scalar(found, "requests_errored_per_second").value == 0.5  # 5 in 10 s
+    assert scalar(found, "requests_errored_ratio").value == 0.1  # 5 of the 50 that ended
+
+
+def test_an_engine_that_counts_no_errors_has_no_figure_of_them() -> None:
+    found = beyond(facts_of(columns(value("requests_finished")), (100,), (150,)))
+    assert not [name for name in found if name.startswith("requests_errored")]

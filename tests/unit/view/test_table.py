@@ -22,7 +22,7 @@ from tests.tui.snapshots import (
     signals,
 )
 from tui.view.cells import line_text, line_width
-from tui.view.columns import COLUMNS
+from tui.view.columns import BY_KEY, COLUMNS
 from tui.view.condition import conditions_of
 from tui.view.query import Query, parse_query
 from tui.view.table import FleetTable, Sort
@@ -241,3 +241,13 @@ def test_a_group_tells_the_goodput_of_its_model(goodput: Goodput, said: str) -> 
     assert f"{said}─" in wide or not said
     assert ("good" in wide) is bool(said)
     assert "good" not in narrow
+
+
+def test_errors_have_a_column_where_there_are_any() -> None:
+    column = BY_KEY["err"]
+    told = {"requests_errored_per_second": scalar(0.5)}
+    none = {"requests_errored_per_second": scalar(0.0)}
+    assert column.relevant is not None
+    shown = [column.relevant(replace(replica("a"), beyond=beyond)) for beyond in (told, none, {})]
+    assert shown == [True, False, False]
+    assert column.read(replace(replica("a"), beyond=told)) == 0.5
