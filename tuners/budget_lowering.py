@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enginetop.fleet.snapshot import Advice
 from tuners import prefill
 from tuners.knob_values import BUDGET, Knobs
+from tuners.limits import MULTIPLE_TOKENS
 from tuners.load import Load
 from tuners.step_time import REACH, StepFit
 from tuners.words import count, ms, percent, row, time_text
@@ -20,7 +21,6 @@ DEMAND_SHARE = 0.8
 """Prefill may claim this share of what full steps can take in."""
 EXPLAINED_RATIO = 1.1
 """How far TPOT may exceed a full step before something else must be slowing it."""
-MULTIPLE_TOKENS = 256
 
 _HIGH_R_SQUARED = 0.9
 

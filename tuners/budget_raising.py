@@ -11,10 +11,11 @@ import math
 from collections.abc import Sequence
 
 from enginetop.fleet.snapshot import Advice, Quantile
-from tuners.budget_lowering import MULTIPLE_TOKENS, fit_text
+from tuners.budget_lowering import fit_text
 from tuners.case import Case
 from tuners.knob_values import BUDGET
 from tuners.lateness import Lateness, lateness_of
+from tuners.limits import MOST_PREEMPTED_RATIO, MULTIPLE_TOKENS
 from tuners.load import Load
 from tuners.step_time import REACH, StepWindow, Unfit
 from tuners.trend import trend_of
@@ -31,7 +32,6 @@ _RECENT_WINDOWS = 12
 _RISE_SECONDS = 120.0
 _LEAST_WAITING = 1.0
 _FEWEST_QUEUED_WINDOWS = 8
-MOST_PREEMPTED_RATIO = 0.01
 
 
 def full_step_tokens(case: Case) -> float | None:

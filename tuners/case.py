@@ -16,9 +16,6 @@ from tuners.thoughts import Thoughts
 
 T = TypeVar("T")
 
-SUSTAINED_SECONDS = 60.0
-"""For so long every page must call for the same change before it is suggested."""
-
 
 @dataclass(frozen=True, slots=True)
 class Case:

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tuners.draft_memory import Drafted, DraftMemory
 from tuners.knob_values import Knobs
+from tuners.limits import FRESH
 from tuners.moments import Minute, Moment
 from tuners.step_time import StepWindow
 from tuners.thought_log import ThoughtLog
@@ -29,7 +29,6 @@ _MOST_MINUTES = 30
 _LEAST_RUNNING = 2
 """Requests running at both ends of a window: with fewer the engine may have rested in between."""
 _LONGEST_SPACINGS = 3
-_FRESH = frozenset({ReplicaState.OK, ReplicaState.IDLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,7 @@ class EvidenceLog:
 
     def _note(self, replica: ReplicaSnapshot) -> None:
         moments, at = self._moments, replica.scraped_at
-        if at is None or replica.state not in _FRESH or (moments and at <= moments[-1].at):
+        if at is None or replica.state not in FRESH or (moments and at <= moments[-1].at):
             return
         kv = replica.scalar("kv_usage_ratio")
         running, waiting = (replica.scalar(name).number for name in ("requests_running", "requests_waiting"))
@@ -142,7 +141,7 @@ class EvidenceLog:
 
     def _note_minute(self, replica: ReplicaSnapshot) -> None:
         at, preempted = replica.scraped_at, replica.totals.get("preemptions", 0.0)
-        if at is None or replica.state not in _FRESH:
+        if at is None or replica.state not in FRESH:
             self._minute_began = None
             return
         if self._minute_began is None:
@@ -183,7 +182,7 @@ def _mark(replica: ReplicaSnapshot) -> _Mark | None:
     steps, tokens = totals.get("iteration_tokens.count"), totals.get("iteration_tokens.sum")
     if replica.scraped_at is None or steps is None or tokens is None:
         return None
-    if replica.state not in _FRESH:
+    if replica.state not in FRESH:
         return None
     running = replica.scalar("requests_running").number
     waiting = replica.scalar("requests_waiting").number or 0.0

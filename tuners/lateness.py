@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 from tuners.case import Case, once
 from tuners.kv_maths import preempted_ratio
+from tuners.limits import FEWEST_FOR_P99
 
 FEWEST_MINUTES = 5
-FEWEST_REQUESTS = 300
-"""Then one in twenty are fifteen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ def lateness_of(case: Case) -> Lateness | None:
     """Over all minutes since the knobs are as they are; None with too few of them."""
     minutes = case.minutes
     requests = math.fsum(one.requests for one in minutes)
-    if len(minutes) < FEWEST_MINUTES or requests < FEWEST_REQUESTS:
+    if len(minutes) < FEWEST_MINUTES or requests < FEWEST_FOR_P99:
         return None
     return Lateness(
         math.fsum(one.requests * (1.0 - one.ttft_within) for one in minutes) / requests,

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from enginetop.fleet.model import Quality
+from enginetop.fleet.model import BELIEVED
 from enginetop.fleet.snapshot import Distribution, Quantile
 from tuners.case import Case, once
-from tuners.words import LONGER_WINDOW, at_least, lacking, not_fresh
-
-FEWEST_REQUESTS = 60
-"""Then a p95 has three requests beyond it."""
+from tuners.limits import FEWEST_FOR_P95
+from tuners.words import LONGER_WINDOW, at_least, contradiction, lacking, not_fresh
 
 NEEDED: Mapping[str, int] = MappingProxyType(
-    {"tpot_seconds": FEWEST_REQUESTS, "ttft_seconds": FEWEST_REQUESTS, "iteration_tokens": 1}
+    {"tpot_seconds": FEWEST_FOR_P95, "ttft_seconds": FEWEST_FOR_P95, "iteration_tokens": 1}
 )
 """Distributions without which nothing is judged, and the fewest observations in the window."""
 
@@ -103,9 +101,11 @@ def load_of(case: Case) -> Load | str:
 
 def _lack(name: str, distribution: Distribution, fewest: int) -> str | None:
     """What a distribution lacks to be relied on; None: nothing."""
-    if distribution.quality not in (Quality.OK, Quality.ESTIMATED) or distribution.count is None:
+    if distribution.quality not in BELIEVED or distribution.count is None:
         note = f": {distribution.note}" if distribution.note else ""
         return f"{name} is {distribution.quality.value}{note}"
+    if (why := contradiction(distribution)) is not None:
+        return f"{name} {why}"
     if distribution.count < fewest:
         seen = f"{distribution.count:.0f} observations in the window"
         return f"{name} has {seen}, at least {fewest} are needed; {LONGER_WINDOW}"

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from enginetop.fleet.model import EngineKind, ReplicaState
+from enginetop.fleet.model import EngineKind
 from enginetop.fleet.pools import pools
 from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import Advice, PoolAdvice, ReplicaSnapshot
+from tuners.limits import FRESH
 
 FEWEST_REPLICAS = 2
-_FRESH = frozenset({ReplicaState.OK, ReplicaState.IDLE})
 _CHANGES = ("lower", "disable", "raise")
 _CONFIDENCE = ("low", "medium", "high")
 _MOST_CAREFUL: dict[str, Callable[[Sequence[float]], float]] = {"lower": max, "disable": max, "raise": min}
@@ -42,7 +42,7 @@ def _engines(replicas: Sequence[ReplicaSnapshot]) -> Iterator[ReplicaSnapshot]:
 
 
 def _row(knob: str, members: Sequence[ReplicaSnapshot]) -> Advice:
-    fresh = [one for one in members if one.state in _FRESH]
+    fresh = [one for one in members if one.state in FRESH]
     if not fresh:
         return Advice(knob, "withheld", (f"none of {len(members)} replicas has fresh numbers",))
     rows = [(one, _of(one, knob)) for one in fresh]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from enginetop.fleet.snapshot import Advice, PoolAdvice
-from tuners.case import SUSTAINED_SECONDS
+from tuners.limits import SUSTAINED_SECONDS
 
 
 @dataclass(slots=True)

@@ -13,11 +13,13 @@ from enginetop.fleet.snapshot import Advice
 from tuners.case import Case, Rule
 from tuners.knob_values import SEQUENCES
 from tuners.kv_maths import fitting_sequences, redone_ratio
+from tuners.limits import FEWEST_FOR_P95
 from tuners.thinking_maths import resident_tokens
 from tuners.trend import seconds_to_full, trend_of
 from tuners.words import (
     LONGER_WINDOW,
     at_least,
+    contradiction,
     count,
     known_count,
     lacking,
@@ -28,7 +30,6 @@ from tuners.words import (
     too_short,
 )
 
-FEWEST_REQUESTS = 60
 LEAST_REDONE_RATIO = 0.1
 """A lower cap is worth its queue when this share of all computed tokens is computed a second time."""
 ROOMY_KV = 0.50
@@ -147,7 +148,7 @@ def _queues_for_a_seat(case: Case, sequences: int) -> bool:
 
 def _tpot_is_full(case: Case) -> bool:
     tpot = case.replica.distribution("tpot_seconds")
-    if known_count(tpot) < FEWEST_REQUESTS:
+    if known_count(tpot) < FEWEST_FOR_P95:
         return False
     return at_least(tpot.quantiles["p95"]) > TPOT_SHARE * case.replica.slo.tpot_seconds
 
@@ -180,10 +181,13 @@ def _lengths(case: Case) -> tuple[float, float] | str:
     those of the last minutes; or what is missing.
     """
     prompts, outputs = (case.replica.distribution(name) for name in ("prompt_tokens", "output_tokens"))
-    lacks = f"prompt and output lengths of {FEWEST_REQUESTS} requests are needed"
+    for name, lengths in (("prompt_tokens", prompts), ("output_tokens", outputs)):
+        if (why := contradiction(lengths)) is not None:
+            return f"{name} {why}"
+    lacks = f"prompt and output lengths of {FEWEST_FOR_P95} requests are needed"
     if prompts.count is None or outputs.count is None:
         return lacks
-    if (seen := min(prompts.count, outputs.count)) >= FEWEST_REQUESTS:
+    if (seen := min(prompts.count, outputs.count)) >= FEWEST_FOR_P95:
         prompt, output = prompts.quantiles["p90"].value, outputs.quantiles["p90"].value
         return "the lengths pass the last bucket" if prompt is None or output is None else (prompt, output)
     told = [
@@ -192,7 +196,7 @@ def _lengths(case: Case) -> tuple[float, float] | str:
         if one.prompt_p90 is not None and one.output_p90 is not None
     ]
     requests = math.fsum(count for count, _, _ in told)
-    if requests < FEWEST_REQUESTS:
+    if requests < FEWEST_FOR_P95:
         few = f"{lacks}, {seen:.0f} are in the window and {requests:.0f} in the last minutes"
         return f"{few}; {LONGER_WINDOW}"
     return (

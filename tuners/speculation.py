@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from enginetop.fleet.model import EngineKind, Quality
+from enginetop.fleet.model import BELIEVED, EngineKind
 from enginetop.fleet.snapshot import Advice, Scalar
 from tuners.case import Case, Rule, once
 from tuners.draft_comparison import WORTH_RATIO, Compared, compared, direction, measured_change
@@ -202,7 +202,7 @@ def drafts_seen(case: Case) -> DraftsSeen | str:
     if isinstance(positions, str):
         return positions
     generated = case.replica.scalar("generation_tokens_per_second").number
-    if not generated:
+    if not generated or not 0.0 < generated < math.inf:
         return "generation_tokens_per_second is not known"
     fit = fit_step_time(case.windows, COMPARED_SPREAD)
     if isinstance(fit, Unfit):
@@ -225,7 +225,7 @@ def _positions(case: Case) -> Sequence[float] | str:
     if not isinstance(signal, Scalar) or not isinstance(signal.value, tuple) or not signal.value:
         note = f": {signal.note}" if signal.note else ""
         return f"{POSITIONS} is {signal.quality.value}{note}"
-    if signal.quality not in (Quality.OK, Quality.ESTIMATED):
+    if signal.quality not in BELIEVED:
         return f"{POSITIONS} is {signal.quality.value}"
     positions = signal.value
     if any(not 0.0 <= p <= 1.0 for p in positions):

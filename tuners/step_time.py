@@ -113,6 +113,8 @@ def fit_step_time(windows: Sequence[StepWindow], least_spread: float = LEAST_SPR
     if len(windows) < FEWEST_WINDOWS:
         return Unfit(f"{len(windows)} busy windows, a fit of the step time needs {FEWEST_WINDOWS}")
     tokens = [window.tokens for window in windows]
+    if not all(0 < window.tokens < math.inf and 0 < window.seconds < math.inf for window in windows):
+        return Unfit("windows of steps hold figures that are not to be believed")
     fewest, most = min(tokens), max(tokens)
     if most < least_spread * fewest:
         return Unfit(

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import math
 
-from enginetop.fleet.model import Quality
+from enginetop.fleet.model import BELIEVED
 from enginetop.fleet.snapshot import Advice
 from tuners.case import Case, Rule
 from tuners.knob_values import THINKING
 from tuners.lateness import lateness_of
-from tuners.thinking_maths import (
-    FEWEST_FOR_P95,
-    FEWEST_FOR_P99,
-    MOST_TRUNCATED_RATIO,
-    MULTIPLE_TOKENS,
-    SLACK_TOKENS,
-    kv_token_steps,
-)
+from tuners.limits import FEWEST_FOR_P95, FEWEST_FOR_P99, MOST_PREEMPTED_RATIO, MULTIPLE_TOKENS
+from tuners.thinking_maths import MOST_TRUNCATED_RATIO, SLACK_TOKENS, kv_token_steps
 from tuners.thought_log import KEPT_SECONDS
 from tuners.thoughts import NO_THOUGHTS, Thoughts
-from tuners.words import at_least, count, known_count, lacking, not_fresh, percent, row, too_short
+from tuners.words import (
+    at_least,
+    contradiction,
+    count,
+    known_count,
+    lacking,
+    not_fresh,
+    percent,
+    row,
+    too_short,
+)
 
 REASONING = "reasoning_tokens"
 LARGE_SHARE = 0.3
@@ -49,8 +53,6 @@ LONGEST_THOUGHTS = 10.0
 budget takes: then a log that began with an engine, or with a change, misses at most a tenth of those.
 """
 FULL_KV = 0.90
-MOST_PREEMPTED_RATIO = 0.01
-"""KV pressure that comes and goes is still pressure when over minutes so many preemptions meet a request."""
 _NO_CLAIM = "accuracy is not measured here: try it on an evaluation of your own first"
 
 
@@ -88,9 +90,17 @@ def unfit(case: Case) -> str | None:
     if (why := not_fresh(case) or lacking(case, _NEEDED)) is not None:
         return why
     thoughts = case.replica.distribution(REASONING)
-    if thoughts.quality not in (Quality.OK, Quality.ESTIMATED) or thoughts.count is None:
+    if thoughts.quality not in BELIEVED or thoughts.count is None:
         note = f": {thoughts.note}" if thoughts.note else ""
         return f"{REASONING} is {thoughts.quality.value}{note}"
+    if (why := contradiction(thoughts)) is not None or (why := _thoughts(case).contradiction) is not None:
+        return f"{REASONING} {why}"
+    share = case.replica.scalar("reasoning_share_ratio").number
+    if share is not None and not 0.0 <= share <= 1.0:
+        return f"reasoning_share_ratio is {share:g}: not to be believed"
+    for name in ("prompt_tokens", "output_tokens", "tpot_seconds"):
+        if (why := contradiction(case.replica.distribution(name))) is not None:
+            return f"{name} {why}"
     counted = _thoughts(case).count
     if counted < FEWEST_FOR_P99:
         return f"{REASONING} of {counted:.0f} requests so far, a budget needs {FEWEST_FOR_P99}"

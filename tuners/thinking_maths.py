@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tuners.limits import MULTIPLE_TOKENS
+
 SLACK_TOKENS = 32
 """A request may pass its budget by so much: the closing of the thought."""
-FEWEST_FOR_P95 = 60
-FEWEST_FOR_P99 = 300
-MULTIPLE_TOKENS = 256
 MOST_TRUNCATED_RATIO = 0.05
 RISKY_TRUNCATED_RATIO = 0.10
 """A budget below the p90 costs accuracy sooner or later."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tuners.control.probability import normal_cdf, normal_quantile
-from tuners.thinking_maths import MOST_TRUNCATED_RATIO, MULTIPLE_TOKENS
+from tuners.limits import MULTIPLE_TOKENS
+from tuners.thinking_maths import MOST_TRUNCATED_RATIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,16 @@ class Thoughts:
     def count(self) -> float:
         """All requests."""
         return max(self.at_most.values(), default=0.0)
+
+    @property
+    def contradiction(self) -> str | None:
+        """Why these counts cannot be true; None: they can."""
+        counts = list(self.at_most.values())
+        if not all(0.0 <= one < math.inf for one in counts):
+            return "has counts that are not to be believed"
+        if any(later < earlier for earlier, later in pairwise(counts)):
+            return "has counts that fall from bucket to bucket"
+        return None
 
     def share_above(self, tokens: float) -> float | None:
         """Share of requests that think longer than `tokens`; None past the last finite bound, or of none.

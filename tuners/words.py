@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import pairwise
 
-from enginetop.fleet.model import Quality, ReplicaState
+from enginetop.fleet.model import BELIEVED, ReplicaState
 from enginetop.fleet.snapshot import Advice, Distribution, Quantile
-from tuners.case import SUSTAINED_SECONDS, Case
+from tuners.case import Case
+from tuners.limits import FRESH, SUSTAINED_SECONDS
 
 LONGER_WINDOW = "where traffic stays low, a longer --window has them"
 """What helps when a window holds too few requests, and waiting does not."""
@@ -15,13 +17,8 @@ LONGER_WINDOW = "where traffic stays low, a longer --window has them"
 
 def at_least(quantile: Quantile) -> float:
     """The quantile; of one past the last bucket that bucket's bound."""
-    known = quantile.value if quantile.value is not None else quantile.low
+    known = quantile.at_least
     return 0.0 if known is None else known
-
-
-def at_most(quantile: Quantile) -> float | None:
-    """The upper bound of the quantile's bucket, None past the last one."""
-    return quantile.high if quantile.high is not None else quantile.value
 
 
 def time_text(quantile: Quantile) -> str:
@@ -44,26 +41,38 @@ def count(tokens: float) -> str:
     return f"{tokens / 1e3:.1f}k" if tokens >= 1000 else f"{tokens:.0f}"
 
 
-_FRESH = frozenset({ReplicaState.OK, ReplicaState.IDLE})
-
-
 def not_fresh(case: Case) -> str | None:
     """Why the numbers of a replica say nothing about now; None: they do."""
     state = case.replica.state
     if state is ReplicaState.NO_PROGRESS:
         return "no progress: the engine's counters do not move"
-    return None if state in _FRESH else f"no fresh numbers: the replica is {state.value}"
+    return None if state in FRESH else f"no fresh numbers: the replica is {state.value}"
 
 
 def lacking(case: Case, names: Iterable[str]) -> str | None:
     """The first of these scalars that cannot be believed, and why; None: all can."""
     for name in names:
         signal = case.replica.scalar(name)
-        if signal.number is None or signal.quality not in (Quality.OK, Quality.ESTIMATED):
+        if signal.number is None or signal.quality not in BELIEVED:
             note = f": {signal.note}" if signal.note else ""
             return f"{name} is {signal.quality.value}{note}"
         if signal.number < 0 or not math.isfinite(signal.number):
             return f"{name} is {signal.number:g}: not to be believed"
+    return None
+
+
+def contradiction(distribution: Distribution) -> str | None:
+    """Why the figures of a distribution cannot all be true; None: they can."""
+    figures = [distribution.count, distribution.mean.value]
+    rising = [distribution.quantiles[key] for key in sorted(distribution.quantiles)]
+    for quantile in rising:
+        figures += [quantile.value, quantile.low, quantile.high]
+    for figure in figures:
+        if figure is not None and not 0.0 <= figure < math.inf:
+            return f"holds {figure:g}: not to be believed"
+    known = [quantile.value for quantile in rising if quantile.value is not None]
+    if any(later < earlier for earlier, later in pairwise(known)):
+        return "has percentiles that fall: not to be believed"
     return None
 
 

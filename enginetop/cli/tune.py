@@ -27,9 +27,9 @@ from enginetop.fleet.ports import FleetSource
 from enginetop.fleet.snapshot import FleetSnapshot
 from tui.view.advice import Suggestion, suggestions_of
 from tuners.advice import is_undecided
-from tuners.case import SUSTAINED_SECONDS
 from tuners.control.live_world import Clients
 from tuners.control.planning import NoPlanError, plan_from_advice, pool_of
+from tuners.limits import SUSTAINED_SECONDS
 
 SCHEMA = "enginetop.advice/1"
 
