@@ -24,6 +24,7 @@ from collectors.http import HttpFetcher
 from collectors.layout import LayoutCache
 from collectors.loop import LiveEngine
 from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.rules import rule_file
 from collectors.prometheus.source import PrometheusLooks, PrometheusSource
 from enginetop.cli.main import main
 from enginetop.fleet.fleet_tracker import FleetTracker
@@ -42,6 +43,7 @@ PACES = (1.0, 0.4, 2.5)
 _LINE = re.compile(rb"^([^#{ ]+)(\{[^}]*\})? (\S+)$")
 _GROWS = re.compile(rb"(_total|_bucket|_sum|_count)$")
 PAGE = fixture("vllm/0.32.0/vllm-0.32.0-loaded.prom")
+GPUS = fixture("dcgm/4.5/dcgm-exporter-4.5-reconstructed.prom").replace(b'pod="vllm-0"', b'pod="p0"')
 
 
 class SteadyFleet:
@@ -57,8 +59,8 @@ class SteadyFleet:
 
             def do_GET(self) -> None:
                 pace = re.fullmatch(r"/r/(\d)/metrics", self.path)
-                body = fleet.page(PACES[int(pace[1])]) if pace else b""
-                self.send_response(200 if pace else 404)
+                body = fleet.page(PACES[int(pace[1])]) if pace else GPUS if self.path == "/gpus" else b""
+                self.send_response(200 if body else 404)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -136,9 +138,16 @@ def prometheus(
     groups = [{"targets": [fleet.address], "labels": one} for one in labels]
     groups.append({"targets": ["127.0.0.1:1"], "labels": {"pod": "dead", "instance": "dead:8000"}})
     (folder / "sd.json").write_text(json.dumps(groups))
+    # a rate is over its whole range, whatever there is of it: five minutes are more than this server has
+    (folder / "rules.yml").write_text(rule_file().replace("[5m]", f"[{WINDOW:.0f}s]"))
     (folder / "prometheus.yml").write_text(
-        "global: {scrape_interval: 500ms}\n"
-        f"scrape_configs: [{{job_name: vllm, file_sd_configs: [{{files: ['{folder / 'sd.json'}']}}]}}]\n"
+        "global: {scrape_interval: 500ms"
+        + f", evaluation_interval: 1s}}\nrule_files: ['{folder / 'rules.yml'}'"
+        * (request.param == "prometheus")
+        + ("]\n" if request.param == "prometheus" else "}\n")
+        + f"scrape_configs: [{{job_name: vllm, file_sd_configs: [{{files: ['{folder / 'sd.json'}']}}]}}, "
+        f"{{job_name: dcgm, metrics_path: /gpus, static_configs: [{{targets: ['{fleet.address}'], "
+        "labels: {pod: dcgm-x, namespace: gpu-operator}}]}]\n"
     )
     address = f"127.0.0.1:{free_port()}"
     process = subprocess.Popen([binary, *flags(folder, address)], stderr=subprocess.PIPE, text=True)
@@ -234,6 +243,67 @@ def test_we_and_a_prometheus_agree(fleet: SteadyFleet, prometheus: str) -> None:
         assert found == pytest.approx(mine, rel=0.02), f"p{i}"
         numbers += sum(value is not None for value in mine.values())
     assert numbers > 3 * 40  # it compared something
+
+
+RECORDED = {
+    "enginetop:generation_tokens:rate5m": "generation_tokens_per_second",
+    "enginetop:requests_finished:rate5m": "requests_finished_per_second",
+    "enginetop:requests_running": "requests_running",
+    "enginetop:kv_usage_ratio": "kv_usage_ratio",
+    "enginetop:ttft_seconds:p50_5m": "ttft_seconds p50",
+    "enginetop:ttft_seconds:p95_5m": "ttft_seconds p95",
+    "enginetop:e2e_seconds:p99_5m": "e2e_seconds p99",
+}
+
+
+def test_recorded_rules_say_what_raw_samples_say(fleet: SteadyFleet, prometheus: str) -> None:
+    """The load is steady, so that any window says the same."""
+    client = PrometheusClient(prometheus)
+    layouts = LayoutCache()
+    looks = PrometheusLooks(
+        client,
+        tracker=tracker_of((), None),
+        new_feed=lambda target: TargetFeed(target, layouts),
+        backfill_seconds=WINDOW,
+    )
+    source = PrometheusSource(looks, 0.5)
+    source.start()
+    try:
+        raw = by_name(settle(source))
+    finally:
+        source.stop()
+    now = client.now()
+    recorded: dict[tuple[str, str], float] = {}
+    for name in RECORDED:
+        for series in client.over(name, now - 2, now, 1):
+            recorded[(name, series["metric"]["instance"])] = float(series["values"][-1][1])
+    if not recorded:
+        pytest.skip("this server records no rules by itself")
+    for name, signal in RECORDED.items():
+        for i in range(3):
+            mine = figures(raw[f"p{i}"])[signal]
+            assert recorded[(name, f"r{i}:8000")] == pytest.approx(mine, rel=0.02), (name, i)
+    client.close()
+
+
+def test_the_series_of_a_gpu_exporter_are_joined_by_pod(prometheus: str) -> None:
+    layouts = LayoutCache()
+    looks = PrometheusLooks(
+        PrometheusClient(prometheus),
+        tracker=tracker_of((), None),
+        new_feed=lambda target: TargetFeed(target, layouts),
+        backfill_seconds=WINDOW,
+    )
+    source = PrometheusSource(looks, 0.5)
+    source.start()
+    try:
+        seen = by_name(wait_until(source, lambda seen: any(one.gpus for one in seen.replicas)))
+    finally:
+        source.stop()
+    (gpu,) = seen["p0"].gpus
+    assert (gpu.pod, gpu.joined_by, gpu.utilization_ratio, gpu.source) == ("serve/p0", "pod", 0.97, "dcgm")
+    assert gpu.memory_used_bytes == 128511 * 1048576.0
+    assert seen["p1"].gpus == ()
 
 
 def test_the_commands_read_it(prometheus: str, capsys: pytest.CaptureFixture[str]) -> None:
