@@ -40,7 +40,7 @@ class Lazy(Mapping[K, V_co]):
         self._known: dict[K, V_co | None] = dict(told)
 
     def __getitem__(self, name: K) -> V_co:
-        value = self._known.get(name, _UNASKED)
+        value: V_co | None = self._known.get(name, _UNASKED)
         if value is _UNASKED:
             value = self._find(name)
         if value is None:
@@ -55,7 +55,7 @@ class Lazy(Mapping[K, V_co]):
 
     def get(self, name: K, default: T | None = None, /) -> V_co | T | None:
         """The value, or `default` where there is none."""
-        value = self._known.get(name, _UNASKED)
+        value: V_co | None = self._known.get(name, _UNASKED)
         if value is _UNASKED:
             value = self._find(name)
         return default if value is None else value
