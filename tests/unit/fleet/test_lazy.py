@@ -8,9 +8,8 @@ import pytest
 
 from bench.memory import Fleet
 from bench.page_server import MovingPage
-from enginetop.fleet import extract
 from enginetop.fleet.extract import Growth
-from enginetop.fleet.histogram import HistogramIncrease
+from enginetop.fleet.histogram import HistogramIncrease, merge_histograms
 from enginetop.fleet.lazy import Lazy, joint_names, overlaid
 
 
@@ -75,7 +74,7 @@ class TestATick:
     def measures(self, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         """How often the slots of a measure are added up."""
         found: Counter[str] = Counter()
-        gain, merge = Growth.increase, extract.merge_histograms
+        gain = Growth.increase
 
         def counted_gain(growth: Growth, slots: list[int]) -> float:
             found["sums"] += 1
@@ -83,10 +82,10 @@ class TestATick:
 
         def counted_merge(parts: list[HistogramIncrease]) -> HistogramIncrease:
             found["histograms"] += 1
-            return merge(parts)
+            return merge_histograms(parts)
 
         monkeypatch.setattr(Growth, "increase", counted_gain)
-        monkeypatch.setattr(extract, "merge_histograms", counted_merge)
+        monkeypatch.setattr("enginetop.fleet.extract.merge_histograms", counted_merge)
         return found
 
     def test_a_tick_adds_up_what_is_judged_and_kept_and_no_more(self, measures: Counter[str]) -> None:
