@@ -28,6 +28,19 @@ def write_synced(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
+def replace_kept(path: Path, data: bytes) -> None:
+    """Replace an existing file at once, its owner and its mode kept. OSError, also where it may not be
+    written itself though its folder may.
+    """
+    before = path.stat()
+    if not os.access(path, os.W_OK):
+        raise PermissionError(13, "permission denied")
+    write_synced(path, data)
+    path.chmod(before.st_mode & 0o7777)
+    if (before.st_uid, before.st_gid) != (os.getuid(), os.getgid()):
+        os.chown(path, before.st_uid, before.st_gid)
+
+
 def append_synced(path: Path, data: bytes, *, keep_bytes: int) -> None:
     """Append to a file after its first `keep_bytes` bytes (what follows them is a torn write)."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -6,7 +6,6 @@ Only a number that stands there already is changed, and only where it stands onc
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from enginetop.fleet.model import EngineKind
 from tuners.control.commands import Command
-from tuners.control.files import write_synced
+from tuners.control.files import replace_kept, write_synced
 from tuners.control.flags import FLAGS, Flag
 from tuners.control.restart_board import Load, NothingDoneError, RestartError, StartKnob, Values
 
@@ -68,7 +67,7 @@ class SettingsFile:
             self._restart.kill()
             self._restart = None
         try:
-            self._write(self._path, self._with(values))
+            replace_kept(self._path, self._with(values).encode())
         except OSError as error:
             raise NothingDoneError(f"{self._path}: {error.strerror or error}") from None
         self._restart = Command(self._hook, timeout_seconds=self._hook_seconds, environment=self._environment)
@@ -117,16 +116,6 @@ class SettingsFile:
                 raise NothingDoneError(f"{self._path}: the number of {knob} does not stand there once")
             text = text[: place[0]] + str(value) + text[place[1] :]
         return text
-
-    def _write(self, path: Path, text: str) -> None:
-        """Replace the file at once, its owner and its mode kept."""
-        before = path.stat()
-        if not os.access(path, os.W_OK):
-            raise PermissionError(13, "permission denied")
-        write_synced(path, text.encode())
-        path.chmod(before.st_mode & 0o7777)
-        if (before.st_uid, before.st_gid) != (os.getuid(), os.getgid()):
-            os.chown(path, before.st_uid, before.st_gid)
 
 
 def _place(text: str, flag: Flag) -> tuple[int, int] | None:

@@ -4,12 +4,11 @@ line without dashes. Only lines of one section are changed.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tuners.control.files import write_synced
+from tuners.control.files import replace_kept
 from tuners.control.restart_board import RestartError
 
 _MOST_BYTES = 1 << 20
@@ -65,23 +64,14 @@ class PresetFile:
     def write(self, text: str) -> None:
         """Replace the file at once, its owner and mode kept. OSError; RestartError as in `read`."""
         self._former = self.read()
-        self._put(text)
+        replace_kept(self.path, text.encode())
         self._ours = text
 
     def take_back(self) -> None:
         """Undo the last `write`, which nobody has read. OSError."""
         if self._former is not None:
-            self._put(self._former)
+            replace_kept(self.path, self._former.encode())
             self._ours = self._former
-
-    def _put(self, text: str) -> None:
-        before = self.path.stat()
-        if not os.access(self.path, os.W_OK):
-            raise PermissionError(13, "permission denied")
-        write_synced(self.path, text.encode())
-        self.path.chmod(before.st_mode & 0o7777)
-        if (before.st_uid, before.st_gid) != (os.getuid(), os.getgid()):
-            os.chown(self.path, before.st_uid, before.st_gid)
 
 
 def _lines_of(lines: list[str], model: str) -> range | None:
