@@ -181,6 +181,8 @@ class ControlTable(_Table):
     margin: _Ratio = 0.01
     ttl_seconds: Annotated[float, Field(ge=30, le=3600)] = 180.0
     restart_warmup_seconds: Annotated[float, Field(ge=0, le=86400)] = 300.0
+    most_at_once: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Replicas that one wave of a promotion changes, at most; None: a quarter of them."""
 
 
 _LONGEST_CURRENCY = 16

@@ -118,7 +118,8 @@ def _is_watched(written: Written, now: float) -> bool:
 def _tripped(turn: Turn) -> str:
     progress = turn.progress
     window = progress.settings.block_seconds
-    everyone = (*progress.changed, *progress.reference)
+    # also those whose wave is still to come: a replica that was just written is compared over time before it
+    everyone = (*progress.plan.targets, *progress.baselines)
     recent = progress.recent
     if not (progress.restarts and progress.state is ChangeState.WARMUP):  # cold caches are no comparison
         recent = with_mark(recent, mark(turn.now, turn.snapshot, everyone), window)

@@ -8,7 +8,7 @@ from enginetop.fleet.change import ChangeState
 from tuners.control.effect import Effect, find_effect
 from tuners.control.holding import hold
 from tuners.control.observe import replica_of
-from tuners.control.progress import Purpose, Turn
+from tuners.control.progress import Progress, Purpose, Turn
 from tuners.control.writing import confirm, write
 
 _RETRY_SECONDS = 2.0
@@ -29,7 +29,7 @@ def promote(turn: Turn) -> None:
         turn.update(soaking_since=turn.now)
         turn.note(f"{len(turn.progress.written)} of {len(turn.progress.plan.changes)} written and read back")
     progress = turn.progress
-    left = tuple(target for target in progress.plan.targets if target not in progress.written)
+    left = _in_order(progress)
     since = progress.soaking_since
     soaking = since is not None and turn.now - since < progress.settings.soak_seconds
     if len(progress.written) > 1 and soaking:
@@ -38,9 +38,17 @@ def promote(turn: Turn) -> None:
         turn.to(ChangeState.VERIFY, "looking for the effect")
         return
     size = max(1, math.floor(progress.settings.wave_ratio * len(progress.plan.changes)))
+    if progress.settings.most_at_once is not None:
+        size = min(size, progress.settings.most_at_once)
     if progress.restarts:
         size = 1  # never more than one replica out of service for our sake
     write(turn, left[:size])
+
+
+def _in_order(progress: Progress) -> tuple[str, ...]:
+    """Who is left, baselines last: while one is untouched the guards have something to compare with."""
+    left = (target for target in progress.plan.targets if target not in progress.written)
+    return tuple(sorted(left, key=lambda target: target in progress.baselines))
 
 
 def verify(turn: Turn) -> None:

@@ -13,8 +13,8 @@ class ControlSettings:
     one-sided error of `improved` and of `worse` each; `margin` the loss of SLO attainment (a ratio) that
     `not_worse` rules out. Every value written goes back by itself after `ttl_seconds` unless renewed.
     At most `baselines` other replicas are compared with. Promotion goes in waves of at most `wave_ratio` of
-    the replicas (at least one), with `soak_seconds` between waves. An engine that was restarted has cold
-    caches: its warm-up lasts at least `restart_warmup_seconds`.
+    the replicas (at least one) and of at most `most_at_once`, baselines last, with `soak_seconds` between
+    waves. An engine that was restarted has cold caches: its warm-up lasts at least `restart_warmup_seconds`.
     """
 
     warmup_seconds: float = 120.0
@@ -25,6 +25,7 @@ class ControlSettings:
     ttl_seconds: float = 180.0
     baselines: int = 4
     wave_ratio: float = 0.25
+    most_at_once: int | None = None
     soak_seconds: float = 60.0
     restart_warmup_seconds: float = 300.0
 

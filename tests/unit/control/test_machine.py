@@ -50,6 +50,28 @@ def test_a_gain_is_promoted_in_waves_and_made_permanent() -> None:
         assert all(ttl == 180.0 for _, _, ttl in engine.writes[:-1])
 
 
+def _waves(most_at_once: int | None) -> list[list[str]]:
+    """Twelve replicas, four of them baselines: who was written first in each wave."""
+    engines = [Engine(f"http://r{n:02}:8000", 1000 + n, attainment=gain) for n in range(12)]
+    fleet = VirtualFleet(engines)
+    end, _ = run(fleet, settings=replace(SHORT, most_at_once=most_at_once))
+    assert end.state is ChangeState.DONE
+    assert end.baselines == tuple(f"http://r{n:02}:8000" for n in (1, 2, 3, 4))
+    first = sorted((engine.writes[0][0], engine.url[7:10]) for engine in engines[1:])
+    return [[name for at, name in first if at == moment] for moment in sorted({at for at, _ in first})]
+
+
+def test_baselines_are_changed_last_and_a_wave_is_no_larger_than_asked_for() -> None:
+    assert _waves(None) == [
+        ["r05", "r06", "r07"],
+        ["r08", "r09", "r10"],
+        ["r01", "r02", "r11"],
+        ["r03", "r04"],
+    ]
+    assert _waves(2)[0] == ["r05", "r06"]
+    assert max(map(len, _waves(2))) == 2
+
+
 def test_every_value_is_renewed_long_before_it_expires() -> None:
     fleet = three(attainment=gain)
     run(fleet)
