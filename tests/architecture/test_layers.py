@@ -11,7 +11,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 ONLY_IMPORTER: dict[str, set[str]] = {
     "pynvml": {"collectors/gpu/nvml.py"},
-    "httpx": {"collectors/full_http.py", "collectors/control_http.py", "collectors/probe/client.py"},
+    "httpx": {
+        "collectors/full_http.py",
+        "collectors/control_http.py",
+        "collectors/kubernetes/client.py",
+        "collectors/probe/client.py",
+    },
     "tomli": {"enginetop/fleet/toml_text.py"},
     "pydantic": {
         "enginetop/fleet/config.py",
