@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.kubeconfig import find_context
@@ -23,6 +24,7 @@ from tuners.control.kubernetes.emit import SecretInPatchError, emitted
 from tuners.control.kubernetes.inspect import OwnedFlags, inspect
 
 _NO_KNOB_API = (404, 405, 501)
+_KEPT_SECONDS = 60.0
 
 
 class Cluster:
@@ -71,14 +73,25 @@ def cluster_of(discovery: Sequence[DiscoverySetting]) -> Cluster | None:
 class OwnedKnobs:
     """A `KnobTransport`: the engine's own knob API where it has one, else the flags that its owner gives it.
 
-    The latter are read only: one object's change restarts all of its replicas.
+    The latter are read only: one object's change restarts all of its replicas. They are asked for once a
+    minute, since a change of them is a new pod, and every question of every target meets the API server.
     """
 
-    def __init__(self, target: Target, engine: KnobTransport, cluster: Cluster) -> None:
-        self._target, self._engine, self._cluster = target, engine, cluster
+    def __init__(
+        self,
+        target: Target,
+        engine: KnobTransport,
+        cluster: Cluster,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._target, self._engine, self._cluster, self._now = target, engine, cluster, now
+        self._kept: KnobAnswer | None = None
+        self._kept_until = 0.0
 
     def request(self, method: str, path: str, body: bytes | None = None) -> KnobAnswer:
         """See `KnobTransport`."""
+        if method == "GET" and self._kept is not None and self._now() < self._kept_until:
+            return self._kept
         answer = self._engine.request(method, path, body)
         if answer.status not in _NO_KNOB_API or method != "GET":
             return answer
@@ -86,7 +99,9 @@ class OwnedKnobs:
             sheet = sheet_of(self._cluster.flags(self._target))
         except (ClusterError, NoPlaceError, FlagError) as error:
             return KnobAnswer(answer.status, json.dumps({"detail": str(error)}).encode())
-        return KnobAnswer(200, json.dumps(sheet_document(sheet)).encode())
+        self._kept = KnobAnswer(200, json.dumps(sheet_document(sheet)).encode())
+        self._kept_until = self._now() + _KEPT_SECONDS
+        return self._kept
 
 
 def sheet_of(flags: OwnedFlags) -> KnobSheet:

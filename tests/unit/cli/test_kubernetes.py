@@ -100,6 +100,23 @@ def test_the_flags_of_the_owner_are_its_knobs(fake: FakeKubernetes, server: str)
     cluster.client.close()
 
 
+def test_an_owner_is_asked_once_a_minute(fake: FakeKubernetes, server: str) -> None:
+    served(fake, "plain")
+    cluster = Cluster(client=KubernetesClient(Context("prod", server, "llm", token=TOKEN)))
+    clock = [1000.0]
+    knobs = HttpKnobClient(
+        OwnedKnobs(Target(target_url(server), "a"), _NoKnobApi(), cluster, now=lambda: clock[0])
+    )
+    first = knobs.read().sheet
+    asked = len(fake.asked)
+    clock[0] += 59.0
+    assert knobs.read().sheet == first
+    assert len(fake.asked) == asked
+    clock[0] += 2.0
+    assert knobs.read().sheet == first
+    assert len(fake.asked) > asked
+
+
 class _NoKnobApi:
     """An engine without a companion."""
 

@@ -18,8 +18,6 @@ from enginetop.fleet.model import Role
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, serving
 from tests.support.kubernetes_pods import VLLM_STACK, owned_by, pod
 
-IN_CLUSTER = Reach.DIRECT
-
 
 @pytest.fixture
 def fake() -> FakeKubernetes:
