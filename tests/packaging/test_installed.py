@@ -39,8 +39,8 @@ def address() -> Iterator[str]:
 
 def test_it_is_the_wheel_that_runs(installed: Installed) -> None:
     """Our five packages and the companions' three come from the environment, not from the checkout."""
-    names = ("enginetop", "tui", "collectors", "tuners", "themes", "enginetop_companion")
-    names = (*names, "enginetop_companion_vllm", "enginetop_companion_sglang")
+    ours = ["enginetop", "tui", "collectors", "tuners", "themes"]
+    names = [*ours, "enginetop_companion", "enginetop_companion_vllm", "enginetop_companion_sglang"]
     program = f"import {', '.join(names)}; print(*({', '.join(f'{name}.__file__' for name in names)},))"
     ran = installed.run("python", "-c", program)
     assert {Path(path).parents[1] for path in ran.stdout.split()} == {installed.packages}, ran.stderr
