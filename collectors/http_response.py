@@ -44,20 +44,22 @@ class ResponseParser:
         self._parts: list[bytes] = []
         self._received = 0
         self._remaining = 0
-        self._phase: Callable[[], bool] = self._head
+        # A plain function: a bound method would tie the parser to itself, and the body with it would live on
+        # until the next garbage collection.
+        self._phase: _Phase = ResponseParser._head
         self._status = 0
         self._headers: dict[str, str] = {}
 
     @property
     def started(self) -> bool:
         """Whether any byte has arrived."""
-        return self._phase != self._head or bool(self._buffer)
+        return self._phase is not ResponseParser._head or bool(self._buffer)
 
     def feed(self, data: bytes) -> bool:
         """Take more bytes; True when the response is complete."""
         self._buffer += data
         if not self.complete:
-            while self._phase():
+            while self._phase(self):
                 pass
         if self.complete and self._buffer:
             self.reusable = False  # bytes that nobody asked for: the stream is out of step
@@ -118,7 +120,7 @@ class ResponseParser:
         elif transfer is not None:
             if transfer.lower() != "chunked" or length is not None:
                 raise NeedsFullClient
-            self._phase = self._chunk_line
+            self._phase = ResponseParser._chunk_line
         elif length is None:
             raise NeedsFullClient  # the body ends with the connection
         else:
@@ -126,7 +128,7 @@ class ResponseParser:
                 raise FetchError(FailureKind.PROTOCOL, "the length of the body is no number")
             self._remaining = int(length)
             self._bound(self._remaining)
-            self._phase = self._sized_body
+            self._phase = ResponseParser._sized_body
 
     def _bound(self, size: int) -> None:
         if size > self._max_body_bytes:
@@ -166,13 +168,13 @@ class ResponseParser:
             raise FetchError(FailureKind.PROTOCOL, "a chunk of the body is malformed")
         self._remaining = int(size[1], 16)
         self._bound(self._received + self._remaining)
-        self._phase = self._chunk if self._remaining else self._trailer
+        self._phase = ResponseParser._chunk if self._remaining else ResponseParser._trailer
         return True
 
     def _chunk(self) -> bool:
         if not self._take():
             return False
-        self._phase = self._chunk_end
+        self._phase = ResponseParser._chunk_end
         return True
 
     def _chunk_end(self) -> bool:
@@ -181,7 +183,7 @@ class ResponseParser:
         if self._buffer[:2] != b"\r\n":
             raise FetchError(FailureKind.PROTOCOL, "a chunk of the body is malformed")
         del self._buffer[:2]
-        self._phase = self._chunk_line
+        self._phase = ResponseParser._chunk_line
         return True
 
     def _trailer(self) -> bool:
@@ -195,3 +197,6 @@ class ResponseParser:
     def _finish(self) -> None:
         self.response = RawResponse(self._status, self._headers, b"".join(self._parts))
         self.complete = True
+
+
+_Phase = Callable[[ResponseParser], bool]

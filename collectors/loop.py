@@ -244,6 +244,7 @@ class LiveEngine:
             turn = watch.schedule.next_turn(begun, watch.ended, scrape.unanswered)
             self._pace.count_turn(turn.dropped)
             self._take(scrape, self._clock.now() + turn.due - watch.ended)
+            del scrape  # a page is of no use while its target waits for the next turn
 
     def _take(self, scrape: Scrape, next_try_at: float) -> None:
         self._intake.take(scrape, next_try_at)

@@ -86,8 +86,6 @@ def _gpu_breach(replica: ReplicaSnapshot) -> Condition | None:
 
 def _backend_breach(replica: ReplicaSnapshot) -> Condition | None:
     """A gateway that cannot route to some of its backends, or to any."""
-    if not replica.beyond:
-        return None
     healthy = scalar_number(replica.beyond.get("backends_healthy"))
     total = scalar_number(replica.beyond.get("backends_total"))
     if healthy is None or (healthy > 0 and (total is None or healthy >= total)):

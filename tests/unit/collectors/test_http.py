@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import socket
 import ssl
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from collectors.answer import Answer
-from collectors.fetch import Credentials
+from collectors.fetch import Credentials, RawResponse
 from collectors.full_http import proxy_for
 from collectors.http import HttpFetcher
 from enginetop.fleet.observation import FailureKind
@@ -519,3 +520,27 @@ def test_handshakes_that_hang_leak_no_connection(server: FaultyServer) -> None:
 
     counts = asyncio.run(ask())
     assert counts[-1] <= counts[0] + 1  # the server's end of a closed connection may linger once
+
+
+@both_clients
+def test_answers_that_nobody_keeps_do_not_pile_up(server: FaultyServer, fast_path: bool) -> None:
+    replica = server.replica(page(BODY))
+
+    async def bodies_alive() -> int:
+        fetcher = HttpFetcher({}, fast_path=fast_path, clock=lambda: 1000.0)
+        try:
+            for _ in range(20):
+                assert (await fetcher.fetch(replica.url, "/metrics", timeout_seconds=5.0)).body == BODY
+            await asyncio.sleep(0)  # what woke this task still holds the last answer
+            holders = [one for one in gc.get_objects() if isinstance(one, RawResponse | Answer)]
+            return sum(one.body == BODY for one in holders)
+        finally:
+            await fetcher.aclose()
+            await asyncio.sleep(0)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(bodies_alive()) == 0
+    finally:
+        gc.enable()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -134,3 +136,19 @@ def test_an_endless_chunk_line_is_malformed() -> None:
     with pytest.raises(FetchError) as caught:
         feed_all(parser, [b"1;" + b"x" * 100] * 50)
     assert caught.value.kind is FailureKind.PROTOCOL
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [sized(b"abc"), chunked([b"abc", b"d"]), sized(b"abc")[:-1], chunked([b"abc"])[:-3], b"HTTP/1.1 2", b""],
+    ids=["sized", "chunked", "sized, cut", "chunked, cut", "head, cut", "nothing"],
+)
+def test_a_parser_that_is_let_go_is_gone_at_once_with_its_body(wire: bytes) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(5):
+            ResponseParser(LIMIT).feed(wire)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
