@@ -1,6 +1,6 @@
 """Looking at one target for `doctor`: the way to it, a few scrapes, and who may change it.
 
-Nothing but GETs of pages that change nothing: the feed's own, and those of `enginetop.doctor.admin`.
+Nothing but GETs of pages that change nothing: the feed's own, and those of `enginetop.fleet.admin_surface`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collectors.feed import TargetFeed
 from collectors.fetch import KEPT_HEADERS, NO_CREDENTIALS, Credentials, Fetcher
 from collectors.http import HttpFetcher
 from collectors.layout import LayoutCache
-from collectors.meaning import decode_json
 from collectors.sanitise import clean_text
 from collectors.scrape import Scraper
+from enginetop.cli.admin_look import admin_facts
 from enginetop.cli.doctor_way import Way, way_to
 from enginetop.cli.settings import Settings
-from enginetop.doctor.admin import KEYLESS, LISTING, AdminFacts
 from enginetop.doctor.target import EngineFacts, FailureFacts, Missing, PageFacts, TargetFacts
+from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.derive import MEASURES_OF
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import Quality, ReplicaState, Target
@@ -37,7 +37,6 @@ _ROUNDS = 5
 _PAUSE_SECONDS = 0.2
 _ROUND_SECONDS = 1.0
 """Slower pages are asked fewer times: a look must not be a load."""
-_MOST_ROUTES = 2000
 _DOCTOR_HEADERS = KEPT_HEADERS | {"date"}
 _TOO_SOON = frozenset({ReplicaState.NO_PROGRESS, ReplicaState.STALE})
 """What a look of a second cannot tell."""
@@ -59,7 +58,8 @@ async def probe(
     await look.rounds(patience_seconds)
     admin = None
     if look.reading is not None:
-        admin = await _admin(target, look.reading, credentials, patience_seconds)
+        kind = look.reading.identity.engine
+        admin = await admin_facts(target, kind, credentials, patience_seconds)
     return _facts(target, settings, credentials, way, look, admin)
 
 
@@ -148,36 +148,6 @@ class _Look:
     def replica(self) -> ReplicaSnapshot:
         """What the scrapes amount to."""
         return self._tracker.snapshot(time.time(), CollectorHealth()).replicas[0]
-
-
-async def _admin(target: Target, reading: Reading, credentials: Credentials, patience: float) -> AdminFacts:
-    """The answers of harmless pages to a request without a key."""
-    keyless = Credentials(
-        ca_file=credentials.ca_file,
-        insecure_skip_verify=credentials.insecure_skip_verify,
-        client_cert_file=credentials.client_cert_file,
-        client_key_file=credentials.client_key_file,
-    )
-    fetcher = HttpFetcher({target.url: keyless})
-    statuses: dict[str, int] = {}
-    routes: frozenset[str] | None = None
-    try:
-        for page in KEYLESS.get(reading.identity.engine, ()):
-            answer = await fetcher.fetch(target.url, page, timeout_seconds=patience)
-            if answer.error is not None:
-                break
-            statuses[page] = answer.status
-            if page == LISTING and answer.status == 200:
-                routes = _routes(answer.body)
-    finally:
-        await fetcher.aclose()
-    return AdminFacts(statuses, routes)
-
-
-def _routes(body: bytes) -> frozenset[str] | None:
-    listing = decode_json(body)
-    paths = listing.get("paths") if isinstance(listing, dict) else None
-    return frozenset(list(paths)[:_MOST_ROUTES]) if isinstance(paths, dict) else None
 
 
 def _facts(

@@ -87,6 +87,7 @@ def _target(facts: TargetFacts) -> Json:
         "clock_skew_seconds": facts.skew_seconds,
         "failure": None if facts.failure is None else str(facts.failure.kind),
         "engine": None if facts.engine is None else _engine(facts.engine),
+        "admin": None if facts.surface is None else facts.surface.openness.value,
     }
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from enginetop.doctor.admin import AdminFacts, admin_findings
+from enginetop.doctor.admin import admin_finding
 from enginetop.doctor.finding import Finding, Level
+from enginetop.fleet.admin_surface import AdminFacts, AdminSurface, admin_surface
 from enginetop.fleet.model import EngineKind, ReplicaState, Role
 from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.reading import ConfigValue
@@ -107,16 +108,21 @@ class TargetFacts:
     admin: AdminFacts | None = None
     key: str = ""
 
+    @property
+    def surface(self) -> AdminSurface | None:
+        """Who may change it; None: that was not looked at."""
+        if self.engine is None or self.admin is None:
+            return None
+        return admin_surface(self.engine.kind, self.engine.role, self.engine.stack, self.admin)
+
 
 def target_findings(facts: TargetFacts, now: float) -> list[Finding]:
     """Everything about one target, from the way to it up to what is not read."""
     findings = [*_reach(facts, now), *_page(facts)]
     if facts.engine is not None:
         findings += [*_engine(facts.engine), *_signals(facts.engine)]
-        if facts.admin is not None:
-            engine = facts.engine
-            behind = engine.stack == "dynamo" and engine.role not in (Role.GATEWAY, Role.ROUTER)
-            findings += admin_findings(engine.kind, facts.admin, dynamo_worker=behind)
+    if facts.surface is not None:
+        findings.append(admin_finding(facts.surface))
     return [Finding(one.area, one.level, one.what, one.fix, facts.name) for one in findings]
 
 

@@ -13,9 +13,9 @@ import pytest
 from enginetop.cli import control
 from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.settings import Settings, resolve
-from enginetop.doctor.admin import AdminFacts
 from enginetop.doctor.finding import Level
 from enginetop.doctor.target import EngineFacts, TargetFacts
+from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import EngineKind, ReplicaState
 from enginetop.fleet.plan import ENGINE_APIS

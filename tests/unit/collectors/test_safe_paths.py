@@ -21,7 +21,7 @@ from collectors.feed import METRICS_PATHS, TargetFeed
 from collectors.http import HttpFetcher
 from collectors.layout import LayoutCache
 from collectors.scrape import Scraper
-from enginetop.doctor.admin import KEYLESS
+from enginetop.fleet.admin_surface import KEYLESS
 from enginetop.fleet.model import Target
 from tests.support.faulty_server import FaultyServer, Reply, Request, page
 from tests.support.strict_engines import ENGINES, Engine, State, StrictServer, declared, scrape

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from enginetop.doctor.admin import AdminFacts
 from enginetop.doctor.finding import Finding, Level, worst
 from enginetop.doctor.target import (
     EngineFacts,
@@ -19,6 +18,7 @@ from enginetop.doctor.target import (
     size_text,
     target_findings,
 )
+from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.model import EngineKind, ReplicaState, Role
 from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.reading import ConfigValue
