@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from collectors.fetch import Credentials, FetchError, connection_fault, one_line
 from collectors.full_http import proxy_for, tls_context
+from collectors.ssh.address import SCHEME as SSH_SCHEME
 from enginetop.fleet.knobs import KnobAnswer
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ class HttpKnobTransport:
         """See `KnobTransport`. The timeout bounds each of connecting, sending and reading."""
         import httpx
 
+        if self._base.startswith(SSH_SCHEME):
+            return KnobAnswer(
+                None, detail="settings are not asked through ssh; name control_url in the config"
+            )
         try:
             headers = self._headers(body)
             if self._socket:

@@ -88,9 +88,13 @@ class _Connection(asyncio.Protocol):
 
 
 class PlainHttp:
-    """GETs from one host and port, over a connection that is kept between requests."""
+    """GETs from one host and port, over a connection that is kept between requests.
 
-    def __init__(self, host: str, port: int, max_body_bytes: int) -> None:
+    `unix_path`: the connection goes to this socket instead.
+    """
+
+    def __init__(self, host: str, port: int, max_body_bytes: int, unix_path: str | None = None) -> None:
+        self._unix_path = unix_path
         self._host = host
         self._port = port
         self._max_body_bytes = max_body_bytes
@@ -123,6 +127,9 @@ class PlainHttp:
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
         try:
+            if self._unix_path is not None:
+                _, connection = await loop.create_unix_connection(_Connection, self._unix_path)
+                return connection
             _, connection = await loop.create_connection(
                 _Connection,
                 self._host,

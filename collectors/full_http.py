@@ -29,11 +29,17 @@ if TYPE_CHECKING:
 
 
 class FullClient:
-    """The httpx client of one target, made at first use."""
+    """The httpx client of one target, made at first use. `unix_path`: it goes to this socket instead."""
 
     def __init__(
-        self, origin: Origin, credentials: Credentials, proxy: str | None, max_body_bytes: int
+        self,
+        origin: Origin,
+        credentials: Credentials,
+        proxy: str | None,
+        max_body_bytes: int,
+        unix_path: str | None = None,
     ) -> None:
+        self._unix_path = unix_path
         self._origin = origin
         name = origin.lookup_name
         self._address = f"{origin.scheme}://{f'[{name}]' if ':' in name else name}:{origin.port}"
@@ -75,6 +81,7 @@ class FullClient:
             return httpx.AsyncClient(
                 verify=tls_context(self._credentials) if self._origin.scheme == "https" else False,
                 proxy=self._proxy,
+                transport=httpx.AsyncHTTPTransport(uds=self._unix_path) if self._unix_path else None,
                 trust_env=False,  # the environment's proxies were weighed by `proxy_for`
                 timeout=None,  # noqa: S113 - one deadline spans the whole request, see HttpFetcher
                 limits=httpx.Limits(max_keepalive_connections=1, keepalive_expiry=None),

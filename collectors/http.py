@@ -1,8 +1,9 @@
 """Fetching pages over HTTP: the rules that hold for every request, whichever client carries it.
 
 A target's plain pages go over the lean client of `fast_http`; TLS, proxies and unusual answers go over httpx
-(`full_http`), imported when the first of them is met. Redirects are followed within the target's own origin
-only, so that no key ever reaches another host.
+(`full_http`), imported when the first of them is met. A server behind `ssh` is reached through a socket that
+leads there. Redirects are followed within the target's own origin only, so that no key ever reaches another
+host.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urljoin, urlsplit
 
 from collectors.answer import Answer
@@ -29,7 +31,13 @@ from collectors.full_http import FullClient, proxy_for
 from collectors.http_response import NeedsFullClient
 from collectors.origin import Origin
 from collectors.patience import Patience
+from collectors.ssh.address import SCHEME as SSH_SCHEME
+from collectors.ssh.address import ssh_address
 from enginetop.fleet.observation import FailureKind
+
+if TYPE_CHECKING:
+    from collectors.ssh.client import SshClient
+    from collectors.ssh.machines import SshMachines
 
 USER_AGENT = "enginetop"
 MAX_REDIRECTS = 3
@@ -41,7 +49,8 @@ class HttpFetcher:
     """A `Fetcher` for any number of targets, each with a client of its own. Belongs to one event loop.
 
     `credentials` are by base URL. `clock` gives the Unix time that answers carry. `fast_path` False sends
-    everything through httpx. `kept_headers` are the headers that leave the fetcher.
+    everything through httpx. `kept_headers` are the headers that leave the fetcher. `machines`: what `ssh`
+    reaches, closed with the fetcher; None: as the system's `ssh` does.
     """
 
     def __init__(
@@ -52,13 +61,15 @@ class HttpFetcher:
         clock: Callable[[], float] = time.time,
         fast_path: bool = True,
         kept_headers: Collection[str] = KEPT_HEADERS,
+        machines: SshMachines | None = None,
     ) -> None:
         self._credentials = credentials
         self._max_body_bytes = max_body_bytes
         self._clock = clock
         self._fast_path = fast_path
         self._kept_headers = kept_headers
-        self._clients: dict[str, _TargetClient] = {}
+        self._clients: dict[str, _TargetClient | SshClient] = {}
+        self._machines = machines
 
     async def fetch(self, url: str, path: str, *, timeout_seconds: float) -> Answer:
         """See `Fetcher.fetch`; `timeout_seconds` (of `patient_time`) bounds name lookup, redirects and body
@@ -66,14 +77,11 @@ class HttpFetcher:
         """
         client = self._clients.get(url)
         if client is None:
-            credentials = self._credentials.get(url, NO_CREDENTIALS)
-            client = _TargetClient(url, credentials, self._max_body_bytes, self._fast_path)
-            self._clients[url] = client
+            client = self._clients[url] = self._new_client(url)
         asked = path.partition("?")[0]
         began = time.monotonic()
         try:
-            async with Patience(timeout_seconds):
-                response = await client.get(path)
+            response = await client.get(path, timeout_seconds)
         except TimeoutError:
             fault = FetchError(FailureKind.TIMEOUT, f"no answer within {timeout_seconds:.3g} s")
         except FetchError as raised:
@@ -94,33 +102,74 @@ class HttpFetcher:
         """See `Fetcher.forget`."""
         client = self._clients.pop(url, None)
         if client is not None:
-            await client.aclose()
+            await client.leave()
 
     async def aclose(self) -> None:
         """Close every connection."""
         clients, self._clients = list(self._clients.values()), {}
         for client in clients:
             await client.aclose()
+        machines, self._machines = self._machines, None
+        if machines is not None:
+            await machines.aclose()
+
+    def _new_client(self, url: str) -> _TargetClient | SshClient:
+        credentials = self._credentials.get(url, NO_CREDENTIALS)
+        if not url.startswith(SSH_SCHEME):
+            return _TargetClient(url, credentials, self._max_body_bytes, self._fast_path)
+        from collectors.ssh.client import SshClient
+        from collectors.ssh.machines import SshMachines
+
+        self._machines = self._machines or SshMachines()
+        address = ssh_address(url)
+
+        def through(socket: str) -> _TargetClient:
+            return _TargetClient(
+                address.inner_url, credentials, self._max_body_bytes, self._fast_path, socket
+            )
+
+        return SshClient(address, self._machines, through)
 
 
 class _TargetClient:
-    """One target: its address, its key, its redirects, and the client that its answers need."""
+    """One target: its address, its key, its redirects, and the client that its answers need.
 
-    def __init__(self, url: str, credentials: Credentials, max_body_bytes: int, fast_path: bool) -> None:
+    `unix_path`: its connections go to this socket instead.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        credentials: Credentials,
+        max_body_bytes: int,
+        fast_path: bool,
+        unix_path: str | None = None,
+    ) -> None:
         parts = urlsplit(url)
         host = parts.hostname or ""
         self._base = Origin.of(parts)
         self._prefix = parts.path.rstrip("/")
         self._credentials = credentials
         self._moved: dict[str, str] = {}
-        self._proxy = proxy_for(parts.scheme, host)
-        self._full = FullClient(self._base, credentials, self._proxy, max_body_bytes)
+        self._proxy = None if unix_path else proxy_for(parts.scheme, host)
+        self._full = FullClient(self._base, credentials, self._proxy, max_body_bytes, unix_path)
         self._fast: PlainHttp | None = None
         if fast_path and parts.scheme == "http" and self._proxy is None:
-            self._fast = PlainHttp(self._base.lookup_name, self._base.port, max_body_bytes)
+            self._fast = PlainHttp(self._base.lookup_name, self._base.port, max_body_bytes, unix_path)
 
-    async def get(self, path: str) -> RawResponse:
-        """The response to a GET of `path` below the base URL, redirects within the origin followed."""
+    async def get(self, path: str, timeout_seconds: float) -> RawResponse:
+        """The response to a GET of `path` below the base URL, redirects within the origin followed.
+
+        TimeoutError, FetchError: there is none.
+        """
+        async with Patience(timeout_seconds):
+            return await self._get(path)
+
+    async def leave(self) -> None:
+        """The target is asked no more."""
+        await self.aclose()
+
+    async def _get(self, path: str) -> RawResponse:
         asked = self._moved.get(path) or _on_the_wire(self._prefix + path)
         accept = accept_for(path)
         response = await self._once(asked, accept)

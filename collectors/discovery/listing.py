@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from collectors.feed import METRICS_PATHS
 from collectors.fetch import Credentials, one_line
+from collectors.ssh.address import SCHEME as SSH_SCHEME
+from collectors.ssh.address import ssh_address
 from enginetop.fleet.model import Role, Target
 
 MAX_LISTED = 20_000
@@ -71,27 +73,25 @@ def target_at(
     pod: str = "",
     container: str = "",
 ) -> Target:
-    """The target at `host[:port]`, whose page is at `metrics_path` (None: to be found).
+    """The target at `host[:port]` or `ssh://...`, whose page is at `metrics_path` (None: to be found).
 
     ValueError with a few words when that is no address of one.
     """
     if scheme not in ("http", "https"):
         raise ValueError(f"the scheme {scheme!r} is not read")
-    if any(c.isspace() or not c.isprintable() or c in "/?#@\\" for c in address):
-        raise ValueError("no host:port")
-    parts = urlsplit(f"{scheme}://{address}")
-    if not parts.hostname:
-        raise ValueError("no host in it")
-    port = parts.port  # ValueError when it is none
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    authority = host if port is None else f"{host}:{port}"
+    if address.startswith(SSH_SCHEME):
+        behind = ssh_address(address)
+        base, authority = behind.url, behind.name
+    else:
+        authority = _authority(scheme, address)
+        base = f"{scheme}://{authority}"
     path, page = "", metrics_path
     if metrics_path is not None:
         if not metrics_path.startswith("/") or any(c.isspace() or not c.isprintable() for c in metrics_path):
             raise ValueError("a metrics path that is none")
         path, page = _page_of(metrics_path)
     return Target(
-        url=f"{scheme}://{authority}{path}",
+        url=f"{base}{path}",
         name=one_line(name) or f"{authority}{path}",
         metrics_path=page,
         model=one_line(model) if model else None,
@@ -99,6 +99,18 @@ def target_at(
         pod=one_line(pod),
         container=one_line(container),
     )
+
+
+def _authority(scheme: str, address: str) -> str:
+    """`host[:port]` as a URL writes it; ValueError when it is none."""
+    if any(c.isspace() or not c.isprintable() or c in "/?#@\\" for c in address):
+        raise ValueError("no host:port")
+    parts = urlsplit(f"{scheme}://{address}")
+    if not parts.hostname:
+        raise ValueError("no host in it")
+    port = parts.port  # ValueError when it is none
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return host if port is None else f"{host}:{port}"
 
 
 def _page_of(metrics_path: str) -> tuple[str, str]:

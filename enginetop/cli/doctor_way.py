@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from collectors.fetch import Credentials, FetchError, connection_fault
 from collectors.full_http import proxy_for, tls_context
 from collectors.origin import Origin
+from collectors.ssh.address import SCHEME as SSH_SCHEME
+from collectors.ssh.address import ssh_address
 from enginetop.doctor.target import StageFacts
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import FailureKind
@@ -20,7 +22,7 @@ from enginetop.fleet.observation import FailureKind
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The steps, the last of which may have failed; none where a proxy takes them.
+    """The steps, the last of which may have failed; none where a proxy takes them, one where `ssh` does.
 
     `certificate_until` is the end of the server's certificate (Unix seconds), where it was verified.
     """
@@ -32,6 +34,8 @@ class Way:
 
 async def way_to(target: Target, credentials: Credentials, patience: float) -> Way:
     """Go the way once. `patience` bounds each step (seconds); faults of the target are among the steps."""
+    if target.url.startswith(SSH_SCHEME):
+        return Way((await _through_ssh(target),))
     origin = Origin.of(urlsplit(target.url))
     if proxy_for(origin.scheme, origin.host) is not None:
         return Way(proxy=True)
@@ -78,6 +82,21 @@ async def way_to(target: Target, credentials: Credentials, patience: float) -> W
             break
         stages.append(StageFacts(name, time.monotonic() - began, detail))
     return Way(tuple(stages), certificate_until=until[0] if until else None)
+
+
+async def _through_ssh(target: Target) -> StageFacts:
+    """The connection of `ssh` as one step; it has a time limit of its own."""
+    from collectors.ssh.machines import SshMachines
+
+    machines = SshMachines()
+    began = time.monotonic()
+    try:
+        await machines.socket(ssh_address(target.url))
+    except FetchError as fault:
+        return StageFacts("ssh", time.monotonic() - began, problem=fault.detail, kind=fault.kind)
+    finally:
+        await machines.aclose()
+    return StageFacts("ssh", time.monotonic() - began)
 
 
 def _fault(error: Exception, name: str, patience: float) -> FetchError:

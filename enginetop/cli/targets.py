@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from urllib.parse import SplitResult, urlsplit
 
 from collectors.feed import METRICS_PATHS
 from collectors.fetch import one_line
+from collectors.ssh.address import HOW, SCHEME, ssh_address
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 
 _QUERY = re.compile("[?#]")
-_HOW = "write http(s)://host:port[/path] or host:port"
+_HOW = "write http(s)://host:port[/path], host:port or ssh://[user@]host[:port]/127.0.0.1:8000"
 
 
 def parse_target(text: str, name: str | None = None) -> Target:
@@ -21,18 +23,33 @@ def parse_target(text: str, name: str | None = None) -> Target:
     A path that ends in a known page path names that page and the base is the URL without it; any other path
     is part of the base. Raises ConfigError with one line when the text is no such address.
     """
+    if text.lower().startswith(SCHEME):
+        return _behind_ssh(text, name)
     parts = _split(text)
-    path = parts.path.rstrip("/")
-    # the longer of two endings comes first there
-    page = next((known for known in METRICS_PATHS if path.endswith(known)), None)
-    if page is not None:
-        path = path[: -len(page)]
+    path, page = _page_of(parts.path.rstrip("/"))
     host = parts.hostname or ""
     shown_host = f"[{host}]" if ":" in host else host
     port = f":{parts.port}" if parts.port is not None else ""
     url = f"{parts.scheme}://{shown_host}{port}{path}"
     shown_name = one_line(name or "") or f"{shown_host}{port}{path}"
     return Target(url=url, name=shown_name, metrics_path=page)
+
+
+def _behind_ssh(text: str, name: str | None) -> Target:
+    try:
+        address = ssh_address(SCHEME + text[len(SCHEME) :])
+    except ValueError as error:
+        raise ConfigError(f"target {_without_secrets(text)!r}: {error}; {HOW}") from None
+    path, page = _page_of(address.path)
+    base = replace(address, path=path)
+    return Target(url=base.url, name=one_line(name or "") or base.name, metrics_path=page)
+
+
+def _page_of(path: str) -> tuple[str, str | None]:
+    """The path of the base URL and the known page that the whole path ends in, if any."""
+    # the longer of two endings comes first there
+    page = next((known for known in METRICS_PATHS if path.endswith(known)), None)
+    return (path, None) if page is None else (path[: -len(page)], page)
 
 
 def distinct(targets: Iterable[Target]) -> tuple[Target, ...]:

@@ -116,8 +116,10 @@ class Target:
 
     @property
     def port(self) -> int:
-        """Port of the URL, the scheme's default when none is written."""
+        """Port of the URL, the scheme's default when none is written; behind `ssh` the server's own."""
         parts = urlsplit(self.url)
+        if parts.scheme == "ssh":
+            parts = urlsplit(f"http://{parts.path.removeprefix('/')}")
         return parts.port or (443 if parts.scheme == "https" else 80)
 
 

@@ -1,0 +1,1 @@
+"""Servers behind `ssh`, through the system's own program."""
