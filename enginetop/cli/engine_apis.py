@@ -27,6 +27,8 @@ from tuners.control.restart_board import (
     Values,
 )
 from tuners.control.stock import switches
+from tuners.control.stock.dynamo_busy import BusyThreshold
+from tuners.control.stock.dynamo_planner import PlannerFloors
 from tuners.control.stock.exchange import StockError
 from tuners.control.stock.live_board import LiveBoard
 from tuners.control.stock.llamacpp_router import RouterModel
@@ -98,6 +100,12 @@ def board(
         return LiveBoard(VllmRuntimeConfig(transport), writer=table.path, engine_name=EngineKind.VLLM)
     if table.path == "sglang_cap":
         return LiveBoard(SglangCap(transport), writer=table.path, engine_name=EngineKind.SGLANG)
+    if table.path == "dynamo_busy":
+        assert table.model is not None  # the config file's schema sees to it
+        busy = BusyThreshold(transport, table.model)
+        return LiveBoard(busy, writer=table.path, engine_name=EngineKind.DYNAMO)
+    if table.path == "dynamo_planner":
+        return LiveBoard(PlannerFloors(transport), writer=table.path, engine_name=EngineKind.DYNAMO)
     patience = Patience(table.drain_seconds, table.ready_seconds, table.cut_requests)
     engine, knobs, present, kind, instance = _restartable(table, transport, look, wanted, address)
     return RestartBoard(

@@ -25,6 +25,8 @@ ENGINE_APIS = (
     "lmdeploy_sleep",
     "llamacpp_router",
     "triton_load",
+    "dynamo_busy",
+    "dynamo_planner",
 )
 """The paths that are an engine's own API, named in the `engine_api` table of a target."""
 VIAS = (VIA_KNOB_API, "process", "systemd", "file", VIA_KUBERNETES, *ENGINE_APIS)

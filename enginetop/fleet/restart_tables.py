@@ -49,18 +49,30 @@ class RestartTable(_Table):
         return self
 
 
-_NEEDS: dict[str, tuple[str, ...]] = {"llamacpp_router": ("model", "preset"), "triton_load": ("model",)}
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "llamacpp_router": ("model", "preset"),
+    "triton_load": ("model",),
+    "dynamo_busy": ("model",),
+}
 
 
 class EngineApiTable(_Table):
     """A `[targets.engine_api]` table: `path` is a path of `enginetop.fleet.plan.ENGINE_APIS`.
 
-    `model` is the model that is loaded anew, `preset` the router's preset file, `url` where the API is when
-    it is not at the target's own address (Triton: port 8000, the metrics are on 8002).
+    `model` is the model that is loaded anew (of `dynamo_busy`: whose admission is limited), `preset` the
+    router's preset file, `url` where the API is when it is not at the target's own address (Triton: port
+    8000, the metrics are on 8002; Dynamo's planner: port 9086).
     """
 
     path: Literal[
-        "vllm_runtime", "sglang_cap", "vllm_switches", "lmdeploy_sleep", "llamacpp_router", "triton_load"
+        "vllm_runtime",
+        "sglang_cap",
+        "vllm_switches",
+        "lmdeploy_sleep",
+        "llamacpp_router",
+        "triton_load",
+        "dynamo_busy",
+        "dynamo_planner",
     ]
     url: str | None = None
     model: str | None = None

@@ -303,3 +303,100 @@ class Triton(StockEngine):
         if self.queue is not None:
             self.queue = config["parameters"]["max_queue_size"]["string_value"]
         return self.yes(document)
+
+
+@dataclass
+class DynamoFrontend(StockEngine):
+    """A Dynamo 1.6.1 frontend with a model `tiny`; `value` is its decode-blocks threshold in percent.
+
+    Of the other two thresholds `tokens` and `fraction` are Dynamo's own numbers; None: not set.
+    """
+
+    tokens: int | None = None
+    fraction: float | None = None
+    raw: object = None
+    """Told as decode-blocks threshold in place of `value`."""
+    models: tuple[str, ...] = ("other", "tiny")
+
+    def read(self, method: str, path: str) -> KnobAnswer:
+        """See `StockEngine`."""
+        if path == "/openapi.json":
+            return told({"info": {"version": "1.6.1"}, "paths": {"/busy_threshold": {"get": {}, "post": {}}}})
+        if path != "/busy_threshold":
+            return told({"error": "not found"}, 404)
+        return told({"thresholds": [self._row(model) for model in self.models]})
+
+    def yes(self, document: dict[str, Any]) -> KnobAnswer:
+        """See `StockEngine`."""
+        return told({**self._row("tiny"), **document})
+
+    def write(self, path: str, document: dict[str, Any]) -> KnobAnswer:
+        """See `StockEngine`. Null changes nothing, and so does a name that it does not know."""
+        if document["model"] not in self.models:
+            words = (
+                f"Model '{document['model']}' not found. Thresholds can only be set for discovered models."
+            )
+            return told({"error": words}, 404)
+        blocks = document.get("active_decode_blocks_threshold")
+        if blocks is not None:
+            if not 0 <= blocks <= 1:
+                words = f"active_decode_blocks_threshold must be between 0.0 and 1.0, got {blocks}"
+                return told({"error": words}, 400)
+            self.value = round(blocks * 100)
+        self.tokens = document.get("active_prefill_tokens_threshold", self.tokens)
+        self.fraction = document.get("active_prefill_tokens_threshold_frac", self.fraction)
+        return told(self._row("tiny"))
+
+    def _row(self, model: str) -> dict[str, Any]:
+        mine = model == "tiny"
+        return {
+            "model": model,
+            "active_decode_blocks_threshold": (self.raw or self.value / 100) if mine else None,
+            "active_prefill_tokens_threshold": self.tokens if mine else None,
+            "active_prefill_tokens_threshold_frac": self.fraction if mine else None,
+        }
+
+
+@dataclass
+class DynamoPlanner(StockEngine):
+    """The control API of Dynamo's planner 1.6.1; the value is the floor of its decode workers."""
+
+    mode: str = "disagg"
+    budget: int = 16
+    prefill: int = 1
+
+    def read(self, method: str, path: str) -> KnobAnswer:
+        """See `StockEngine`."""
+        return told(self._state()) if path == "/v1/min-endpoints" else told(None, 404)
+
+    def error_body(self) -> object:
+        """See `StockEngine`."""
+        return {"error": "planner decision in progress; retry the request"}
+
+    def yes(self, document: dict[str, Any]) -> KnobAnswer:
+        """See `StockEngine`."""
+        return told({**self._state(), **document})
+
+    def write(self, path: str, document: dict[str, Any]) -> KnobAnswer:
+        """See `StockEngine`."""
+        inactive = sorted(set(document) - set(self._state()))
+        if inactive:
+            words = f"fields are not active in mode='{self.mode}': {', '.join(inactive)}"
+            return told({"error": words}, 422)
+        floor = document.get("decode_min_endpoint", document.get("min_endpoint", self.value))
+        if 0 <= self.budget < floor + self.prefill:
+            words = (
+                f"minimum endpoint footprint requires {floor + self.prefill} GPUs, exceeding max_gpu_budget"
+            )
+            return told({"error": words}, 422)
+        self.value, self.budget = floor, document.get("max_gpu_budget", self.budget)
+        return told(self._state())
+
+    def _state(self) -> dict[str, Any]:
+        floors: dict[str, dict[str, int]] = {
+            "agg": {"min_endpoint": self.value},
+            "prefill": {"prefill_min_endpoint": self.prefill},
+            "decode": {"decode_min_endpoint": self.value},
+            "disagg": {"prefill_min_endpoint": self.prefill, "decode_min_endpoint": self.value},
+        }
+        return {"mode": self.mode, **floors[self.mode], "min_gpu_budget": -1, "max_gpu_budget": self.budget}

@@ -119,6 +119,20 @@ PATHS: Mapping[str, Path] = MappingProxyType(
                 _NO_TTL,
                 engine=EngineKind.TRITON,
             ),
+            Path(
+                "dynamo_busy",
+                "who is admitted by one frontend, which runs on",
+                "`/busy_threshold`, asked again",
+                _NO_TTL,
+                engine=EngineKind.DYNAMO,
+                route="/busy_threshold",
+            ),
+            Path(
+                "dynamo_planner",
+                "how many workers the planner keeps, of the whole deployment",
+                "`/v1/min-endpoints`, asked again",
+                _NO_TTL,
+            ),
         )
     }
 )

@@ -26,6 +26,7 @@ class StockFleet(VirtualFleet):
     """Replicas whose one knob is behind their engine's own API; `attainment` follows what the engine does."""
 
     def __init__(self, writer: Writer, folder: Path, attainment: Callable[[int], float]) -> None:
+        self.knob = writer.knob
         self.rigs: dict[str, Rig] = {}
         engines = []
         for number in range(3):
@@ -67,7 +68,7 @@ class StockFleet(VirtualFleet):
             changes.append(
                 replace(
                     change,
-                    knob="max_num_seqs",
+                    knob=self.knob,
                     before=8,
                     after=NEW,
                     via=sheet.writer,

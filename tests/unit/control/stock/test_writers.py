@@ -9,6 +9,8 @@ import pytest
 
 from enginetop.fleet.knobs import KnobAnswer
 from tests.support.stock_engines import (
+    DynamoFrontend,
+    DynamoPlanner,
     LlamaRouter,
     RuntimeConfigVllm,
     Sglang,
@@ -20,6 +22,8 @@ from tests.support.stock_engines import (
 from tuners.control.knob_api import ReplyKind
 from tuners.control.restart_board import Load, NothingDoneError, RestartError, Values
 from tuners.control.stock import switches
+from tuners.control.stock.dynamo_busy import BusyThreshold
+from tuners.control.stock.dynamo_planner import PlannerFloors
 from tuners.control.stock.exchange import StockError, ask, error_words, refused
 from tuners.control.stock.live_board import LiveBoard
 from tuners.control.stock.llamacpp_router import RouterModel
@@ -326,3 +330,90 @@ def test_a_refusal_of_200_has_words() -> None:
     engine = Triton(fault="error_body")
     with pytest.raises(StockError, match="/load answered 200, and failed to poll from model repository"):
         ask(engine, "POST", "/v2/repository/models/m/load", {})
+
+
+# Dynamo
+
+BLOCKS, TOKENS, SHARE = (
+    "active_decode_blocks_threshold",
+    "active_prefill_tokens_threshold",
+    "active_prefill_tokens_threshold_frac",
+)
+
+
+def test_thresholds_that_are_set_are_knobs_in_whole_percents_and_tokens() -> None:
+    engine = DynamoFrontend(value=85, tokens=4096, fraction=1.5)
+    api = BusyThreshold(engine, "tiny")
+    standing = api.read()
+    assert {knob.name: (knob.value, knob.unit, knob.start) for knob in standing.knobs} == {
+        BLOCKS: (85, "percent", None),
+        TOKENS: (4096, "tokens", None),
+        SHARE: (150, "percent", None),
+    }
+    assert standing.version == "1.6.1"
+    for knob, value in ((BLOCKS, 7), (TOKENS, 100), (SHARE, 29)):
+        assert api.write(knob, value) == f"200 with {value}"
+    assert (engine.value, engine.tokens, engine.fraction) == (7, 100, 0.29)
+
+
+@pytest.mark.parametrize("raw", [0.855, 1.5, -0.1, "0.2", True, 1e300])
+def test_a_threshold_that_could_not_be_set_again_as_it_is_is_no_knob(raw: object) -> None:
+    assert [knob.name for knob in BusyThreshold(DynamoFrontend(raw=raw, tokens=9), "tiny").read().knobs] == [
+        TOKENS
+    ]
+
+
+def test_no_threshold_is_brought_in_since_none_can_be_cleared() -> None:
+    with pytest.raises(StockError, match="start the frontend with one") as found:
+        BusyThreshold(DynamoFrontend(raw=0.855), "tiny").read()
+    assert found.value.kind is ReplyKind.MISSING
+    with pytest.raises(StockError, match="tells of no model 'gone'") as found:
+        BusyThreshold(DynamoFrontend(), "gone").read()
+    assert found.value.kind is ReplyKind.MISSING
+
+
+@pytest.mark.parametrize("document", [None, [], {}, {"thresholds": 5}, {"thresholds": [None, 3, {}]}])
+def test_a_frontend_of_another_shape_offers_nothing(document: object) -> None:
+    class Odd(DynamoFrontend):
+        def read(self, method: str, path: str) -> KnobAnswer:
+            return told(document)
+
+    with pytest.raises(StockError, match="tells of no model"):
+        BusyThreshold(Odd(), "tiny").read()
+
+
+@pytest.mark.parametrize(
+    ("mode", "floors"),
+    [
+        ("agg", {"min_endpoint": (8, 0, 16)}),
+        ("decode", {"decode_min_endpoint": (8, 1, 16)}),
+        ("prefill", {"prefill_min_endpoint": (1, 1, 16)}),
+        ("disagg", {"prefill_min_endpoint": (1, 1, 16), "decode_min_endpoint": (8, 1, 16)}),
+    ],
+)
+def test_floors_of_a_planner_follow_its_mode(mode: str, floors: dict[str, tuple[int, int, int]]) -> None:
+    knobs = PlannerFloors(DynamoPlanner(mode=mode)).read().knobs
+    assert {knob.name: (knob.value, knob.min, knob.max) for knob in knobs} == {
+        **floors,
+        "min_gpu_budget": (-1, -1, 4096),
+        "max_gpu_budget": (16, -1, 4096),
+    }
+
+
+def test_a_floor_beyond_the_budget_is_refused_by_the_planner_by_name() -> None:
+    engine = DynamoPlanner()
+    board = LiveBoard(PlannerFloors(engine), writer="dynamo_planner", engine_name="dynamo")
+    outcome = board.patch("decode_min_endpoint", 16, if_version=None, ttl_seconds=60.0, change="c", now=1.0)
+    assert (outcome.status, engine.value) == (422, 8)
+    assert "requires 17 GPUs, exceeding max_gpu_budget" in outcome.detail
+    assert "still 8" in outcome.detail
+
+
+@pytest.mark.parametrize("document", [None, [], {}, {"mode": 5, "min_endpoint": 1}, {"mode": "agg"}])
+def test_what_is_no_planner_offers_no_floors(document: object) -> None:
+    class Odd(DynamoPlanner):
+        def read(self, method: str, path: str) -> KnobAnswer:
+            return told(document)
+
+    with pytest.raises(StockError, match="tells no floors"):
+        PlannerFloors(Odd()).read()
