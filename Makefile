@@ -60,8 +60,9 @@ bench: $(READY)          ## our figures and those of others on the same fleet, i
 	$(BIN)/python -m bench.memory --replicas 200 --interval 1
 	$(BIN)/python -m bench.peers
 
-docs: $(READY)           ## write docs/engines.md and docs/keys.md anew from the tables
+docs: $(READY)           ## write the documents anew that are made from tables and from the parser
 	$(BIN)/python -m enginetop.docs_tables docs/engines.md
+	$(BIN)/python -m enginetop.docs_man docs/man/enginetop.1
 	$(BIN)/python -m tui.docs_keys docs/keys.md
 
 screens: $(READY)        ## write docs/screens anew: every view from a recorded simulated fleet

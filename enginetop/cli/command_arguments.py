@@ -282,3 +282,7 @@ def launch_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--config", metavar="FILE", help="config file: the engine's key")
     parser.set_defaults(targets=[], interval=None, timeout=None, window=None, slo=None)
+
+
+def completion_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")

@@ -56,6 +56,7 @@ COMMANDS: tuple[Command, ...] = (
         "doctor", "say what is wrong here and with the targets, and the fix", "doctor", take.doctor_arguments
     ),
     Command("replay", "play a recording back in the terminal UI", "replay", take.replay_arguments),
+    Command("completion", "print completions for bash, zsh or fish", "completion", take.completion_arguments),
 )
 
 

@@ -41,9 +41,9 @@ def shown(document: Path) -> Iterator[str]:
     """Command lines of enginetop in the blocks of a document, without comments."""
     for block in blocks(document):
         for line in block.splitlines():
-            for command in re.split(r"\s+;\s+", re.sub(r"(^|\s{2,})#.*", "", line)):
+            for command in re.split(r"\s+(?:;|&&|\|\|?)\s+", re.sub(r"(^|\s{2,})#.*", "", line)):
                 if re.match(r"enginetop(\s|$)", command):
-                    yield command.strip()
+                    yield re.sub(r"\s+[<>].*", "", command).strip()
 
 
 def named(document: Path) -> Iterator[str]:

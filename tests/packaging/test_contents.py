@@ -19,7 +19,12 @@ def names(wheel: Path) -> set[str]:
 
 
 def top(members: set[str]) -> set[str]:
-    return {name.partition("/")[0] for name in members if ".dist-info/" not in name}
+    return {name.partition("/")[0] for name in code(members)}
+
+
+def code(members: set[str]) -> set[str]:
+    """Without what goes elsewhere than among the packages."""
+    return {name for name in members if ".dist-info/" not in name and ".data/" not in name}
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +49,12 @@ def test_data_files_are_in(wheel: set[str]) -> None:
 
 
 def test_nothing_else_is_in(wheel: set[str]) -> None:
-    files = {name for name in wheel if ".dist-info/" not in name}
-    assert {Path(name).suffix for name in files} <= DATA
-    assert not {name for name in files if {"tests", "bench", "__pycache__"} & set(Path(name).parts)}
+    assert {Path(name).suffix for name in code(wheel)} <= DATA
+    assert not {name for name in code(wheel) if {"tests", "bench", "__pycache__"} & set(Path(name).parts)}
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel)
+    assert [name.partition(".data/")[2] for name in wheel if ".data/" in name] == [
+        "data/share/man/man1/enginetop.1"
+    ]
 
 
 def test_no_accidental_namespace_packages() -> None:

@@ -1,0 +1,1 @@
+"""Completions for shells, each written from the command line's grammar."""
