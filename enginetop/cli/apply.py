@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     source.start()
     try:
         _wait_for_rates(source, plan, settings.interval_seconds)
-        controller = control.controller(settings, source, targets)
+        controller = control.controller(settings, source, targets, accept_open_admin=args.accept_open_admin)
         try:
             return _carry_out(args, controller, plan)
         except ControlError as error:
@@ -89,6 +89,8 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
     if approved_by is None:
         controller.refuse(plan, "not confirmed")
         return exit_codes.REFUSED
+    if args.accept_open_admin:
+        approved_by = f"{approved_by}, with --accept-open-admin"
     began = time.time()
     controller.begin(plan, approved_by)
     return control.conclude(control.follow(controller, began), args.format)

@@ -202,6 +202,11 @@ def apply_arguments(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="hold the plan against the fleet and say so; change nothing"
     )
     parser.add_argument(
+        "--accept-open-admin",
+        action="store_true",
+        help="change engines whose control routes are open to whoever reaches their port",
+    )
+    parser.add_argument(
         "--emit-patch",
         action="store_true",
         help="print the change for kubectl, Kustomize and Helm, and what stands against it; change nothing",

@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from collectors.control_http import UNIX_SCHEME, HttpKnobTransport
 from collectors.fetch import NO_CREDENTIALS, Credentials
 from enginetop import __version__
 from enginetop.cli import exit_codes
+from enginetop.cli.admin_look import AdminLook
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.settings import KnobPath, Settings, state_folder
 from enginetop.cli.until_stopped import stop_event
@@ -48,16 +49,22 @@ _EXIT_CODES = {
 
 
 def controller(
-    settings: Settings, source: FleetSource, targets: Sequence[Target], folder: Path | None = None
+    settings: Settings,
+    source: FleetSource,
+    targets: Sequence[Target],
+    folder: Path | None = None,
+    *,
+    accept_open_admin: bool = False,
 ) -> Controller:
     """A controller over a started source, for these targets only. Its state lies in `folder`, None: the
-    user's.
+    user's. `accept_open_admin`: as in `ControlSettings`, whatever the config file says.
     """
+    how = settings.control or ControlSettings()
     return Controller(
         source,
         knob_clients(settings, targets),
         ChangeStore(folder or state_folder()),
-        settings=settings.control or ControlSettings(),
+        settings=replace(how, accept_open_admin=True) if accept_open_admin else how,
         tool_version=__version__,
         clock=time.time,
     )
@@ -77,11 +84,12 @@ def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str
         cluster = cluster_of(settings.discovery)
     clients: dict[str, KnobClient] = {}
     for target in targets:
+        others = AdminLook(target, settings.credentials.get(target.url, NO_CREDENTIALS))
         if target.url in settings.restarts:
-            clients[target.url] = HttpKnobClient(_restart_path(settings, target))
+            clients[target.url] = HttpKnobClient(_restart_path(settings, target), others)
             continue
         if target.url in settings.engine_apis:
-            clients[target.url] = HttpKnobClient(_engine_api(settings, target))
+            clients[target.url] = HttpKnobClient(_engine_api(settings, target), others)
             continue
         path = settings.knob_paths.get(target.url, KnobPath(None, None))
         own_socket = None if path.address else _companion_socket(target)
@@ -99,7 +107,7 @@ def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str
         transport: KnobTransport = HttpKnobTransport(address, credentials)
         if cluster is not None:
             transport = OwnedKnobs(target, transport, cluster)
-        clients[target.url] = HttpKnobClient(transport)
+        clients[target.url] = HttpKnobClient(transport, others)
     return clients.get
 
 

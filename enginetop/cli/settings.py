@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -359,7 +360,18 @@ def _refuse_twin_names(targets: Sequence[Target]) -> None:
 def _control(config: Config | None) -> ControlSettings | None:
     if config is None or config.control is None:
         return None
-    return ControlSettings(**config.control.model_dump())
+    table = config.control.model_dump()
+    accepted = table.pop("accept_open_admin")
+    if not isinstance(accepted, bool):
+        accepted = frozenset(name for word in accepted for name in _names_of(word))
+    return ControlSettings(**table, accept_open_admin=accepted)
+
+
+def _names_of(word: str) -> Iterator[str]:
+    """A target's name or address as it was written, and the address as targets have it."""
+    yield word
+    with suppress(ConfigError):
+        yield parse_target(word).url
 
 
 def _alerts(named: str | None, config: Config | None, window_seconds: float) -> AlertSettings:

@@ -183,6 +183,17 @@ class ControlTable(_Table):
     restart_warmup_seconds: Annotated[float, Field(ge=0, le=86400)] = 300.0
     most_at_once: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Replicas that one wave of a promotion changes, at most; None: a quarter of them."""
+    accept_open_admin: bool | tuple[str, ...] = False
+    """Targets (names or addresses; true: all) that are changed though anybody who reaches them can do so."""
+
+    @field_validator("accept_open_admin", mode="before")
+    @classmethod
+    def _all_or_some(cls, accepted: object) -> object:
+        if isinstance(accepted, bool):
+            return accepted
+        if isinstance(accepted, list | tuple) and all(isinstance(one, str) for one in accepted):
+            return tuple(accepted)
+        raise ValueError("write true, or a list of names or addresses of targets")
 
 
 _LONGEST_CURRENCY = 16

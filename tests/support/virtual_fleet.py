@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.knobs import KNOBS_PATH, KnobAnswer, KnobRow, KnobSheet, row_document, sheet_document
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target
 from enginetop.fleet.plan import Plan, PlannedChange, Scope
@@ -59,6 +60,8 @@ class Engine:
     frozen_steps: float | None = None
     """Mean step that its counters show whatever the knob says; None: 0.8 of the knob."""
     exact: bool = True
+    admin: AdminFacts | None = None
+    """What it tells of who else may change it; None: nobody looks."""
 
     def __post_init__(self) -> None:
         self.instance = self.instance or f"i-{self.url[-6:]}"
@@ -162,6 +165,7 @@ class VirtualFleet:
         self._until = START + 60 * minutes
         self._sequence = 0
         self.hidden: set[str] = set()
+        self.looks: list[float] = []
         for engine in engines:
             engine.pass_time(self.time, tick)
 
@@ -186,7 +190,17 @@ class VirtualFleet:
     def client(self, target: str) -> HttpKnobClient | None:
         """See `World`."""
         engine = self.engines.get(target)
-        return HttpKnobClient(_Wire(self, engine)) if engine else None
+        if engine is None:
+            return None
+        admin = engine.admin
+        if admin is None:
+            return HttpKnobClient(_Wire(self, engine))
+
+        def others(_: str) -> AdminFacts:
+            self.looks.append(self.time)
+            return admin
+
+        return HttpKnobClient(_Wire(self, engine), others)
 
     def snapshot(self) -> FleetSnapshot:
         """See `World`."""

@@ -13,7 +13,7 @@ from enginetop.fleet.plan import Plan
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control import machine
 from tuners.control.knob_api import KnobClient, KnobReply, ReplyKind
-from tuners.control.progress import READS, Answered, Ask, Progress
+from tuners.control.progress import READS, Answered, Ask, Progress, Purpose
 from tuners.control.settings import ControlSettings
 from tuners.control.store import Journal
 
@@ -107,6 +107,8 @@ def perform(world: World, progress: Progress, ask: Ask) -> KnobReply:
     client = world.client(ask.target)
     if client is None:
         return KnobReply(ReplyKind.MISSING, "no live path to its knobs is configured")
+    if ask.purpose is Purpose.PREFLIGHT:
+        return client.examine()
     if ask.purpose in READS:
         return client.read()
     if ask.value is None:

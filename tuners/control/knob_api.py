@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
 from urllib.parse import quote
 
+from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.knobs import (
     KNOBS_PATH,
     KnobAnswer,
@@ -59,7 +60,8 @@ REFUSALS: frozenset[ReplyKind] = frozenset(
 class KnobReply:
     """A reply. `sheet` answers a read, `row` a write or a conflict (with the row as it stands), if given.
 
-    `applied` of `total` ranks or processes confirmed a write; None: the engine does not say.
+    `applied` of `total` ranks or processes confirmed a write; None: the engine does not say. `admin` is what
+    can be told of who else may change the engine; None: nobody looked.
     """
 
     kind: ReplyKind
@@ -68,6 +70,7 @@ class KnobReply:
     row: KnobRow | None = None
     applied: int | None = None
     total: int | None = None
+    admin: AdminFacts | None = None
 
 
 class KnobClient(Protocol):
@@ -75,6 +78,9 @@ class KnobClient(Protocol):
 
     def read(self) -> KnobReply:
         """All knobs as they stand."""
+
+    def examine(self) -> KnobReply:
+        """All knobs as they stand, and who else may change the engine."""
 
     def write(
         self,
@@ -93,10 +99,14 @@ class KnobClient(Protocol):
 
 
 class HttpKnobClient:
-    """A `KnobClient` that speaks the contract over a transport."""
+    """A `KnobClient` that speaks the contract over a transport.
 
-    def __init__(self, transport: KnobTransport) -> None:
+    `others` tells, by the engine's kind as the sheet names it, who else may change it; None: nobody asks.
+    """
+
+    def __init__(self, transport: KnobTransport, others: Callable[[str], AdminFacts] | None = None) -> None:
         self._transport = transport
+        self._others = others
 
     def read(self) -> KnobReply:
         """See `KnobClient`."""
@@ -107,6 +117,13 @@ class HttpKnobClient:
             return KnobReply(ReplyKind.OK, sheet=parse_sheet(document))
         except KnobSheetError as error:
             return KnobReply(ReplyKind.BAD, str(error))
+
+    def examine(self) -> KnobReply:
+        """See `KnobClient`."""
+        reply = self.read()
+        if reply.sheet is None or self._others is None:
+            return reply
+        return replace(reply, admin=self._others(reply.sheet.engine))
 
     def write(
         self,

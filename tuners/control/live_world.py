@@ -62,4 +62,4 @@ class LiveWorld:
 
     def _read(self, target: str) -> KnobReply:
         client = self._clients(target)
-        return client.read() if client else KnobReply(ReplyKind.MISSING, "no live path is configured")
+        return client.examine() if client else KnobReply(ReplyKind.MISSING, "no live path is configured")

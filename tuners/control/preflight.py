@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from enginetop.fleet.admin_surface import AdminSurface, Openness, admin_surface
 from enginetop.fleet.change import value_text
 from enginetop.fleet.knobs import KnobRow
 from enginetop.fleet.plan import VIA_KNOB_API, Plan, PlannedChange
@@ -96,16 +97,23 @@ def check_plan(
         problems.append(
             f"the plan was made by enginetop {plan.tool_version}, this is {tool_version}; make a new one"
         )
+    notes: list[str] = []
     for change in plan.changes:
         replica = replica_of(snapshot, change.target)
-        problem = _replica_problem(plan, change, replica) or _knob_problem(change, sheets.get(change.target))
+        reply = sheets.get(change.target)
+        problem = _replica_problem(plan, change, replica) or _knob_problem(change, reply)
+        surface = None if replica is None or problem else _open_surface(replica, reply)
         if problem:
             problems.append(problem)
+        elif replica is not None and surface is not None:
+            if settings.accepts_open(replica.target):
+                notes.append(f"accepted: {change.target}: {surface.what}")
+            else:
+                problems.append(_open_problem(change, surface))
     canary = replica_of(snapshot, plan.canary.target)
     if canary is None:
         return Preflight(tuple(problems), (), (), None)
     baselines = tuple(_baselines(plan, snapshot))[: settings.baselines]
-    notes: list[str] = []
     if not baselines:
         problems.append(
             f"no baseline: no other fresh replica with exact counters serves "
@@ -228,6 +236,21 @@ def _knob_problem(change: PlannedChange, reply: KnobReply | None) -> str:
     if not row.min <= change.after <= row.max:
         return f"{where}{change.knob} {change.after} is out of bounds ({row.min} to {row.max} {row.apply})"
     return ""
+
+
+def _open_surface(replica: ReplicaSnapshot, reply: KnobReply | None) -> AdminSurface | None:
+    """The control routes of a replica that are known to be open; None: none are known to be."""
+    if reply is None or reply.admin is None:
+        return None
+    surface = admin_surface(replica.engine, replica.role, replica.stack, reply.admin)
+    return surface if surface.openness is Openness.OPEN else None
+
+
+def _open_problem(change: PlannedChange, surface: AdminSurface) -> str:
+    return (
+        f"{change.target}: {surface.what}; what is on trial could be changed by anybody: {surface.fix}, or "
+        f'accept it (--accept-open-admin, or accept_open_admin = ["{change.target}"] under [control])'
+    )
 
 
 def found_row(sheets: Mapping[str, KnobReply], change: PlannedChange) -> KnobRow | None:

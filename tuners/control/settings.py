@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from enginetop.fleet.model import Target
+
 
 @dataclass(frozen=True, slots=True)
 class ControlSettings:
@@ -15,6 +17,9 @@ class ControlSettings:
     At most `baselines` other replicas are compared with. Promotion goes in waves of at most `wave_ratio` of
     the replicas (at least one) and of at most `most_at_once`, baselines last, with `soak_seconds` between
     waves. An engine that was restarted has cold caches: its warm-up lasts at least `restart_warmup_seconds`.
+
+    `accept_open_admin`: engines that whoever reaches their port can change are changed all the same; all of
+    them, or those of these names and addresses.
     """
 
     warmup_seconds: float = 120.0
@@ -28,8 +33,14 @@ class ControlSettings:
     most_at_once: int | None = None
     soak_seconds: float = 60.0
     restart_warmup_seconds: float = 300.0
+    accept_open_admin: bool | frozenset[str] = False
 
     @property
     def observation_seconds(self) -> float:
         """How long a canary is observed, warm-up included."""
         return self.warmup_seconds + self.blocks * self.block_seconds
+
+    def accepts_open(self, target: Target) -> bool:
+        """Whether the user accepts that anybody can change this target."""
+        accepted = self.accept_open_admin
+        return accepted if isinstance(accepted, bool) else not accepted.isdisjoint((target.name, target.url))

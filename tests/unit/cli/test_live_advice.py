@@ -31,6 +31,9 @@ class Client:
         self._asked()
         return self._reply
 
+    def examine(self) -> KnobReply:
+        raise AssertionError("advice asks nobody who else may change it")
+
     def write(
         self,
         knob: str,

@@ -11,6 +11,7 @@ from enginetop.cli.parser import parse
 from enginetop.cli.settings import KnobPath, Settings, resolve
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import Slo
 from tuners.control.settings import ControlSettings
 
@@ -125,6 +126,26 @@ def test_a_user_without_a_home_has_no_config_file(tmp_path: Path, monkeypatch: p
     assert [target.url for target in _settings(tmp_path, None, "r1:8000")[0].targets] == ["http://r1:8000"]
 
 
+@pytest.mark.parametrize(
+    ("written", "accepted"),
+    [
+        ("true", {"a1", "b2", "http://r2:8000"}),
+        ("false", set()),
+        ("[]", set()),
+        ('["a1"]', {"a1"}),
+        ('["r2:8000"]', {"http://r2:8000"}),
+        ('["http://r2:8000/"]', {"http://r2:8000"}),
+        ('["not a target at all", "b2"]', {"b2"}),
+    ],
+)
+def test_who_is_changed_though_it_is_open(tmp_path: Path, written: str, accepted: set[str]) -> None:
+    control = _settings(tmp_path, f"[control]\naccept_open_admin = {written}")[0].control
+    assert control is not None
+    targets = {"a1": Target("http://r1:8000", "a1"), "b2": Target("http://r3:8000", "b2")}
+    targets["http://r2:8000"] = Target("http://r2:8000", "r2:8000")
+    assert {name for name, target in targets.items() if control.accepts_open(target)} == accepted
+
+
 def test_without_a_control_table_nothing_may_be_written(tmp_path: Path) -> None:
     assert _settings(tmp_path, FULL)[0].control is None
     assert _settings(tmp_path, None, "r1:8000")[0].control is None
@@ -143,6 +164,8 @@ def test_without_a_control_table_nothing_may_be_written(tmp_path: Path) -> None:
         ("interval_seconds = ", ["not valid TOML"]),
         ("[control]\nwarmup = 1", ["control.warmup", "did you mean 'warmup_seconds'"]),
         ("[control]\nalpha = 0.9", ["control.alpha"]),
+        ('[control]\naccept_open_admin = "true"', ["control.accept_open_admin", "true, or a list of names"]),
+        ("[control]\naccept_open_admin = [1]", ["control.accept_open_admin", "true, or a list of names"]),
         ("[[targets]]\nurl = 'nonsense'", ["nonsense", "host:port"]),
         ("[[targets]]\nurl = 'http://a:1'\nname = 'x'\n[[targets]]\nurl = 'http://b:1'\nname = 'x'", ["'x'"]),
     ],

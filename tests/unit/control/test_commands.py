@@ -13,8 +13,10 @@ import pytest
 from collectors.control_http import HttpKnobTransport
 from collectors.fetch import NO_CREDENTIALS
 from enginetop import __version__
+from enginetop.cli.admin_look import AdminLook
 from enginetop.cli.control import approval
 from enginetop.cli.main import main
+from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
 from enginetop.simulator.builtin import scenario_named
 from enginetop.simulator.simulated_fleet import SimulatedFleet
@@ -205,6 +207,54 @@ def test_apply_then_the_audit_then_a_change_that_is_over(
     code, out, err = run("audit")
     assert code == 2
     assert "not intact" in err
+
+
+@pytest.fixture
+def second_is_open(monkeypatch: pytest.MonkeyPatch, urls: list[str]) -> str:
+    """The second replica says that its development routes are mounted."""
+
+    def look(self: AdminLook, engine: str) -> AdminFacts:
+        assert engine == "vllm"
+        return AdminFacts(routes=frozenset({"/pause"} if self._target.url == urls[1] else ()))
+
+    monkeypatch.setattr(AdminLook, "__call__", look)
+    return f"{urls[1]}: development routes are open to whoever reaches the port: /pause"
+
+
+def test_an_open_target_of_several_is_refused_by_name_with_the_way_out(
+    run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str], second_is_open: str
+) -> None:
+    before = [knob(url) for url in urls]
+    code, out, err = run("apply", _file(home, plan_on(urls)), *_config(home), "--yes", *urls)
+    assert (code, out) == (2, "")
+    (line,) = (line for line in err.splitlines() if "refused: " in line)
+    assert second_is_open in line
+    assert f'--accept-open-admin, or accept_open_admin = ["{urls[1]}"] under [control]' in line
+    (row,) = Audit(home / "state" / "enginetop").rows()
+    assert (row.state.value, row.detail) == ("REFUSED", line.partition("refused: ")[2])
+    assert [knob(url) for url in urls] == before
+
+
+@pytest.mark.parametrize("by", ["flag", "address", "all"])
+def test_an_open_target_that_is_accepted_is_named_and_changed(
+    run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str], second_is_open: str, by: str
+) -> None:
+    accepted = {"flag": "false", "address": f'["{urls[1].removeprefix("http://")}"]', "all": "true"}[by]
+    (home / "control.toml").write_text(f"{QUICK}accept_open_admin = {accepted}\n")
+    flag = ["--accept-open-admin"] if by == "flag" else []
+    code, out, err = run("apply", _file(home, plan_on(urls)), *_config(home), *flag, "--dry-run", *urls)
+    assert (code, "c0ffee fits" in out) == (0, True)
+    assert f"accepted: {second_is_open}" in err
+    if not flag:
+        return  # one trial over the wire is enough
+    code, out, _ = run(
+        "apply", _file(home, plan_on(urls)), *_config(home), *flag, "--yes", "--format", "json", *urls
+    )
+    assert (code, json.loads(out)["state"]) == (3, "HELD")
+    rows = [json.loads(line) for line in run("audit", "--format", "json")[1].splitlines()]
+    (approved,) = (row["detail"] for row in rows if row["state"] == "APPROVED")
+    assert f"accepted: {second_is_open}" in approved
+    assert "with --accept-open-admin" in approved
 
 
 def test_a_change_that_nobody_knows(
