@@ -134,7 +134,7 @@ def _watch(
         if board.ended:
             tell(f"the engine is gone: {board.ended}")
             return engine.exit_code or exit_codes.OK
-        if board.failed:
+        if board.failed and board.settled:
             failed_at = failed_at or time.monotonic()
             if time.monotonic() - failed_at > _TOLD_SECONDS:
                 return exit_codes.INTERNAL

@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
+from enginetop.fleet.model import EngineKind
+from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.knob_api import KnobApi
 from enginetop.simulator.replica import SimulatedReplica
+from enginetop.simulator.scenario import EngineSettings
 from enginetop.simulator.stepped import SteppedWorld
 from tests.support.stepped_control import SteppedTrial
+from tuners.control.flags import FLAGS, edited, value_of
 from tuners.control.knob_api import HttpKnobClient
-from tuners.control.restart_board import Load, Patience, RestartBoard, RestartError, StartKnob, Values
+from tuners.control.launched import start_knobs
+from tuners.control.restart_board import Load, Patience, RestartBoard, RestartError, Values
 
-KNOBS = ("max_num_batched_tokens", "max_num_seqs", "num_speculative_tokens", "thinking_token_budget")
+_PROGRAMS = {EngineKind.VLLM: ("vllm", "serve", "m"), EngineKind.LLAMACPP: ("llama-server", "-m", "m")}
 PATIENCE = Patience(drain_seconds=20.0, ready_seconds=120.0, cuts_requests=True)
 """Nobody takes traffic from simulated replicas: requests that run when draining is over are cut."""
 
 
+def command_of(settings: EngineSettings, kind: EngineKind) -> tuple[str, ...]:
+    """A command line of an engine of `kind` that sets the knobs of a simulated one."""
+    argv = list(_PROGRAMS[kind])
+    for knob, flag in FLAGS[kind].items():
+        value = getattr(settings, knob, None)
+        if knob in KNOBS and value != flag.without:
+            argv += [flag.names[0], json.dumps({flag.key: value}) if flag.key else str(value)]
+    return tuple(argv)
+
+
 @dataclass
 class SteppedEngine:
-    """A simulated replica as an engine to be restarted; with `stays_down` values it never comes back.
+    """A simulated replica as an engine of `kind` that `argv` started and that is restarted with other flags;
+    with `stays_down` values it never comes back.
 
     One that `lies` says that it was restarted, and goes on as it was.
     """
 
     world: SteppedWorld
     replica: SimulatedReplica
+    argv: tuple[str, ...]
+    kind: EngineKind
     stays_down: set[int] = field(default_factory=set)
     starts: list[Values] = field(default_factory=list)
     failed: bool = False
@@ -43,8 +62,9 @@ class SteppedEngine:
         self.failed = bool(self.stays_down & set(values.values()))
         if self.lies:
             return
-        known = {name: value for name, value in values.items() if value is not None}
-        self.world.restart(self.replica.name, **known)
+        argv = edited(self.argv, self.kind, values)
+        started = {knob: value_of(argv, flag) for knob, flag in FLAGS[self.kind].items() if knob in values}
+        self.world.restart(self.replica.name, **{name: n for name, n in started.items() if n is not None})
 
     def poll(self) -> bool:
         """See `Restartable`."""
@@ -58,26 +78,36 @@ class SteppedEngine:
 
 
 class RestartedTrial(SteppedTrial):
-    """A stepped world in which every knob of every replica needs a restart."""
+    """A stepped world in which each knob that a flag of `kind` sets needs a restart, and no other can be
+    changed.
+    """
 
-    def __init__(self, stepped: SteppedWorld, patience: Patience = PATIENCE) -> None:
+    def __init__(
+        self, stepped: SteppedWorld, kind: EngineKind = EngineKind.VLLM, patience: Patience = PATIENCE
+    ) -> None:
         super().__init__(stepped)
         self.engines: dict[str, SteppedEngine] = {}
+        self.most_out_of_service = 0
         self._apis: dict[str, KnobApi] = {}
         for target in stepped.targets:
             replica = stepped.replica(target.name)
-            engine = self.engines[target.url] = SteppedEngine(stepped, replica)
-            settings = replica.plan.engine
-            knobs = tuple(StartKnob(name, getattr(settings, name), -1, 1 << 20, "") for name in KNOBS)
+            argv = command_of(replica.plan.engine, kind)
+            engine = self.engines[target.url] = SteppedEngine(stepped, replica, argv, kind)
             board = RestartBoard(
                 engine,
-                knobs,
+                start_knobs(argv, kind),
                 writer="process",
                 instance=f"launch-{target.name}",
-                engine_name=settings.kind.value,
+                engine_name=kind.value,
                 patience=patience,
             )
             self._apis[target.url] = KnobApi(board, stepped.now, Slo, lambda _: None)
+
+    def advance(self) -> None:
+        """See `World`."""
+        super().advance()
+        out = sum(not engine.replica.engines for engine in self.engines.values())
+        self.most_out_of_service = max(self.most_out_of_service, out)
 
     def client(self, target: str) -> HttpKnobClient | None:
         """See `World`."""

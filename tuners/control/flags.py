@@ -28,7 +28,8 @@ class Flag:
 
     `key`: the value is a JSON object, and the knob one key of it; the flag is never added then, nor where it
     is not `added` (versions without it end at their start). `lifts`: another flag whose value
-    (`lifts_default` unless given) must be at least as large.
+    (`lifts_default` unless given) must be at least as large. `without`: the value that the engine has where
+    the flag is left out, which is how that value is set.
     """
 
     names: tuple[str, ...]
@@ -39,6 +40,7 @@ class Flag:
     lifts: tuple[str, ...] = ()
     lifts_default: int = 0
     added: bool = True
+    without: int | None = None
 
 
 _BUDGET, _DRAFTS, _THINKING, _SEATS = (
@@ -52,7 +54,9 @@ FLAGS: Mapping[EngineKind, Mapping[str, Flag]] = MappingProxyType(
     {
         EngineKind.VLLM: {
             _BUDGET: Flag(("--max-num-batched-tokens",), "tokens"),
-            _DRAFTS: Flag(("--speculative-config",), "tokens", key="num_speculative_tokens", max=64),
+            _DRAFTS: Flag(
+                ("--speculative-config",), "tokens", min=0, max=64, key="num_speculative_tokens", without=0
+            ),
             _SEATS: Flag(("--max-num-seqs",), "requests"),
             "max_num_active_seqs": Flag(("--max-num-active-seqs",), "requests", added=False),  # from 0.31 on
         },
@@ -115,10 +119,10 @@ def _program(word: str) -> str:
 
 
 def value_of(argv: Sequence[str], flag: Flag) -> int | None:
-    """The number that a command gives a flag; None: none, or not a plain number."""
+    """The number that a command sets with a flag, or by leaving it out; None: none, or not a plain number."""
     found = _raw(argv, flag.names)
     if found is None:
-        return None
+        return flag.without
     try:
         return int(_document(found, flag)[flag.key] if flag.key else found)
     except (ValueError, KeyError, TypeError):
@@ -134,7 +138,9 @@ def can_set(argv: Sequence[str], flag: Flag) -> bool:
     """Whether a command can be given another value: a key of a JSON object, and what is never added, only
     where there is one.
     """
-    return (flag.added and not flag.key) or value_of(argv, flag) is not None
+    if flag.added and not flag.key:
+        return True
+    return _raw(argv, flag.names) is not None and value_of(argv, flag) is not None
 
 
 def edited(argv: Sequence[str], kind: EngineKind, values: Mapping[str, int | None]) -> tuple[str, ...]:
@@ -176,6 +182,8 @@ def masked(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def _text(argv: Sequence[str], flag: Flag, value: int | None) -> str | None:
+    if value is not None and value == flag.without:
+        return None
     if not flag.key:
         return None if value is None else str(value)
     if value is None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
+from enginetop.fleet.changeable import CHANGEABLE
 from enginetop.fleet.errors import EnginetopError
 from enginetop.fleet.knobs import KnobSheet
+from enginetop.fleet.model import EngineKind
 from enginetop.fleet.plan import Plan, PlannedChange, Scope
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
 from tuners.control.guards import FRESH_STATES
 from tuners.control.observe import replica_of
 
 PLAN_LIFE_SECONDS = 3600.0
+_WAYS = {"per_request": "per request", "restart": "by a restart with other flags"}
 
 
 class NoPlanError(EnginetopError):
@@ -40,13 +44,16 @@ def plan_from_advice(
     if advice.proposed is None or advice.action not in ("raise", "lower", "disable"):
         raise NoPlanError(f"the advice on {advice.knob} is {advice.action}: nothing to try")
     after = int(advice.proposed)
-    canary = _change(replica, advice.knob, after, sheets)
-    if isinstance(canary, str):
-        raise NoPlanError(canary)
+    own = _change(replica, advice.knob, after, sheets)
+    if isinstance(own, str):
+        raise NoPlanError(own)
+    canary = own
+    if beside := sheets[replica.target.url].canary:  # an engine that is made for the trial
+        canary = replace(own, target=beside, instance=f"{own.instance}/canary")
     others = (_change(other, advice.knob, after, sheets) for other in pool_of(snapshot, replica.target.url))
     pool = [other for other in others if not isinstance(other, str) and other.before == canary.before]
     evidence = evidence_hash(snapshot, replica, advice)
-    changes = (canary, *pool)
+    changes = (canary, *pool) if canary is own else (canary, own, *pool)
     identity = json.dumps([evidence, now, [change.instance for change in changes]])
     return Plan(
         id=hashlib.sha256(identity.encode()).hexdigest()[:8],
@@ -54,7 +61,7 @@ def plan_from_advice(
         expires=now + life_seconds,
         tool_version=tool_version,
         evidence_hash=evidence,
-        scope=Scope(model=replica.model, role=replica.role.value, canary=replica.target.url),
+        scope=Scope(model=replica.model, role=replica.role.value, canary=canary.target),
         changes=changes,
     )
 
@@ -99,9 +106,19 @@ def _change(
         return f"{name} has no path to its knobs"
     row = sheet.knob(knob)
     if row is None:
-        return f"{name} has no knob {knob}"
+        return f"{name} has no knob {knob} by {sheet.writer}{_of_itself(replica.engine, knob)}"
     if row.value == after:
         return f"{knob} of {name} is {after} already"
     if not row.min <= after <= row.max:
         return f"{knob} {after} is out of bounds on {name} ({row.min} to {row.max} {row.apply})"
     return PlannedChange(replica.target.url, sheet.instance, knob, row.value, after, via=sheet.writer)
+
+
+def _of_itself(engine: EngineKind, knob: str) -> str:
+    """What an engine of that kind takes of itself, as the end of a refusal."""
+    own = CHANGEABLE.get(engine, {}).get(knob)
+    if own is None:
+        return ""
+    if own.apply == "none":
+        return f"; {engine}: {own.how}"
+    return f"; {engine} takes it {_WAYS.get(own.apply, own.apply)}: {own.how}"

@@ -84,8 +84,12 @@ class Written:
     settled: Trace | None = None
     takes_seconds: float = 0.0
     """Above 0: a change needs a restart, which may take so long."""
+    moves: bool = False
+    """A restart was under way when it was last read on the way back."""
     by_hand: str = ""
     """What a person has to do, as the path itself says: it could not bring the engine back."""
+    given_up: bool = False
+    """It was asked for the former value once more, and failed again."""
 
     @property
     def confirmed(self) -> bool:

@@ -52,7 +52,8 @@ class SettingsFile:
         text = self._text()
         found = ((knob, flag, _number(text, flag)) for knob, flag in FLAGS.get(self.kind, {}).items())
         return tuple(
-            StartKnob(knob, value, flag.min, flag.max, flag.unit)
+            # a number is changed, never taken out
+            StartKnob(knob, value, flag.min + (flag.min == flag.without), flag.max, flag.unit)
             for knob, flag, value in found
             if value is not None
         )

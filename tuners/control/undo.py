@@ -1,16 +1,21 @@
-"""The way back: read, write the former value, read again, until every target is known to be undone."""
+"""The way back: read, write the former value, read again, until every target is known to be undone.
+
+Where that takes restarts, one target at a time: a pool is not taken out of service to be undone. What waits
+for its turn stays on loan. What its path cannot bring back is tried once more, and is then a person's to do.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from enginetop.fleet.change import ChangeState
-from enginetop.fleet.knobs import FAILED, KNOBS_PATH, KnobSheet
+from enginetop.fleet.knobs import FAILED, KNOBS_PATH, KnobRow, KnobSheet
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.progress import Ending, Purpose, Turn
 
 RETRY_SECONDS = 2.0
 _GRACE_SECONDS = 60.0
+_RENEW_SHARE = 2 / 3
 
 
 def advance(turn: Turn, ending: Ending) -> None:
@@ -23,6 +28,8 @@ def advance(turn: Turn, ending: Ending) -> None:
             turn.touch(target, asked_at=turn.now)
             if answered.reply.kind is ReplyKind.OK:
                 turn.ask(target, Purpose.UNDO_READ)
+            else:
+                turn.touch(target, undo_asked_at=float("-inf"))
         elif answered.ask.purpose is Purpose.UNDO_READ:
             turn.touch(target, asked_at=turn.now)
             ending = _look(turn, ending, target, answered.reply)
@@ -33,8 +40,9 @@ def advance(turn: Turn, ending: Ending) -> None:
         turn.to(ending.to, words)
         return
     # a restart may be under way: it ends first, then ours begins
-    restarts = 2 * max((turn.progress.written[target].takes_seconds for target in left), default=0.0)
-    if turn.now - ending.began > turn.progress.settings.ttl_seconds + _GRACE_SECONDS + restarts:
+    restarts = 2 * sum(written.takes_seconds for written in turn.progress.written.values())
+    over = turn.now - ending.began > turn.progress.settings.ttl_seconds + _GRACE_SECONDS + restarts
+    if over or all(turn.progress.written[target].given_up for target in left):
         turn.to(ChangeState.ROLLBACK_FAILED, f"{ending.why}; {_manual(turn, left)}")
         return
     asked = {ask.target for ask in turn.asks}
@@ -56,9 +64,12 @@ def _look(turn: Turn, ending: Ending, target: str, reply: KnobReply) -> Ending:
         return _undone(ending, target, f"{target} has no knob {change.knob} any more")
     if sheet.instance != change.instance:
         return _undone(ending, target, f"{target} was restarted and runs with {row.value}")
-    turn.touch(target, takes_seconds=row.takes_seconds)
+    turn.touch(target, takes_seconds=row.takes_seconds, moves=row.moves)
     if row.phase == FAILED:  # what a person has to do is remembered while it is tried once more
-        turn.touch(target, by_hand=row.note)
+        tried = turn.progress.written[target].undo_asked_at > float("-inf")
+        turn.touch(target, by_hand=row.note, given_up=tried)
+        if tried:
+            return ending
     if row.moves:
         return ending
     if row.value == change.rollback and row.expires_in_seconds is None and row.phase != FAILED:
@@ -67,9 +78,37 @@ def _look(turn: Turn, ending: Ending, target: str, reply: KnobReply) -> Ending:
         return _undone(
             ending, target, f"{target} was set to {row.value} by somebody else, which was left as it is"
         )
-    if turn.now - turn.progress.written[target].undo_asked_at >= RETRY_SECONDS:
+    if row.takes_seconds and _another_restarts(turn, ending, target):
+        _keep_on_loan(turn, target, row)
+    elif turn.now - turn.progress.written[target].undo_asked_at >= RETRY_SECONDS:
         _write_back(turn, target, sheet)
     return ending
+
+
+def _another_restarts(turn: Turn, ending: Ending, target: str) -> bool:
+    """Whether another engine is being restarted; those that cannot be are not waited for."""
+    return any(
+        other != target
+        and other not in ending.undone
+        and not written.by_hand
+        and (written.moves or (written.takes_seconds > 0 and written.undo_asked_at > float("-inf")))
+        for other, written in turn.progress.written.items()
+    )
+
+
+def _keep_on_loan(turn: Turn, target: str, row: KnobRow) -> None:
+    """Renew what waits for its turn, or it would go back by itself beside the others."""
+    ttl = turn.progress.settings.ttl_seconds
+    left = row.expires_in_seconds
+    if left is not None and left < ttl * _RENEW_SHARE:
+        turn.ask(
+            target,
+            Purpose.RENEW,
+            value=row.value,
+            if_version=row.version,
+            ttl_seconds=ttl,
+            reason="waits for its rollback",
+        )
 
 
 def _write_back(turn: Turn, target: str, sheet: KnobSheet) -> None:

@@ -11,8 +11,9 @@ from enginetop.simulator.builtin import scenario_named
 from enginetop.simulator.stepped import SteppedWorld
 from tests.support.stepped_control import VERSION, plan_on
 from tests.support.stepped_restarts import RestartedTrial
-from tuners.control.driver import run_change
+from tuners.control.driver import drive, run_change
 from tuners.control.progress import Progress
+from tuners.control.recovery import progress_document, resume_to_undo
 from tuners.control.settings import ControlSettings
 from tuners.control.store import MemoryJournal
 
@@ -56,22 +57,14 @@ def values(trial: RestartedTrial, knob: str) -> list[tuple[int | None, int | Non
     return found
 
 
-GOOD = {
-    "more tokens a step": ("max_num_batched_tokens", "prefill-bound", 2048),
-    "no drafts": ("num_speculative_tokens", "speculation-hurts", 0),
-    "fewer tokens a step": ("max_num_batched_tokens", "budget-too-large", 768),
-}
-
-
-@pytest.mark.parametrize("name", GOOD)
-def test_a_good_change_is_promoted_one_restart_at_a_time(name: str) -> None:
-    knob, scenario, to = GOOD[name]
-    trial = world(scenario)
+def test_a_good_change_is_promoted_one_restart_at_a_time() -> None:
+    trial = world("speculation-hurts")
     journal = MemoryJournal()
-    end = run(trial, knob, to, journal)
+    end = run(trial, "num_speculative_tokens", 0, journal)  # the flag is taken out
     assert (end.state, end.verdict) == (ChangeState.DONE, Verdict.IMPROVED), end.detail
-    assert values(trial, knob) == [(to, to, None, "")] * 3
+    assert values(trial, "num_speculative_tokens") == [(0, 0, None, "")] * 3
     assert [len(engine.starts) for engine in trial.engines.values()] == [1, 1, 1]
+    assert trial.most_out_of_service == 1
     assert {change.via for change in end.plan.changes} == {"process"}
     said = " ".join(row.detail for row in journal.rows)
     assert "one at a time: it is drained first" in said
@@ -103,6 +96,51 @@ def test_an_engine_that_does_not_come_back_at_all_is_a_failed_rollback_with_the_
     end = run(trial, "max_num_batched_tokens", 2048)
     assert end.state is ChangeState.ROLLBACK_FAILED
     assert f"by hand: restart {canary.replica.name}" in end.detail
+
+
+def test_what_is_half_promoted_goes_back_one_restart_at_a_time_and_nothing_expires_meanwhile() -> None:
+    trial = world("prefill-bound")
+    # a way back of 60 s is longer than a loan: what waits for its turn has to be renewed
+    settings = replace(SHORT, ttl_seconds=50.0)
+    journal = MemoryJournal()
+
+    def stop() -> str:
+        return "asked for" if any(row.detail.startswith("2 of 3 written") for row in journal.rows) else ""
+
+    end = run_change(
+        plan_on(trial, "max_num_batched_tokens", 1024),
+        trial,
+        settings=settings,
+        tool_version=VERSION,
+        approved_by="a test",
+        journal=journal,
+        stop=stop,
+    )
+    assert end.state is ChangeState.ROLLED_BACK
+    assert values(trial, "max_num_batched_tokens") == [(512, 512, None, "")] * 3
+    assert [len(engine.starts) for engine in trial.engines.values()] == [2, 2, 0]
+    assert trial.most_out_of_service == 1
+
+
+def test_a_pool_that_is_rolled_back_goes_on_beside_one_that_does_not_come_back() -> None:
+    trial = world("prefill-bound")
+    done = run(trial, "max_num_batched_tokens", 1024)
+    assert done.state is ChangeState.DONE
+    first, *others = trial.engines.values()
+    first.stays_down |= {512, 1024}
+    began = trial.now()
+    end = drive(
+        resume_to_undo(
+            progress_document(done), now=began, why="asked for", settings=SHORT, tool_version=VERSION
+        ),
+        trial,
+        journal=MemoryJournal(),
+    )
+    assert end.state is ChangeState.ROLLBACK_FAILED
+    assert f"by hand: restart {first.replica.name}" in end.detail
+    assert [len(engine.starts) for engine in others] == [2, 2]
+    assert [row[:2] for row in values(trial, "max_num_batched_tokens")[1:]] == [(512, 512)] * 2
+    assert trial.now() - began < 300.0  # a person is told at once, not when all patience is over
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,16 @@ def test_a_key_of_a_json_value() -> None:
             edited(without, VLLM, {DRAFTS: 2})
 
 
+def test_no_drafts_is_a_command_without_the_flag() -> None:
+    argv = ("vllm", "serve", "m", "--speculative-config", '{"num_speculative_tokens": 4}', "--port", "1")
+    without = edited(argv, VLLM, {DRAFTS: 0})
+    assert without == ("vllm", "serve", "m", "--port", "1")
+    assert value_of(without, FLAGS[VLLM][DRAFTS]) == 0
+    assert edited(without, VLLM, {SEATS: 8}) == (*without, "--max-num-seqs", "8")
+    # what was never there is no knob: how to draft is not known
+    assert not can_set(without, FLAGS[VLLM][DRAFTS])
+
+
 def test_a_knob_without_a_flag_is_refused() -> None:
     with pytest.raises(FlagError, match="no flag of vllm sets thinking_token_budget"):
         edited(("vllm", "serve"), VLLM, {"thinking_token_budget": 5})

@@ -144,6 +144,26 @@ def test_a_drop_in_is_written_and_the_unit_restarted_and_without_it_all_is_as_be
     assert (machine.home / "unit" / UNIT).read_text() == SERVE
 
 
+def test_no_drafts_is_a_drop_in_without_the_flag(machine: Machine) -> None:
+    made = machine.board()
+
+    def drafts() -> KnobRow:
+        found = made.sheet(time.monotonic()).knob(DRAFTS)
+        assert found is not None
+        return found
+
+    assert (drafts().value, drafts().min) == (4, 0)
+    now = time.monotonic()
+    assert made.patch(DRAFTS, 0, if_version=None, ttl_seconds=None, change="c", now=now).status == 200
+    settle(made)
+    assert (drafts().value, drafts().note) == (0, "")
+    command = (machine.drop_in or "").splitlines()[3]
+    assert command == "ExecStart=/usr/bin/vllm serve m --port %i --max-num-seqs 64"
+    again = machine.board().sheet(time.monotonic()).knob(DRAFTS)
+    assert again is not None
+    assert (again.value, again.start) == (0, 4)
+
+
 def test_a_value_from_before_is_in_force_and_its_start_value_is_the_unit_s_own(machine: Machine) -> None:
     put(machine.board(), 32, None)
     again = machine.board()
