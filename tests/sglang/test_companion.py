@@ -232,6 +232,7 @@ blocks = 12
 block_seconds = 3.0
 margin = 0.2
 ttl_seconds = 30.0
+accept_open_admin = true  # these servers have no key
 """)
     return Desk(tmp_path, servers)
 
