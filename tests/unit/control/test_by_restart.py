@@ -100,8 +100,8 @@ def test_an_engine_that_does_not_come_back_at_all_is_a_failed_rollback_with_the_
 
 def test_what_is_half_promoted_goes_back_one_restart_at_a_time_and_nothing_expires_meanwhile() -> None:
     trial = world("prefill-bound")
-    # a way back of 60 s is longer than a loan: what waits for its turn has to be renewed
-    settings = replace(SHORT, ttl_seconds=50.0)
+    # a way back of 60 s is longer than a loan and draining: what waits for its turn has to be renewed
+    settings = replace(SHORT, ttl_seconds=30.0)
     journal = MemoryJournal()
 
     def stop() -> str:
