@@ -125,7 +125,7 @@ def quoted(text: str) -> str:
 def _miss_of_body(answer: Answer) -> Miss | None:
     at = f"at {answer.path}"
     start = answer.body[:_HEAD_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if not start or answer.body.strip() == _END_OF_PAGE:
+    if not start or _is_end_alone(answer.body):
         if not _EXPOSITION.search(answer.headers.get("content-type", "")):
             return _no_metrics(f"an empty page {at}")
         detail = f"an empty metrics page {at}: nothing was counted since the start"
@@ -144,6 +144,10 @@ def _miss_of_body(answer: Answer) -> Miss | None:
             return Miss(FailureKind.NO_ENGINE_METRICS, detail, queue=True)
         return _no_metrics(f"JSON {at}{_said(answer)}")
     return None
+
+
+def _is_end_alone(body: bytes) -> bool:
+    return len(body) < _HEAD_BYTES and body.strip() == _END_OF_PAGE
 
 
 def _no_metrics(detail: str) -> Miss:

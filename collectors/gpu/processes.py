@@ -117,11 +117,15 @@ def servers(
     targets: Iterable[Target], sockets: Sequence[Listener], own: frozenset[Address], own_names: frozenset[str]
 ) -> dict[int, tuple[str, ...]]:
     """For the inode of each listening socket that belongs to a target on this machine: the targets' URLs."""
+    on_port: dict[int, list[Listener]] = {}
+    for listener in sockets:
+        on_port.setdefault(listener.port, []).append(listener)
     found: dict[int, tuple[str, ...]] = {}
     for target in targets:
-        wanted = _target_addresses(target.host, own, own_names)
-        for listener in sockets:
-            if listener.port == target.port and wanted and _hears(listener, wanted):
+        hearing = on_port.get(target.port, ())
+        wanted = _target_addresses(target.host, own, own_names) if hearing else frozenset()
+        for listener in hearing:
+            if wanted and _hears(listener, wanted):
                 found[listener.inode] = (*found.get(listener.inode, ()), target.url)
     return found
 
@@ -220,6 +224,8 @@ class ProcessJoin:
         table tells nothing about who runs where (a container sees an empty one) and all are left out; else a
         device without processes has no replicas.
         """
+        if not any(pids_of.values()):
+            return {}
         own = own_addresses(self._proc)
         by_inode = servers(self._targets, listeners(self._proc), own, self._names)
         finder = _Finder(self._proc, by_inode, self._host_pids)

@@ -54,7 +54,7 @@ def watch(
         return exit_codes.OK
     quiet = quiet_file(state_folder)
     book, tap = alert_book(settings, targets, quiet), raw_page_tap()
-    source = wiring.live_engine(settings, targets, gpu_source, alert=book, tap=tap)
+    source = wiring.live_engine(settings, targets, gpu_source, alert=book, tap=tap, in_turns=True)
     if settings.control is None:
         return show(args, settings, source, targets, title, quiet=quiet, pages=tap)
     from enginetop.cli import control  # its HTTP client is imported only where changes can be made

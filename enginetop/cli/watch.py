@@ -175,7 +175,7 @@ class _Watch:
                 self._looks.put((snapshot, events))
             return snapshot
 
-        engine = wiring.live_engine(settings, targets, wiring.local_gpus(targets), alert=alert)
+        engine = wiring.live_engine(settings, targets, wiring.local_gpus(targets), alert=alert, in_turns=True)
         engine.start()
         return engine
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -39,6 +40,8 @@ _BACKFILL_SECONDS = 300.0
 """How much of the past a live view of a Prometheus begins with."""
 _SPACINGS_SECONDS = 90.0
 """So much more than a window holds two scrapes of any usual interval before it."""
+_PICTURES_PER_SECOND = 256.0
+"""What a core has time to judge beside scraping a thousand pages a second (`bench.scale`)."""
 
 
 def live_targets(settings: Settings, *, may_come: bool = False) -> tuple[Target, ...]:
@@ -128,11 +131,14 @@ def live_engine(
     recorder: Recorder | None = None,
     alert: Finish | None = None,
     tap: RawPageTap | None = None,
+    *,
+    in_turns: bool = False,
 ) -> FleetSource:
     """An engine that scrapes the targets until it is stopped, with advice that knows their knobs.
 
     With a Prometheus its scrapes are taken instead; knobs only where that is asked for. `alert` adds the
-    alerts; None: a book of its own does. `tap` sees the pages.
+    alerts; None: a book of its own does. `tap` sees the pages. `in_turns`: of a large fleet not every figure
+    is worked out anew at every tick, for those who watch on and on.
     """
 
     if settings.prometheus is not None:
@@ -147,7 +153,9 @@ def live_engine(
     members = membership(settings.discovery, settings.targets, settings.credentials)
     if members is not None:
         targets = members.begin(time.time())
-    tracker = _tracker(settings, targets, settings.interval_seconds)
+    tracker = _tracker(
+        settings, targets, settings.interval_seconds, _PICTURES_PER_SECOND if in_turns else math.inf
+    )
     return LiveEngine(
         targets,
         tracker=tracker,
@@ -269,7 +277,12 @@ def replay_source(
     )
 
 
-def _tracker(settings: Settings, targets: Sequence[Target], spacing_seconds: float | None) -> FleetTracker:
+def _tracker(
+    settings: Settings,
+    targets: Sequence[Target],
+    spacing_seconds: float | None,
+    pictures_per_second: float = math.inf,
+) -> FleetTracker:
     return FleetTracker(
         targets,
         interval_seconds=settings.interval_seconds,
@@ -277,6 +290,7 @@ def _tracker(settings: Settings, targets: Sequence[Target], spacing_seconds: flo
         slo_for=settings.slo_for,
         fixed_spacing_seconds=spacing_seconds,
         price=settings.price,
+        pictures_per_second=pictures_per_second,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -51,8 +52,13 @@ class FleetTracker:
         slo_for: SloFor,
         fixed_spacing_seconds: float | None,
         price: Price | None = None,
+        pictures_per_second: float = math.inf,
     ) -> None:
-        """`fixed_spacing_seconds` is the asked interval, or None in a replay, where it is not known."""
+        """`fixed_spacing_seconds` is the asked interval, or None in a replay, where it is not known.
+
+        `pictures_per_second`: in a fleet of more, replicas take turns: figures of each are worked out anew at
+        one tick of several. States never wait.
+        """
         self._interval_seconds = interval_seconds
         self._window_seconds = window_seconds
         self._slo_for = slo_for
@@ -67,6 +73,7 @@ class FleetTracker:
         self._records = RequestLog(window_seconds)
         self._owned = self._foreign = 0
         self._outliers = OutlierBoard()
+        self._pictures_a_tick = max(1.0, pictures_per_second * interval_seconds)
         for target in targets:
             self._track(target)
 
@@ -149,10 +156,16 @@ class FleetTracker:
             tracker.be_told(None if worker is None else roles.get(worker))
         engines = frozenset(tracker.target.url for tracker in trackers if not tracker.who.is_router)
         shares = self._board.shares([tracker.target for tracker in trackers], engines, now)
-        replicas = tuple(
-            tracker.snapshot(now, shares.get(tracker.target.url, NO_GPUS)) for tracker in trackers
-        )
         self._sequence += 1
+        turns = math.ceil(len(trackers) / self._pictures_a_tick) or 1
+        replicas = tuple(
+            tracker.snapshot(
+                now,
+                shares.get(tracker.target.url, NO_GPUS),
+                may_wait=turns > 1 and (place + self._sequence) % turns != 0,
+            )
+            for place, tracker in enumerate(trackers)
+        )
         return FleetSnapshot(
             at=now,
             sequence=self._sequence,
@@ -168,6 +181,7 @@ class FleetTracker:
             replicas=self._outliers.marked(replicas),
             collector=self._with_strangers(collector),
             gpu_problem=self._board.problem(now),
+            turns=turns,
         )
 
     def _give_out(self, trackers: Sequence[ReplicaTracker]) -> None:

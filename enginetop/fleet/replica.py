@@ -107,7 +107,9 @@ class ReplicaTracker:
         self._values: Values | None = None
         self._next_try_at: float | None = None
         self._picture: ReplicaSnapshot | None = None
+        """The last picture; None: something beside a look has changed what it shows."""
         self._pictured: tuple[object, ...] | None = None
+        self._looked_since = False
 
     @property
     def facts(self) -> WindowFacts | None:
@@ -140,7 +142,7 @@ class ReplicaTracker:
         moved = observation.reading is not None and self._take_reading(observation.reading)
         self._state.observe(observation, moved=moved)
         self._next_try_at = next_try_at
-        self._picture = None
+        self._looked_since = True
 
     def leave(self, at: float) -> None:
         """Discovery ceased to list the target: it is asked no more, and counts for nothing."""
@@ -195,8 +197,16 @@ class ReplicaTracker:
         self.ended = (reading.at, self._counter.take(*self._history.counted, self._history.totals))
         self._burn.add(*self.ended)
 
-    def snapshot(self, now: float, share: GpuShare = NO_GPUS) -> ReplicaSnapshot:
-        """The replica at Unix time `now`; the same object as before while nothing has changed."""
+    def snapshot(self, now: float, share: GpuShare = NO_GPUS, *, may_wait: bool = False) -> ReplicaSnapshot:
+        """The replica at Unix time `now`; the same object as before while nothing has changed.
+
+        `may_wait`: new figures may be worked out another time; the former picture does, unless the state is
+        another one or the last look failed.
+        """
+        if may_wait and self._picture is not None and self._pictured is not None:
+            self._state.settle(now)
+            if self._state.failure is None and self._state.judgement == self._pictured[0]:
+                return self._picture
         if share is not self._share:
             self._share = share
             self._power.add(now, share.power)
@@ -207,9 +217,9 @@ class ReplicaTracker:
         self._state.settle(now)
         self.records = self._requests.counted(now)
         pictured = (self._state.judgement, share, values, self.records)
-        if self._picture is None or pictured != self._pictured:
+        if self._picture is None or self._looked_since or pictured != self._pictured:
             self._picture = self._draw(now, share)
-            self._pictured = pictured
+            self._pictured, self._looked_since = pictured, False
         return self._picture
 
     def _learn(self, now: float, values: Values) -> None:

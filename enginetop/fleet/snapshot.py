@@ -362,7 +362,11 @@ class CollectorHealth:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FleetSnapshot:
-    """The fleet at one instant. `sequence` grows by one per tick."""
+    """The fleet at one instant. `sequence` grows by one per tick.
+
+    `turns`: figures of a replica are worked out anew at one tick in so many (its `scraped_at` says of when
+    they are); 1: at every tick. States are always those of now.
+    """
 
     at: float
     sequence: int
@@ -374,3 +378,4 @@ class FleetSnapshot:
     pools: tuple[PoolAdvice, ...] = ()
     collector: CollectorHealth = CollectorHealth()
     gpu_problem: str = ""
+    turns: int = 1

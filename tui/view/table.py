@@ -141,7 +141,7 @@ class FleetTable:
 
     def _row_line(self, replica: ReplicaSnapshot, condition: Condition, *, selected: bool) -> Line:
         at, url = self._snapshot.at, replica.target.url
-        old = is_old(replica, at, self._snapshot.interval_seconds)
+        old = is_old(replica, at, self._snapshot.interval_seconds * self._snapshot.turns)
         marks = DIFFERS if url in self._mixed.settings else ""
         if replica.events:
             marks = restart_mark(replica, at) + marks
