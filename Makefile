@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test verify test-gpu test-vllm test-sglang test-dynamo test-k8s setup lint types imports unit bench docs screens lock format clean
+.PHONY: run test verify test-gpu test-vllm test-sglang test-dynamo test-k8s setup lint types imports unit bench docs screens lock audit format clean
 
 run: $(READY)            ## the UI on the embedded demo fleet (a table when there is no terminal)
 	@$(BIN)/enginetop demo
@@ -72,9 +72,14 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock:                    ## write requirements/ci.txt anew (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-header --group dev pyproject.toml -o requirements/ci.txt
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+lock:                    ## write requirements/*.txt anew (needs uv)
+	$(COMPILE) --group dev pyproject.toml -o requirements/ci.txt
+	$(COMPILE) -c requirements/ci.txt pyproject.toml -o requirements/run.txt
+
+audit:                   ## hold what enginetop runs on against published advisories (needs pip-audit and a network)
+	pip-audit --require-hashes --disable-pip -r requirements/run.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
