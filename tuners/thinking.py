@@ -11,7 +11,7 @@ import math
 
 from enginetop.fleet.model import BELIEVED
 from enginetop.fleet.snapshot import Advice
-from tuners.case import Case, Rule
+from tuners.case import Case, Rule, once
 from tuners.knob_values import THINKING
 from tuners.lateness import lateness_of
 from tuners.limits import FEWEST_FOR_P95, FEWEST_FOR_P99, MOST_PREEMPTED_RATIO, MULTIPLE_TOKENS
@@ -93,7 +93,7 @@ def unfit(case: Case) -> str | None:
     if thoughts.quality not in BELIEVED or thoughts.count is None:
         note = f": {thoughts.note}" if thoughts.note else ""
         return f"{REASONING} is {thoughts.quality.value}{note}"
-    if (why := contradiction(thoughts)) is not None or (why := _thoughts(case).contradiction) is not None:
+    if (why := contradiction(thoughts) or (case.thoughts or NO_THOUGHTS).contradiction) is not None:
         return f"{REASONING} {why}"
     share = case.replica.scalar("reasoning_share_ratio").number
     if share is not None and not 0.0 <= share <= 1.0:
@@ -101,14 +101,16 @@ def unfit(case: Case) -> str | None:
     for name in ("prompt_tokens", "output_tokens", "tpot_seconds"):
         if (why := contradiction(case.replica.distribution(name))) is not None:
             return f"{name} {why}"
-    counted = _thoughts(case).count
+    counted = thoughts_of(case).count
     if counted < FEWEST_FOR_P99:
         return f"{REASONING} of {counted:.0f} requests so far, a budget needs {FEWEST_FOR_P99}"
     return None
 
 
-def _thoughts(case: Case) -> Thoughts:
-    return case.thoughts or NO_THOUGHTS
+@once
+def thoughts_of(case: Case) -> Thoughts:
+    """How long requests thought, as far as the budget in force lets it be seen."""
+    return (case.thoughts or NO_THOUGHTS).below(case.knobs.thinking)
 
 
 def _budget(case: Case) -> int | None:
@@ -125,7 +127,7 @@ def _cuts_too_many(case: Case) -> bool:
         return False
     if at_least(window.quantiles["p95"]) < budget - SLACK_TOKENS:
         return False
-    thoughts = _thoughts(case)
+    thoughts = thoughts_of(case)
     share = thoughts.share_beyond(budget)
     return share is None or share - ERRORS_IN_HAND * thoughts.error(share) > MOST_TRUNCATED_RATIO
 
@@ -146,7 +148,7 @@ def _pressed(case: Case) -> str | None:
 
 def _crowds(case: Case) -> bool:
     """Whether a cap that cuts one in twenty would be felt."""
-    share, cap = case.replica.scalar("reasoning_share_ratio").number, _thoughts(case).least_cap()
+    share, cap = case.replica.scalar("reasoning_share_ratio").number, thoughts_of(case).least_cap()
     if share is None or share < LARGE_SHARE:
         return False
     relief = None if cap is None else relief_of(case, cap)
@@ -163,8 +165,8 @@ def relief_of(case: Case, cap: int) -> float | None:
     output = case.replica.distribution("output_tokens").mean.value
     if prompt is None or output is None:
         return None
-    mean, square = _thoughts(case).powers()
-    capped_mean, capped_square = _thoughts(case).powers(cap)
+    mean, square = lengths_at(case)
+    capped_mean, capped_square = lengths_at(case, cap)
     answer = max(0.0, output - mean)
     now, then = (
         kv_token_steps(prompt, thought + answer, squared + 2 * thought * answer + answer**2)
@@ -173,13 +175,16 @@ def relief_of(case: Case, cap: int) -> float | None:
     return 1.0 - then / now if now > 0 else None
 
 
-def _cuts_enough(thoughts: Thoughts, now: int) -> bool:
-    """Whether the budget in force cuts so many that only the luck of a sample would lower it once more.
+def lengths_at(case: Case, cap: float = math.inf) -> tuple[float, float]:
+    """Mean and mean squared length of thoughts with the budget in force, and with a cap below it."""
+    now = _budget(case)
+    return (case.thoughts or NO_THOUGHTS).powers(cap if now is None else min(now, cap))
 
-    What it cuts ends near it, so that the share is taken a little below.
-    """
-    share = thoughts.share_above(max(0, now - MULTIPLE_TOKENS))
-    return share is not None and share >= LEAST_CUT_RATIO
+
+def _cuts_enough(thoughts: Thoughts, now: int) -> bool:
+    """Whether the budget in force cuts so many that only the luck of a sample would lower it once more."""
+    share = thoughts.share_beyond(now)
+    return share is None or share >= LEAST_CUT_RATIO
 
 
 def _unsettled(thoughts: Thoughts, likely: int) -> tuple[str, str] | None:
@@ -202,9 +207,14 @@ def _unsettled(thoughts: Thoughts, likely: int) -> tuple[str, str] | None:
 
 
 def _lowered(case: Case) -> Advice:
-    now, pressed, thoughts = _budget(case), _pressed(case) or "", _thoughts(case)
+    now, pressed, thoughts = _budget(case), _pressed(case) or "", thoughts_of(case)
     said = (_told(case), pressed)
     likely, proposed = thoughts.least_cap(), thoughts.least_cap(ERRORS_IN_HAND)
+    if now is not None and likely is None:
+        why = f"what {now} cuts was not seen whole: no lower one is known to cut at most one in twenty"
+        return row(THINKING, "hold", why, now, *said, bound_by="kv")
+    if now is not None and proposed is None:
+        proposed = now
     if likely is None or proposed is None:
         why = "the p95 lies past the last bucket: no budget can be named that cuts one in twenty"
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
@@ -235,7 +245,7 @@ def _lowered(case: Case) -> Advice:
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
     share = thoughts.share_above(proposed) or 0.0
     most = share + ERRORS_IN_HAND * thoughts.error(share)
-    freed = thoughts.powers()[0] - thoughts.powers(proposed)[0]
+    freed = lengths_at(case)[0] - lengths_at(case, proposed)[0]
     relief = relief_of(case, proposed) or 0.0
     because = (
         *said,
@@ -296,11 +306,13 @@ def _no_call(case: Case) -> Advice:
 
 def _told(case: Case) -> str:
     """The lengths of thoughts in words."""
-    thoughts, share = _thoughts(case), case.replica.scalar("reasoning_share_ratio").number
+    thoughts, share = thoughts_of(case), case.replica.scalar("reasoning_share_ratio").number
     of_output = "" if share is None else f", {percent(share)} of the output"
-    p50, p95, p99 = (_length(thoughts.quantile(q)) for q in (0.50, 0.95, 0.99))
+    p50, p95, p99 = (_length(thoughts, q) for q in (0.50, 0.95, 0.99))
     return f"reasoning p50 {p50}, p95 {p95}, p99 {p99} tokens of {thoughts.count:.0f} requests{of_output}"
 
 
-def _length(tokens: float | None) -> str:
-    return "past the last bucket" if tokens is None else count(tokens)
+def _length(thoughts: Thoughts, q: float) -> str:
+    """A quantile in words, `over` the longest that was seen whole where it is past it."""
+    tokens = thoughts.quantile(q)
+    return f"over {count(thoughts.longest)}" if tokens is None else count(tokens)

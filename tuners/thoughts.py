@@ -2,7 +2,9 @@
 
 Made from the buckets of a histogram. Within a bucket the normal score of the share above a length is taken to
 be a straight line over the logarithm of the length. That is exact for log-normal lengths; where the tail is
-heavier (a power) it tells a little more than the truth, so that a cap cuts fewer than said.
+heavier (a power) it tells a little more than the truth, so that a cap cuts fewer than said. Of a bucket that
+nobody leaves only the greatest share is told: thoughts that something cuts (a budget of a gateway, say) end
+near its upper bound, and not spread over it.
 """
 
 from __future__ import annotations
@@ -31,6 +33,11 @@ class Thoughts:
     def count(self) -> float:
         """All requests."""
         return max(self.at_most.values(), default=0.0)
+
+    @property
+    def longest(self) -> float:
+        """The last finite bound; 0 where there is none."""
+        return max((bound for bound in self.at_most if math.isfinite(bound)), default=0.0)
 
     @property
     def contradiction(self) -> str | None:
@@ -63,6 +70,15 @@ class Thoughts:
         least = next((share for bound, share in above if bound >= tokens), 0.0)
         greatest = next((share for bound, share in reversed(above) if bound <= tokens), 1.0)
         return least, greatest
+
+    def below(self, budget: int | None) -> Thoughts:
+        """What a budget in force leaves as it is: the buckets below it. What it cuts was not seen whole, so
+        that nothing is known of shorter budgets in the bucket that it lies in. None or below 0: no limit.
+        """
+        if budget is None or budget < 0:
+            return self
+        whole = {bound: total for bound, total in self.at_most.items() if bound < budget}
+        return Thoughts(whole | {math.inf: self.count}, self.seconds) if self.at_most else self
 
     def share_beyond(self, budget: float) -> float | None:
         """Share that would think longer than a budget in force, from the shares above the two highest bounds
@@ -137,12 +153,14 @@ def _between(tokens: float, low: float, high: float, more: float, fewer: float) 
         return fewer
     if not math.isfinite(high):
         return more if tokens <= low else None
+    if fewer <= 0.0:
+        return more
     return _along(tokens, low, high, more, fewer)
 
 
 def _along(tokens: float, low: float, high: float, more: float, fewer: float) -> float:
     """The share above `tokens` on the line of normal scores through both bounds."""
-    if _is_straight(low, more, fewer):
+    if _is_straight(low, more):
         return min(1.0, max(0.0, more + (fewer - more) * (tokens - low) / (high - low)))
     way = math.log(tokens / low) / math.log(high / low)
     start, end = normal_quantile(more), normal_quantile(fewer)
@@ -151,14 +169,14 @@ def _along(tokens: float, low: float, high: float, more: float, fewer: float) ->
 
 def _where(share: float, low: float, high: float, more: float, fewer: float) -> float:
     """The length above which `share` lies: `_between` the other way round."""
-    if more <= fewer:
+    if more <= fewer or fewer <= 0.0:
         return high
-    if _is_straight(low, more, fewer) or not 0.0 < share < 1.0:
+    if _is_straight(low, more) or not 0.0 < share < 1.0:
         return low + (high - low) * (more - share) / (more - fewer)
     start, end = normal_quantile(more), normal_quantile(fewer)
     return low * math.exp(math.log(high / low) * (normal_quantile(share) - start) / (end - start))
 
 
-def _is_straight(low: float, more: float, fewer: float) -> bool:
+def _is_straight(low: float, more: float) -> bool:
     """Whether a bucket has no logarithm or no normal scores: then lengths are taken to be spread evenly."""
-    return low <= 0.0 or more >= 1.0 or fewer <= 0.0
+    return low <= 0.0 or more >= 1.0

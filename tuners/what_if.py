@@ -23,7 +23,7 @@ from tuners.sequences import most_running, what_fits
 from tuners.sequences import unfit as unfit_for_sequences
 from tuners.speculation import drafts_seen
 from tuners.step_time import REACH, Unfit
-from tuners.thinking import relief_of
+from tuners.thinking import lengths_at, relief_of, thoughts_of
 from tuners.thinking import unfit as unfit_for_thinking
 from tuners.thinking_maths import MOST_TRUNCATED_RATIO, RISKY_TRUNCATED_RATIO
 from tuners.words import count, ms, percent
@@ -133,19 +133,18 @@ def _drafts(case: Case, value: int) -> _Told:
 def _thinking(case: Case, value: int) -> _Told:
     if (why := unfit_for_thinking(case)) is not None:
         raise _NoAnswerError(why)
-    thoughts, now = case.thoughts, case.knobs.thinking
-    if thoughts is None:
-        raise _NoAnswerError("no thoughts were counted")
+    thoughts, now = thoughts_of(case), case.knobs.thinking
     if now is not None and now >= 0 and (value < 0 or value > now):
         raise _NoAnswerError(f"what the budget of {now} cuts was not seen whole")
     if value < 0:
         return ("thinking has no limit now",), {}, ()
     share = thoughts.share_above(value)
     if share is None:
-        raise _NoAnswerError(f"{value} lies past the last bucket")
+        seen = f"{value} lies past {count(thoughts.longest)}, the longest that is seen whole"
+        raise _NoAnswerError(seen)
     error = ERRORS_TOLD * thoughts.error(max(share, 1.0 / thoughts.count))
     low, high = thoughts.bounds_of(value)
-    held = thoughts.powers()[0] - thoughts.powers(value)[0]
+    held = lengths_at(case)[0] - lengths_at(case, value)[0]
     expected = {
         "truncated_low_ratio": max(0.0, share - error),
         "truncated_high_ratio": min(1.0, share + error),

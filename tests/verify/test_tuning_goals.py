@@ -13,7 +13,7 @@ from enginetop.simulator.builtin import SCENARIOS
 from enginetop.simulator.scenario_file import find_scenario
 
 pytestmark = pytest.mark.verify
-_SEEDS = 2
+_SEEDS = (1, 2)
 
 
 def test_the_built_in_scenarios(tmp_path: Path) -> None:

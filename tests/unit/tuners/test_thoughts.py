@@ -34,8 +34,23 @@ def test_within_a_bucket_normal_scores_lie_on_a_line_over_the_logarithm() -> Non
     assert THOUGHTS.share_above(200) == pytest.approx(0.266346, abs=1e-6)
     # below the first bound there is no logarithm: a straight line, .90 at 0, .40 at 100
     assert THOUGHTS.share_above(50) == pytest.approx(0.65)
-    # nor when nobody passes the upper bound
-    assert Thoughts({100.0: 50, 300.0: 100}).share_above(200) == pytest.approx(0.25)
+
+
+def test_of_a_bucket_that_nobody_leaves_the_greatest_share_is_told() -> None:
+    # all may have been cut at 300, by whom is not told: half pass 200, and the p75 is 300 at most
+    cut = Thoughts({100.0: 50, 300.0: 100, 900.0: 100, INF: 100})
+    assert [cut.share_above(tokens) for tokens in (100, 200, 299, 300)] == [0.5, 0.5, 0.5, 0.0]
+    assert (cut.quantile(0.75), cut.bounds_of(200)) == (300.0, (0.0, 0.5))
+    assert cut.least_cap(most_truncated=0.4) == 512
+
+
+def test_below_a_budget_in_force_buckets_are_whole() -> None:
+    # a budget of 400 or 500 leaves 84 of 100 up to 400 or not more than 60 up to 100: one at 400 is in doubt
+    assert THOUGHTS.below(500) == Thoughts({0.0: 10, 100.0: 60, 400.0: 84, INF: 100})
+    assert THOUGHTS.below(400) == Thoughts({0.0: 10, 100.0: 60, INF: 100})
+    assert (THOUGHTS.below(400).share_above(200), THOUGHTS.below(400).longest) == (None, 100.0)
+    assert THOUGHTS.below(-1) is THOUGHTS.below(None) is THOUGHTS
+    assert Thoughts({}).below(9) == Thoughts({})
 
 
 def test_quantiles() -> None:

@@ -172,7 +172,7 @@ LONE = Case(slow(), Knobs(), line())
         (replace(SLOW, knobs=replace(SLOW.knobs, problem="mixed")), SEQUENCES, 64, "mixed"),
         (SLOW, DRAFTS, 2, "no drafts are made"),
         (DRAFTING, DRAFTS, -1, "-1 is no value of num_speculative_tokens"),
-        (THINKERS, THINKING, 20_000, "20000 lies past the last bucket"),
+        (THINKERS, THINKING, 20_000, "20000 lies past 16.4k, the longest that is seen whole"),
         (replace(THINKERS, thoughts=None), THINKING, 4096, "reasoning_tokens of 0 requests so far"),
         (
             replace(THINKERS, knobs=Knobs(2048, 64, thinking=4096)),
