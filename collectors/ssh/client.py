@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from collectors.fetch import UNANSWERED, FetchError, RawResponse
+from collectors.fetch import FetchError, RawResponse
 from collectors.patience import Patience
 from collectors.ssh.address import SshAddress
 from collectors.ssh.connection import CONNECT_SECONDS
@@ -47,9 +47,8 @@ class SshClient:
         except FetchError as raised:
             if raised.kind is not FailureKind.REFUSED:
                 raise
-            if raised.detail == UNANSWERED:  # `ssh` took the connection, and had none at the far end
+            if self._machines.stands(self._address):  # then it is the server that does not answer
                 raise self._machines.fault(self._address) or raised from None
-        self._machines.lost(self._address)
         client = await self._open()
         return await client.get(path, timeout_seconds)
 

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from collectors.fetch import FetchError
 from collectors.ssh.address import SshHost
-from collectors.ssh.faults import connect_fault, forward_fault, lost_fault, ssh_fault
+from collectors.ssh.faults import command, connect_fault, forward_fault, lost_fault, ssh_fault
 from enginetop.fleet.observation import FailureKind
 
 CONNECT_SECONDS = 10
@@ -126,9 +127,17 @@ class SshConnection:
         """Since it was begun."""
         return self._monotonic() - self._began
 
-    def give_up(self) -> None:
-        """It is of no use: nobody answers at its sockets."""
-        self._given_up = True
+    def listens(self) -> bool:
+        """Whether its process still listens at its sockets; one that does not is given up."""
+        with socket.socket(socket.AF_UNIX) as knocking:
+            knocking.setblocking(False)
+            try:
+                knocking.connect(str(self._control))
+            except BlockingIOError:
+                pass  # others knock too
+            except OSError:
+                self._given_up = True
+        return self.stands
 
     async def wait_until_in(self) -> None:
         """Wait until the machine has let us in. FetchError: it has not."""
@@ -136,7 +145,8 @@ class SshConnection:
             if self._process.poll() is not None:
                 raise connect_fault(self._machine, self._read())
             if self.age_seconds > CONNECT_SECONDS + 1:
-                raise ssh_fault(self._machine, FailureKind.TIMEOUT, f"not let in within {CONNECT_SECONDS} s")
+                line = f"not let in within {CONNECT_SECONDS} s; see what `{command(self._machine)}` waits for"
+                raise ssh_fault(self._machine, FailureKind.TIMEOUT, line)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def socket(self, server: str) -> str:
@@ -149,7 +159,7 @@ class SshConnection:
             task = self._forwards[server] = asyncio.create_task(self._forward(server))
         made = await asyncio.shield(task)
         if isinstance(made, FetchError):
-            self.give_up()
+            self._given_up = True
             raise FetchError(made.kind, made.detail)
         return made
 
@@ -220,7 +230,7 @@ class SshConnection:
                     asked.kill()
                 asked.wait()
         if asked.returncode != 0 or not path.exists():
-            return ssh_fault(self._machine, FailureKind.REFUSED, f"no way to {server} through the connection")
+            return ssh_fault(self._machine, FailureKind.REFUSED, f"no way to {server}: ssh forwards nothing")
         return str(path)
 
     def _read(self) -> str:

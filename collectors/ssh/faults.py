@@ -29,7 +29,11 @@ _TABLE = (
         FailureKind.TLS,
         "the host key has changed: somebody else may answer there; once verified: ssh-keygen -R {known}",
     ),
-    _said(r"revoked host key|host key .* revoked", FailureKind.TLS, "the host key is revoked"),
+    _said(
+        r"revoked host key|host key .* revoked",
+        FailureKind.TLS,
+        "the host key is revoked; ask whoever runs it for a new one",
+    ),
     _said(
         r"host key verification failed|no .* host key is known",
         FailureKind.TLS,
@@ -46,15 +50,24 @@ _TABLE = (
         "no such host name; write it in full, or add it to ssh's config",
     ),
     _said(
+        r"open failed: administratively prohibited",
+        FailureKind.REFUSED,
+        "the jump host refuses to forward; its sshd needs AllowTcpForwarding yes",
+    ),
+    _said(
         r"connection timed out|operation timed out|connection to .* timed out",
         FailureKind.TIMEOUT,
-        "no answer from the machine",
+        "no answer from the machine; is it up, and is this its address and port?",
     ),
-    _said(r"timeout, server .* not responding", FailureKind.TIMEOUT, "the machine answers no more"),
+    _said(
+        r"timeout, server .* not responding",
+        FailureKind.TIMEOUT,
+        "the machine answers no more; is it up, and is the network?",
+    ),
     _said(
         r"no route to host|network is unreachable|host is down",
         FailureKind.REFUSED,
-        "the machine cannot be reached",
+        "the machine cannot be reached; is the network or VPN up?",
     ),
     _said(
         r"connection refused",
@@ -74,7 +87,7 @@ _TABLE = (
     _said(
         r"connection (closed|reset)|closed by remote host|broken pipe",
         FailureKind.REFUSED,
-        "the machine closed the connection",
+        "the machine closed the connection; see `{ssh}`",
     ),
 )
 """The first entry whose words were said counts: those that say more stand first."""
@@ -86,9 +99,17 @@ _BEHIND = (
         FailureKind.REFUSED,
         "forwarding is refused there; its sshd needs AllowTcpForwarding yes and no PermitOpen against it",
     ),
-    _said(r"connection refused", FailureKind.REFUSED, "nothing listens at {server} there"),
-    _said(r"timed out", FailureKind.TIMEOUT, "no answer from {server} there"),
-    _said(r"name or service|name resolution|nodename", FailureKind.DNS, "{server} is no known name there"),
+    _said(
+        r"connection refused",
+        FailureKind.REFUSED,
+        "nothing listens at {server} there; start the server, or correct its port",
+    ),
+    _said(r"timed out", FailureKind.TIMEOUT, "no answer from {server} there; does that machine reach it?"),
+    _said(
+        r"name or service|name resolution|nodename",
+        FailureKind.DNS,
+        "{server} is no known name there; write its address",
+    ),
 )
 
 
@@ -108,7 +129,7 @@ def lost_fault(machine: SshHost, stderr: str) -> FetchError:
     """Why a connection that had stood is no more. What `ssh` said of servers behind it does not count."""
     said = "\n".join(line for line in stderr.splitlines() if not _CHANNEL.search(line))
     if not said.strip():
-        return ssh_fault(machine, FailureKind.REFUSED, "the connection was lost")
+        return ssh_fault(machine, FailureKind.REFUSED, f"the connection was lost; see `{command(machine)}`")
     return connect_fault(machine, said)
 
 

@@ -48,11 +48,10 @@ class SshMachines:
             return None
         return machine.connection.server_fault(address.server)
 
-    def lost(self, address: SshAddress) -> None:
-        """Nobody answers at the socket of `address`: the next call of `socket` connects anew."""
+    def stands(self, address: SshAddress) -> bool:
+        """Whether the connection to the machine stands; when not, `socket` connects anew."""
         machine = self._machines.get(address.machine)
-        if machine is not None and machine.connection is not None:
-            machine.connection.give_up()
+        return machine is not None and machine.connection is not None and machine.connection.listens()
 
     async def leave(self, address: SshAddress) -> None:
         """A server is asked no more; the last one of a machine takes the connection with it."""

@@ -53,6 +53,11 @@ class SshServer:
         """The target for a server behind it."""
         return f"ssh://{getpass.getuser()}@127.0.0.1:{self.port}/{server}"
 
+    def configure(self, lines: str) -> None:
+        """Put lines at the beginning of the client's config."""
+        config = self.folder / "ssh_config"
+        config.write_text(f"{lines}\nHost *\n{config.read_text()}")
+
     def stop(self) -> None:
         """The server and every connection to it end at once."""
         children = _children(self.process.pid)

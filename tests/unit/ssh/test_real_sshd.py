@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import os
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,16 +30,6 @@ WHY_NOT = why_not()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 
 PAGE = b"vllm:num_requests_running 3.0\n"
-
-
-@pytest.fixture
-def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where private folders go, and nothing else; empty in the end."""
-    folder = Path(tempfile.mkdtemp(prefix="e", dir="/tmp"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
-    yield folder
-    until(lambda: not any(folder.iterdir()) or None, f"emptied {folder}")
-    folder.rmdir()
 
 
 @pytest.fixture
@@ -102,6 +92,22 @@ def test_the_sockets_are_ours_alone(sshd: SshServer, engine: str, sockets: Path)
     asyncio.run(run())
 
 
+def test_a_host_of_the_config_behind_a_jump_host(sshd: SshServer, engine: str) -> None:
+    sshd.configure(
+        f"Host bastion far\n HostName 127.0.0.1\n Port {sshd.port}\n User {getpass.getuser()}\n"
+        "Host far\n ProxyJump bastion\n LocalForward 127.0.0.1:1 127.0.0.1:1\n ForwardAgent yes\n"
+    )
+    (answer,) = ask(f"ssh://far/{engine}")
+    assert (answer.body, answer.detail) == (PAGE, "")
+    assert (sshd.folder / "sshd.log").read_text().count("Accepted publickey") == 2
+
+
+def test_a_config_that_sends_ssh_into_the_background(sshd: SshServer, engine: str) -> None:
+    sshd.configure("ForkAfterAuthentication yes\n")
+    ask(sshd.url(engine))
+    until(lambda: "isconnected from" in (sshd.folder / "sshd.log").read_text() or None, "ended")
+
+
 def test_a_host_key_that_nobody_verified(sshd: SshServer, engine: str) -> None:
     sshd.known_hosts.write_text("")
     (answer,) = ask(sshd.url(engine))
@@ -110,6 +116,7 @@ def test_a_host_key_that_nobody_verified(sshd: SshServer, engine: str) -> None:
         f"ssh to 127.0.0.1:{sshd.port}: the host key is not known; connect once with "
         f"`ssh -p {sshd.port} 127.0.0.1` and verify it"
     )
+    assert sshd.known_hosts.read_text() == ""
 
 
 def test_a_host_key_that_changed(sshd: SshServer, engine: str) -> None:
@@ -132,7 +139,10 @@ def test_somebody_who_is_not_let_in(sshd: SshServer, engine: str) -> None:
 def test_nobody_listens_behind_it(sshd: SshServer) -> None:
     (answer,) = ask(sshd.url("127.0.0.1:1"))
     assert answer.error is FailureKind.REFUSED
-    assert answer.detail == f"ssh to 127.0.0.1:{sshd.port}: nothing listens at 127.0.0.1:1 there"
+    assert answer.detail == (
+        f"ssh to 127.0.0.1:{sshd.port}: nothing listens at 127.0.0.1:1 there; "
+        "start the server, or correct its port"
+    )
 
 
 def test_a_machine_that_forbids_forwarding(
