@@ -70,9 +70,9 @@ def page() -> str:
         "## What can be changed\n",
         *_knobs(),
         _COMPANION,
-        *_table(
+        *table_lines(
             ("measure", "raw names"),
-            ((row.measure, _code(f"enginetop_{name}" for name in row.names)) for row in COMPANION_ROWS),
+            ((row.measure, code(f"enginetop_{name}" for name in row.names)) for row in COMPANION_ROWS),
         ),
         _EXPORTERS,
         *_exporters(),
@@ -84,15 +84,15 @@ def page() -> str:
 def _matrix(tables: Sequence[EngineTable], signals: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Signals down, engines across; a signal that none of them has is left out."""
     rows = [
-        (f"`{name}`", *(_cell(table, name, measures) for table in tables))
+        (f"`{name}`", *(mark(table, name, measures) for table in tables))
         for name, measures in signals.items()
     ]
-    return _table(
+    return table_lines(
         ("signal", *(table.title for table in tables)), (row for row in rows if set(row[1:]) != {"–"})
     )
 
 
-def _cell(table: EngineTable, signal: str, measures: Sequence[str]) -> str:
+def mark(table: EngineTable, signal: str, measures: Sequence[str]) -> str:
     """Whether a signal is read, and since when: all its measures, or the one that stands in for them."""
     stand_in = OWN_MEANS.get(signal)
     if not all(measure in table.sources for measure in measures):
@@ -118,7 +118,7 @@ def _knobs() -> Iterator[str]:
         (_title(kind), *(f"{change.apply.replace('_', ' ')}: {change.how}" for change in knobs.values()))
         for kind, knobs in CHANGEABLE.items()
     )
-    return _table(("engine", *(f"`{knob}`" for knob in KNOBS)), rows)
+    return table_lines(("engine", *(f"`{knob}`" for knob in KNOBS)), rows)
 
 
 def _title(kind: EngineKind) -> str:
@@ -129,8 +129,8 @@ def _exporters() -> Iterator[str]:
     """Fields down, exporters across: the series of each, first choice first."""
     fields = dict.fromkeys(figure.field for one in EXPORTERS for figure in one.figures)
     rows = ((f"`{field}`", *(_told(one, field) for one in EXPORTERS)) for field in fields)
-    faults = ("broken", *(_code(dict.fromkeys(f.name for f in one.faults)) or "–" for one in EXPORTERS))
-    return _table(("field", *(f"{one.title} `{one.page}`" for one in EXPORTERS)), (*rows, faults))
+    faults = ("broken", *(code(dict.fromkeys(f.name for f in one.faults)) or "–" for one in EXPORTERS))
+    return table_lines(("field", *(f"{one.title} `{one.page}`" for one in EXPORTERS)), (*rows, faults))
 
 
 def _told(exporter: GpuExporter, field: str) -> str:
@@ -156,16 +156,18 @@ def _engine(table: EngineTable) -> Iterator[str]:
         yield f"- Metrics page: {table.enable_hint}."
     yield f"- Asked: {_asked(table)}.\n"
     if table.never:
-        yield from _table(("never asked", "because it"), ((f"`{path}`", why) for path, why in table.never))
-    yield from _table(
+        yield from table_lines(
+            ("never asked", "because it"), ((f"`{path}`", why) for path, why in table.never)
+        )
+    yield from table_lines(
         ("measure", "raw names, newest first", "since"),
-        ((measure, _code(names), _since(table, measure)) for measure, names in table.sources.items()),
+        ((measure, code(names), _since(table, measure)) for measure, names in table.sources.items()),
     )
     remedies = {m: how for one in table.tables for m, how in one.enable.items()}
     reasons = {m: why for one in table.tables for m, why in one.unsupported.items()}
     missing = {**dict.fromkeys(remedies, ""), **reasons}
     if missing:
-        yield from _table(
+        yield from table_lines(
             ("may be missing", "because", "to have it"),
             ((measure, why, remedies.get(measure, "")) for measure, why in missing.items()),
         )
@@ -190,7 +192,7 @@ def _side(side: SidePage) -> str:
     return f"`{side.request}` ({often}{', first' if side.before_metrics else ''}{needed})"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def table_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"| {' | '.join(map(_escaped, head))} |"
     yield f"|{' --- |' * len(head)}"
     for row in rows:
@@ -202,7 +204,7 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _code(names: Iterable[str]) -> str:
+def code(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
