@@ -1,11 +1,14 @@
 """How tuners find settings in `bench.tuning`: ours in a closed loop, and a rule of thumb beside it.
 
 A round of ours: watch pages until there is advice, try it on one world beside another with the old settings,
-keep it if the judge of changes does not find it worse, else go back and never ask for the same again.
+keep it if the judge of changes does not find it worse, else go back. What was undone is tried once more when
+nothing else is wanted: of changes that do nothing one trial in twenty ends as `worse`, and two in a row once
+in four hundred.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -23,6 +26,8 @@ from tuners.knob_values import THINKING
 from tuners.thought_log import KEPT_SECONDS
 
 MOST_CHANGES = 4
+_MOST_TRIALS = 2
+"""Of the same change; each counts as a change."""
 _TICK_SECONDS = 4.0
 _WATCHED_SECONDS, _MOST_WATCHED_SECONDS, _LONGEST_WATCHED_SECONDS = 900.0, 3900.0, KEPT_SECONDS
 """How long advice is waited for: the longer one while more evidence may bring some, the longest while the
@@ -65,10 +70,10 @@ class Found:
 
 def closed_loop(subject: Subject, seed: int) -> Found:
     """Our advice and our judge, at most four changes."""
-    settings, changes, refused = subject.start, list[Change](), set[tuple[str, str]]()
+    settings, changes, undone = subject.start, list[Change](), Counter[tuple[str, str]]()
     while len(changes) < MOST_CHANGES:
         worlds = 100 * seed + 10 * len(changes)
-        row = _advice(subject, settings, worlds + 1, refused)
+        row = _advice(subject, settings, worlds + 1, undone)
         if row is None or row.proposed is None:
             break
         candidate = replace(settings, **{row.knob: int(row.proposed)})
@@ -79,7 +84,7 @@ def closed_loop(subject: Subject, seed: int) -> Found:
         if kept:
             settings = candidate
         else:
-            refused.add((row.knob, row.action))
+            undone[row.knob, row.action] += 1
     return Found(settings, tuple(changes))
 
 
@@ -127,9 +132,13 @@ def _sheets(world: SteppedWorld) -> dict[str, KnobSheet]:
     return sheets
 
 
-def _advice(subject: Subject, settings: Settings, seed: int, refused: set[tuple[str, str]]) -> Advice | None:
-    """The first advice that most replicas give; None: nobody wants a change."""
-    counted_at = EPOCH
+def _advice(
+    subject: Subject, settings: Settings, seed: int, undone: Counter[tuple[str, str]]
+) -> Advice | None:
+    """The first advice that most replicas give, or the last of those that were undone once; None: nobody
+    wants a change.
+    """
+    counted_at, again = EPOCH, None
     for snapshot in _watched(subject, settings, seed, _LONGEST_WATCHED_SECONDS):
         if snapshot.at - EPOCH > _WATCHED_SECONDS and not _awaits_evidence(snapshot):
             break
@@ -137,14 +146,23 @@ def _advice(subject: Subject, settings: Settings, seed: int, refused: set[tuple[
             counted_at = snapshot.at
         if snapshot.at - max(EPOCH + _MOST_WATCHED_SECONDS, counted_at + _WATCHED_SECONDS) > 0:
             break
-        for knob in _ORDER:
-            rows = [row for one in snapshot.replicas for row in one.advice if row.knob == knob]
-            wanted = [row for row in rows if row.proposed is not None and (knob, row.action) not in refused]
-            if 2 * len(wanted) > len(rows):
-                candidate = replace(settings, **{knob: int(wanted[0].proposed or 0)})
-                if subject.allows(candidate):
-                    return wanted[0]
-    return None
+        for row in _wanted(subject, settings, snapshot):
+            if not undone[row.knob, row.action]:
+                return row
+            if undone[row.knob, row.action] < _MOST_TRIALS:
+                again = row
+    return again
+
+
+def _wanted(subject: Subject, settings: Settings, snapshot: FleetSnapshot) -> Iterator[Advice]:
+    """What most replicas want, and an engine can have."""
+    for knob in _ORDER:
+        rows = [row for one in snapshot.replicas for row in one.advice if row.knob == knob]
+        wanted = [row for row in rows if row.proposed is not None]
+        if 2 * len(wanted) > len(rows):
+            candidate = replace(settings, **{knob: int(wanted[0].proposed or 0)})
+            if subject.allows(candidate):
+                yield wanted[0]
 
 
 def _awaits_evidence(snapshot: FleetSnapshot) -> bool:
