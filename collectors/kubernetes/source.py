@@ -128,6 +128,8 @@ class KubernetesPods:
                 name=name,
                 model=pod.model,
                 role=pod.role,
+                pod=pod.identity,
+                container=pod.container,
             )
         assert self._client is not None
         scheme = "https:" if pod.scheme == "https" else ""
@@ -138,6 +140,8 @@ class KubernetesPods:
             metrics_path=pod.metrics_path,
             model=pod.model,
             role=pod.role,
+            pod=pod.identity,
+            container=pod.container,
         )
 
 

@@ -26,7 +26,7 @@ from enginetop.fleet.change import ChangeState, ChangeView
 from enginetop.fleet.knobs import KnobTransport
 from enginetop.fleet.model import LOCAL_HOST, Target, same_host
 from enginetop.fleet.ports import FleetSource
-from tuners.control.controller import Controller
+from tuners.control.controller import Controller, WorldOf, the_fleet
 from tuners.control.driver import ControlError
 from tuners.control.knob_api import HttpKnobClient, KnobClient
 from tuners.control.recovery import StoredChangeError
@@ -67,7 +67,19 @@ def controller(
         settings=replace(how, accept_open_admin=True) if accept_open_admin else how,
         tool_version=__version__,
         clock=time.time,
+        world_of=_world_of(settings, folder or state_folder()),
     )
+
+
+def _world_of(settings: Settings, folder: Path) -> WorldOf:
+    """The world of a plan: owners of Kubernetes have one of their own."""
+    if not any(one.kind == "kubernetes" for one in settings.discovery):
+        return the_fleet
+    from enginetop.cli.kubernetes_apply import OwnerWorlds  # of use to some
+    from enginetop.cli.kubernetes_owners import cluster_of
+
+    cluster = cluster_of(settings.discovery)
+    return the_fleet if cluster is None else OwnerWorlds(cluster, folder)
 
 
 def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str], KnobClient | None]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.kubeconfig import find_context
@@ -22,6 +24,8 @@ from tuners.control.kubernetes.arguments import words_of, written
 from tuners.control.kubernetes.change_points import NoPlaceError, change_point
 from tuners.control.kubernetes.emit import SecretInPatchError, emitted
 from tuners.control.kubernetes.inspect import OwnedFlags, inspect
+from tuners.control.kubernetes.owner import canary_target
+from tuners.control.kubernetes.siblings import why_none
 
 _NO_KNOB_API = (404, 405, 501)
 _KEPT_SECONDS = 60.0
@@ -61,7 +65,35 @@ class Cluster:
         owner = self._owners.read(chain[-1])
         owner.setdefault("kind", chain[-1].kind)
         owner.setdefault("apiVersion", chain[-1].api_version)
-        return OwnedFlags(chain[-1].path, owner, pod, change_point(owner, pod, serves.container, serves.role))
+        point = change_point(owner, pod, serves.container, serves.role)
+        return OwnedFlags(chain[-1].path, owner, pod, point, serves.container, serves.role)
+
+    # As the `Cluster` of the owners' boards
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, str] = MappingProxyType({}),
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> dict[str, Any]:
+        """See `ObjectApi`."""
+        with self._lock:
+            return self.client.send(method, path, parameters, body, content_type)
+
+    def top_of(self, pod: Mapping[str, Any]) -> str:
+        """The path of the object at the top of a pod's owners; empty: nobody's. ClusterError."""
+        with self._lock:
+            self._owners = self._owners or Owners(self.client)
+            chain = self._owners.chain(pod)
+        return chain[-1].path if chain else ""
+
+    def close(self) -> None:
+        """Nothing is asked for a while."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
 
 
 def cluster_of(discovery: Sequence[DiscoverySetting]) -> Cluster | None:
@@ -73,8 +105,9 @@ def cluster_of(discovery: Sequence[DiscoverySetting]) -> Cluster | None:
 class OwnedKnobs:
     """A `KnobTransport`: the engine's own knob API where it has one, else the flags that its owner gives it.
 
-    The latter are read only: one object's change restarts all of its replicas. They are asked for once a
+    The latter are only read here: a plan changes them by their owner's board. They are asked for once a
     minute, since a change of them is a new pod, and every question of every target meets the API server.
+    `owner_first`: they count even where the engine has knobs of its own.
     """
 
     def __init__(
@@ -83,8 +116,11 @@ class OwnedKnobs:
         engine: KnobTransport,
         cluster: Cluster,
         now: Callable[[], float] = time.monotonic,
+        *,
+        owner_first: bool = False,
     ) -> None:
         self._target, self._engine, self._cluster, self._now = target, engine, cluster, now
+        self._owner_first = owner_first
         self._kept: KnobAnswer | None = None
         self._kept_until = 0.0
 
@@ -92,7 +128,10 @@ class OwnedKnobs:
         """See `KnobTransport`."""
         if method == "GET" and self._kept is not None and self._now() < self._kept_until:
             return self._kept
-        answer = self._engine.request(method, path, body)
+        if self._owner_first and method == "GET":
+            answer = KnobAnswer(_NO_KNOB_API[0])
+        else:
+            answer = self._engine.request(method, path, body)
         if answer.status not in _NO_KNOB_API or method != "GET":
             return answer
         try:
@@ -131,6 +170,7 @@ def sheet_of(flags: OwnedFlags) -> KnobSheet:
         total=1,
         knobs=rows,
         writer=VIA_KUBERNETES,
+        canary="" if why_none(flags.owner) else canary_target(f"{flags.namespace}/{flags.name}"),
     )
 
 

@@ -16,7 +16,7 @@ SLO_PATH = "/enginetop/v1/slo"
 KNOBS_SCHEMA = "enginetop.knobs/1"
 KNOB_API = "knob_api"
 """The path of a companion inside of the engine: knobs change while it runs."""
-FAILED = "failed"
+FAILED, STUCK = "failed", "stuck"
 
 
 class KnobSheetError(ValueError):
@@ -34,6 +34,7 @@ class KnobRow:
     new value is in force (draining, restart and a failed start's way back included), and while that goes on
     `value` is the one that comes and `phase` names what is under way: `draining`, `restarting` or
     `going_back`. `failed`: the engine could not be brought back; `note` then holds what a person has to do.
+    `stuck`: it does not come up with the new value, as `note` tells, and waits for the former one.
     """
 
     name: str
@@ -48,11 +49,13 @@ class KnobRow:
     apply: str = "live"
     phase: str = ""
     takes_seconds: float = 0.0
+    by_hand: str = ""
+    """The command with which a person sets it, where its path has one; `{value}` stands for the value."""
 
     @property
     def moves(self) -> bool:
         """Whether a restart is under way."""
-        return self.phase not in ("", FAILED)
+        return self.phase not in ("", FAILED, STUCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,8 @@ class KnobSheet:
     """All knobs of one engine instance. `instance` changes at every restart of the engine.
 
     `applied` of `total` ranks or server processes confirm the values. `writer` names the path that the knobs
-    are changed by, as a plan does.
+    are changed by, as a plan does. `canary`: a value is tried on an engine that is made for it beside this
+    one, and this is its target; empty: on this one.
     """
 
     engine: str
@@ -70,6 +74,7 @@ class KnobSheet:
     total: int
     knobs: tuple[KnobRow, ...]
     writer: str = KNOB_API
+    canary: str = ""
 
     def knob(self, name: str) -> KnobRow | None:
         """The row of the knob `name`; None when the engine has none of that name."""
@@ -146,6 +151,8 @@ def sheet_document(sheet: KnobSheet) -> dict[str, Any]:
         "total": sheet.total,
         "knobs": [row_document(row) for row in sheet.knobs],
     }
+    if sheet.canary:
+        document["canary"] = sheet.canary
     return document if sheet.writer == KNOB_API else {**document, "writer": sheet.writer}
 
 
@@ -162,6 +169,8 @@ def row_document(row: KnobRow) -> dict[str, Any]:
         "expires_in_seconds": row.expires_in_seconds,
         "note": row.note,
     }
+    if row.by_hand:
+        document["by_hand"] = row.by_hand
     if row.apply == "live":
         return document
     return {**document, "apply": row.apply, "phase": row.phase, "takes_seconds": row.takes_seconds}
@@ -182,6 +191,7 @@ def parse_sheet(document: object) -> KnobSheet:
         total=_whole(document, "total"),
         knobs=tuple(parse_row(row) for row in rows),
         writer=_text(document, "writer") if "writer" in document else KNOB_API,
+        canary=_text(document, "canary") if "canary" in document else "",
     )
 
 
@@ -208,6 +218,7 @@ def parse_row(document: object) -> KnobRow:
         apply=_text(document, "apply") if "apply" in document else "live",
         phase=_text(document, "phase") if "phase" in document else "",
         takes_seconds=float(takes),
+        by_hand=document["by_hand"] if isinstance(document.get("by_hand"), str) else "",
     )
 
 

@@ -99,6 +99,21 @@ class Plan:
         """Every target that the plan would change, the canary first."""
         return tuple(change.target for change in self.changes)
 
+    def together(self, target: str) -> tuple[str, ...]:
+        """The targets that a write of `target` changes at once, itself included: those that one object of
+        Kubernetes owns.
+        """
+        change = next(one for one in self.changes if one.target == target)
+        if change.via != VIA_KUBERNETES:
+            return (target,)
+        whole = (change.via, change.instance)
+        return tuple(one.target for one in self.changes if (one.via, one.instance) == whole)
+
+    @property
+    def canaries(self) -> tuple[str, ...]:
+        """The targets on which the change begins: the canary, and what changes with it."""
+        return self.together(self.canary.target)
+
 
 def plan_document(plan: Plan) -> dict[str, Any]:
     """The plan in the contract's form."""

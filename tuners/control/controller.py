@@ -11,8 +11,8 @@ from enginetop.fleet.errors import EnginetopError
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.ports import FleetSource
 from tuners.control import driver
-from tuners.control.driver import ControlError
-from tuners.control.live_world import Clients, LiveWorld
+from tuners.control.driver import ControlError, World
+from tuners.control.live_world import Clients, LiveWorld, examined
 from tuners.control.planning import pool_of
 from tuners.control.preflight import Preflight, check_plan
 from tuners.control.progress import Progress
@@ -21,6 +21,14 @@ from tuners.control.recovery import StoredChangeError, resume_to_undo, stored_pl
 from tuners.control.settings import ControlSettings
 from tuners.control.store import ChangeStore, RememberingJournal
 from tuners.control.view import view_of
+
+WorldOf = Callable[[Plan, World, bool], World]
+"""A plan, the world of the fleet, whether the plan is to be undone alone: the world of the plan."""
+
+
+def the_fleet(_plan: Plan, world: World, _undoing: bool) -> World:
+    """The world of plans whose targets are engines."""
+    return world
 
 
 class Controller:
@@ -38,11 +46,14 @@ class Controller:
         settings: ControlSettings,
         tool_version: str,
         clock: Callable[[], float],
+        world_of: WorldOf = the_fleet,
     ) -> None:
+        """`world_of` gives the world that a plan is carried out in, or undone in, over that of the fleet."""
         self._store = store
         self._settings = settings
         self._tool_version = tool_version
         self._world = LiveWorld(source, clients, clock)
+        self._world_of = world_of
         self._thread: threading.Thread | None = None
         self._stop = ""
         self._views: dict[str, ChangeView] = {}
@@ -53,11 +64,13 @@ class Controller:
 
     def preflight(self, plan: Plan) -> Preflight:
         """Hold a plan against the fleet without changing anything; blocks while engines are asked."""
+        world = self._world_of(plan, self._world, False)
+        sheets = {target: examined(world.client(target)) for target in plan.targets}
         return check_plan(
             plan,
-            self._world.snapshot(),
-            self._world.read_sheets(plan.targets),
-            now=self._world.now(),
+            world.snapshot(),
+            sheets,
+            now=world.now(),
             tool_version=self._tool_version,
             settings=self._settings,
         )
@@ -75,6 +88,7 @@ class Controller:
             now=self._world.now(),
             tool_version=self._tool_version,
             settings=self._settings,
+            check=self.preflight,
         )
         if plan is not None:
             self._proposed[plan.id] = plan
@@ -101,11 +115,12 @@ class Controller:
             self.refuse(plan, trouble)
             raise ControlError(trouble)
         journal = RememberingJournal(self._store)
+        world = self._world_of(plan, self._world, False)
         self._current = plan.id
         self._launch(
             lambda: driver.run_change(
                 plan,
-                self._world,
+                world,
                 settings=self._settings,
                 tool_version=self._tool_version,
                 approved_by=approved_by,
@@ -281,7 +296,7 @@ class Controller:
         )
         driver.drive(
             progress,
-            self._world,
+            self._world_of(progress.plan, self._world, True),
             journal=journal,
             publish=lambda found: self._publish(found, journal),
         )

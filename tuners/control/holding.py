@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enginetop.fleet.change import ChangeState
-from enginetop.fleet.knobs import FAILED
+from enginetop.fleet.knobs import FAILED, STUCK
 from tuners.control import guards
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.observe import mark, replica_of, with_mark
@@ -79,6 +79,8 @@ def not_ours(turn: Turn, target: str, reply: KnobReply) -> str:
     if row is not None and row.phase == FAILED:
         turn.touch(target, by_hand=row.note)
         return f"{target} could not be brought back: {row.note}"
+    if row is not None and row.phase == STUCK:
+        return f"{target} does not come up with {row.value}: {row.note}"
     if row is None or row.value != change.after:
         found = "gone" if row is None else f"{row.value}, not {change.after}"
         if row is not None and row.apply == "restart" and row.note:

@@ -61,7 +61,8 @@ class KnobReply:
     """A reply. `sheet` answers a read, `row` a write or a conflict (with the row as it stands), if given.
 
     `applied` of `total` ranks or processes confirmed a write; None: the engine does not say. `admin` is what
-    can be told of who else may change the engine; None: nobody looked.
+    can be told of who else may change the engine; None: nobody looked. `problems` and `notes` are what a path
+    found out about the change that is planned, before it begins.
     """
 
     kind: ReplyKind
@@ -71,6 +72,8 @@ class KnobReply:
     applied: int | None = None
     total: int | None = None
     admin: AdminFacts | None = None
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class KnobClient(Protocol):

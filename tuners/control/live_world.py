@@ -58,8 +58,9 @@ class LiveWorld:
 
     def read_sheets(self, targets: Iterable[str]) -> dict[str, KnobReply]:
         """The knobs of targets, asked now; blocks for as long as that takes."""
-        return {target: self._read(target) for target in targets}
+        return {target: examined(self._clients(target)) for target in targets}
 
-    def _read(self, target: str) -> KnobReply:
-        client = self._clients(target)
-        return client.examine() if client else KnobReply(ReplyKind.MISSING, "no live path is configured")
+
+def examined(client: KnobClient | None) -> KnobReply:
+    """What a target's knobs are, asked now; None: it has no path."""
+    return client.examine() if client else KnobReply(ReplyKind.MISSING, "no live path is configured")

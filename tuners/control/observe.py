@@ -48,15 +48,16 @@ def increase(earlier: Mark, later: Mark, targets: Iterable[str], *names: str) ->
     return grown
 
 
-def blocks_between(marks: Sequence[Mark], canary: str, baselines: Sequence[str]) -> tuple[Block, ...]:
+def blocks_between(
+    marks: Sequence[Mark], canaries: Sequence[str], baselines: Sequence[str]
+) -> tuple[Block, ...]:
     """The blocks between consecutive marks."""
-    one = (canary,)
     return tuple(
         Block(
             began=earlier.at,
             ended=later.at,
-            canary_requests=increase(earlier, later, one, JUDGED),
-            canary_within=increase(earlier, later, one, WITHIN),
+            canary_requests=increase(earlier, later, canaries, JUDGED),
+            canary_within=increase(earlier, later, canaries, WITHIN),
             baseline_requests=increase(earlier, later, baselines, JUDGED),
             baseline_within=increase(earlier, later, baselines, WITHIN),
         )

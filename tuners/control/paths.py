@@ -18,7 +18,7 @@ from enginetop.fleet.plan import VIAS
 @dataclass(frozen=True, slots=True)
 class Path:
     """One path. `touches` is its blast radius, `read_back` what confirms a value, `way_back` who takes a
-    value back when the controller vanishes. `writes` False: a patch is printed, and a person applies it.
+    value back when the controller vanishes.
     `engine` has the path by itself, where `route` is among its own (empty: always).
     """
 
@@ -26,7 +26,6 @@ class Path:
     touches: str
     read_back: str
     way_back: str
-    writes: bool = True
     engine: EngineKind | None = None
     route: str = ""
 
@@ -68,10 +67,10 @@ PATHS: Mapping[str, Path] = MappingProxyType(
             ),
             Path(
                 "kubernetes",
-                "all replicas of the object that owns the flags",
+                "the object that owns the flags: one new replica beside it first where its kind allows that, "
+                "then all of its own, by its own rollout",
                 "the flags of the pods",
-                "whoever applied the patch",
-                writes=False,
+                _NO_TTL,
             ),
             Path(
                 "vllm_runtime",

@@ -105,7 +105,12 @@ def check_plan(
         surface = None if replica is None or problem else _open_surface(replica, reply)
         if problem:
             problems.append(problem)
-        elif replica is not None and surface is not None:
+        if reply is not None:  # what several targets share is said once
+            problems += [said for said in reply.problems if said not in problems]
+            notes += [said for said in reply.notes if said not in notes]
+        if problem:
+            continue
+        if replica is not None and surface is not None:
             if settings.accepts_open(replica.target):
                 notes.append(f"accepted: {change.target}: {surface.what}")
             else:
@@ -115,9 +120,11 @@ def check_plan(
         return Preflight(tuple(problems), (), (), None)
     baselines = tuple(_baselines(plan, snapshot))[: settings.baselines]
     if not baselines:
+        many = len(plan.canaries)
+        rolls = f"; one change of {plan.canary.instance} rolls all {many} of its own" if many > 1 else ""
         problems.append(
             f"no baseline: no other fresh replica with exact counters serves "
-            f"{plan.scope.model or 'this model'} as {plan.scope.role}"
+            f"{plan.scope.model or 'this model'} as {plan.scope.role}{rolls}"
         )
     elif len(baselines) < PREFERRED_BASELINES:
         notes.append("one baseline only; two are preferred")
@@ -215,10 +222,6 @@ def _knob_problem(change: PlannedChange, reply: KnobReply | None) -> str:
     path = path_of(sheet)
     if path is None:
         return f"{where}its knobs are changed by {sheet.writer!r}, which this version does not know"
-    if not path.writes:
-        return (
-            f"{where}{sheet.instance} owns its flags: `enginetop apply PLAN --emit-patch` prints the change"
-        )
     if sheet.writer != change.via:
         return f"{where}its knobs are changed by {sheet.writer} now, the plan says by {change.via}"
     if row.phase:
@@ -263,7 +266,7 @@ def _baselines(plan: Plan, snapshot: FleetSnapshot) -> Iterable[str]:
     return (
         replica.target.url
         for replica in snapshot.replicas
-        if replica.target.url != plan.canary.target
+        if replica.target.url not in plan.canaries
         and replica.state in FRESH_STATES
         and replica.model == plan.scope.model
         and replica.role == plan.scope.role

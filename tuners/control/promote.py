@@ -42,7 +42,12 @@ def promote(turn: Turn) -> None:
         size = min(size, progress.settings.most_at_once)
     if progress.restarts:
         size = 1  # never more than one replica out of service for our sake
-    write(turn, left[:size])
+    write(turn, _whole(progress, left[:size]))
+
+
+def _whole(progress: Progress, targets: tuple[str, ...]) -> tuple[str, ...]:
+    """`targets`, and those that change with them."""
+    return tuple(dict.fromkeys(other for target in targets for other in progress.plan.together(target)))
 
 
 def _in_order(progress: Progress) -> tuple[str, ...]:

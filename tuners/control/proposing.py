@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from enginetop.fleet.change import Proposal
 from enginetop.fleet.plan import Plan
@@ -10,7 +10,7 @@ from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control.knob_api import KnobReply
 from tuners.control.observe import replica_of
 from tuners.control.planning import NoPlanError, plan_from_advice
-from tuners.control.preflight import check_plan
+from tuners.control.preflight import Preflight
 from tuners.control.settings import ControlSettings
 
 
@@ -23,10 +23,12 @@ def work_out(
     now: float,
     tool_version: str,
     settings: ControlSettings,
+    check: Callable[[Plan], Preflight],
 ) -> tuple[Plan | None, Proposal]:
     """The plan that the advice on `knob` of `target` leads to, and what a screen shows of it.
 
-    `replies` holds a fresh read of the knobs of the target and its pool. No plan: the refusals say why.
+    `replies` holds a fresh read of the knobs of the target and its pool; `check` holds the plan against the
+    fleet. No plan: the refusals say why.
     """
     replica = replica_of(snapshot, target)
     advice = next((row for row in replica.advice if row.knob == knob), None) if replica else None
@@ -42,14 +44,14 @@ def work_out(
         if reply is not None and reply.sheet is None:
             why = f"{why} ({reply.detail or reply.kind})"
         return None, Proposal("", knob, None, None, target, refusals=(why,))
-    outcome = check_plan(plan, snapshot, replies, now=now, tool_version=tool_version, settings=settings)
+    outcome = check(plan)
     notes = (*outcome.notes, outcome.sizing.words) if outcome.sizing else outcome.notes
     proposal = Proposal(
         id=plan.id,
         knob=knob,
         before=plan.canary.before,
         after=plan.canary.after,
-        canary_target=target,
+        canary_target=plan.canary.target,
         promote_targets=plan.targets[1:],
         baseline_targets=outcome.baselines,
         observation_seconds=settings.observation_seconds,

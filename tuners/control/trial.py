@@ -52,13 +52,12 @@ def preflight(turn: Turn) -> None:
 def approved(turn: Turn) -> None:
     """Write the canary."""
     turn.to(ChangeState.CANARY, "writing the canary")
-    write(turn, (turn.progress.plan.canary.target,))
+    write(turn, turn.progress.plan.canaries)
 
 
 def canary(turn: Turn) -> None:
     """Wait until the canary's value is read back."""
-    target = turn.progress.plan.canary.target
-    done, trouble, unchanged = confirm(turn, (target,))
+    done, trouble, unchanged = confirm(turn, turn.progress.plan.canaries)
     if trouble and unchanged:
         turn.to(ChangeState.REFUSED, trouble, written=MappingProxyType({}))
     elif trouble:
@@ -103,7 +102,7 @@ def observe(turn: Turn) -> None:
     turn.update(marks=marks)
     if len(marks) <= progress.settings.blocks:
         return
-    blocks = blocks_between(marks, progress.plan.canary.target, progress.baselines)
+    blocks = blocks_between(marks, progress.plan.canaries, progress.baselines)
     judgement = judge(blocks, alpha=progress.settings.alpha, margin=progress.settings.margin)
     turn.update(judgement=judgement)
     if judgement.verdict is Verdict.INCONCLUSIVE:
@@ -120,4 +119,4 @@ def _was_restarted(replica: ReplicaSnapshot, since: float) -> bool:
 
 def _mark(turn: Turn) -> Mark:
     progress = turn.progress
-    return mark(turn.now, turn.snapshot, (progress.plan.canary.target, *progress.baselines))
+    return mark(turn.now, turn.snapshot, (*progress.plan.canaries, *progress.baselines))

@@ -31,7 +31,7 @@ def view_of(progress: Progress, now: float, history: Sequence[AuditRow]) -> Chan
         blocks=settings.blocks,
         eta_seconds=_eta(progress, now),
         expires_in_seconds=max(0.0, min(expiries)) if expiries and not progress.finished else None,
-        canary=_arm(ends, (plan.canary.target,)),
+        canary=_arm(ends, plan.canaries),
         baseline=_arm(ends, progress.baselines),
         verdict=progress.verdict,
         guards=progress.guards,

@@ -134,7 +134,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert len(check(fleet, plan).problems) == 4
 
 
-def test_flags_that_an_owner_rules_are_printed_and_not_written() -> None:
+def test_what_one_object_owns_is_no_baseline_of_itself() -> None:
     fleet = three()
     plan = plan_for(fleet)
     changes = tuple(replace(change, via="kubernetes", instance="llm/Deployment/a") for change in plan.changes)
@@ -146,13 +146,17 @@ def test_flags_that_an_owner_rules_are_printed_and_not_written() -> None:
         reply = client.read()
         assert reply.sheet is not None
         owned = replace(reply.sheet, writer="kubernetes", instance="llm/Deployment/a")
-        replies[target] = replace(reply, sheet=owned)
+        replies[target] = replace(reply, sheet=owned, problems=("Argo CD owns it",), notes=("a note",))
     arguments = {"now": fleet.time, "tool_version": VERSION, "settings": SHORT}
     found = check_plan(plan, fleet.snapshot(), replies, **arguments)  # type: ignore[arg-type]
-    assert found.problems == tuple(
-        f"{target}: llm/Deployment/a owns its flags: `enginetop apply PLAN --emit-patch` prints the change"
-        for target in plan.targets
+    assert found.problems == (
+        "Argo CD owns it",
+        (
+            "no baseline: no other fresh replica with exact counters serves m as aggregated; one change of "
+            "llm/Deployment/a rolls all 3 of its own"
+        ),
     )
+    assert found.notes.count("a note") == 1
 
 
 def test_the_time_that_a_trial_needs_is_told_before_it_begins() -> None:

@@ -24,10 +24,18 @@ _TOOLS = ("kubectl", "helm", MANAGER)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know before a write. `refuses`: nothing may be written because of it."""
+    """One thing to know before a write. `refuses`: nothing may be written because of it. `disturbs`: what is
+    compared would not stand still, so that enginetop itself does not begin; whoever applies a patch may.
+    """
 
     text: str
     refuses: bool = False
+    disturbs: bool = False
+
+    @property
+    def stops(self) -> bool:
+        """Whether enginetop does not begin because of it."""
+        return self.refuses or self.disturbs
 
 
 def of_object(owner: Fields) -> Iterator[Finding]:
@@ -65,7 +73,8 @@ def of_autoscalers(owner: Fields, scalers: Sequence[Fields]) -> Iterator[Finding
         aim = scaler.get("spec", {}).get("scaleTargetRef", {})
         if (aim.get("kind"), aim.get("name")) == (owner.get("kind"), name):
             who = scaler.get("metadata", {}).get("name")
-            yield Finding(f"the autoscaler {who} may add or take replicas while they are compared")
+            text = f"the autoscaler {who} may add or take replicas while they are compared: pause it first"
+            yield Finding(text, disturbs=True)
 
 
 def of_budgets(pod: Fields, budgets: Sequence[Fields]) -> Iterator[Finding]:
@@ -78,7 +87,8 @@ def of_budgets(pod: Fields, budgets: Sequence[Fields]) -> Iterator[Finding]:
         and wanted.items() <= labels.items()
     ]
     if len(over) > 1:
-        yield Finding(f"disruption budgets {', '.join(over)} are over the same pods: evictions fail")
+        text = f"disruption budgets {', '.join(over)} are over the same pods: evictions fail"
+        yield Finding(text, disturbs=True)
 
 
 def _owns(fields: Any, point: ChangePoint) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from enginetop.fleet.errors import ClusterError
+from enginetop.fleet.model import Role
 from tuners.control.kubernetes.change_points import ChangePoint
 from tuners.control.kubernetes.findings import (
     Finding,
@@ -51,12 +52,17 @@ class ObjectApi(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OwnedFlags:
-    """The flags of one engine: its pod, the object `owner` at `path` that rules, and the place in it."""
+    """The flags of one engine: its pod, the object `owner` at `path` that rules, and the place in it.
+
+    `container` runs the engine, as a replica of `role`; empty: not asked for.
+    """
 
     path: str
     owner: Fields
     pod: Fields
     point: ChangePoint
+    container: str = ""
+    role: Role = Role.UNKNOWN
 
     @property
     def namespace(self) -> str:
@@ -78,15 +84,16 @@ def inspect(
     return (
         *of_object(flags.owner),
         *of_managers(flags.owner, flags.point),
-        *_rights(api, flags),
+        *may(api, flags.path, flags.namespace, "patch"),
         *_dry_runs(api, flags, value, change),
         *_bystanders(api, flags),
     )
 
 
-def _rights(api: ObjectApi, flags: OwnedFlags) -> Iterator[Finding]:
-    group, plural = _resource(flags.path)
-    asked = {"verb": "patch", "group": group, "resource": plural, "namespace": flags.namespace}
+def may(api: ObjectApi, path: str, namespace: str, verb: str) -> Iterator[Finding]:
+    """Whether we may do that with objects of the kind at `path`: a finding where we may not."""
+    group, plural = _resource(path)
+    asked = {"verb": verb, "group": group, "resource": plural, "namespace": namespace}
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -95,7 +102,7 @@ def _rights(api: ObjectApi, flags: OwnedFlags) -> Iterator[Finding]:
     allowed = api.send("POST", _REVIEWS, body=body).get("status", {}).get("allowed")
     if allowed is not True:
         yield Finding(
-            f"we may not patch {plural} in {flags.namespace}; a Role with that verb is needed", refuses=True
+            f"we may not {verb} {plural} in {namespace}; a Role with that verb is needed", refuses=True
         )
 
 
