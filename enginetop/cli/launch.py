@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
+import shutil
+import signal
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from collectors.fetch import NO_CREDENTIALS, Credentials
@@ -44,6 +49,8 @@ _PORTS = {
 }
 _PORT_FLAG = Flag(("--port", "-p", "--server-port"), "")
 _RECORD = "enginetop.launch/1"
+_HANDOVER_SECONDS = 60.0
+"""How long a launcher whose engine is lost may take to end, once it was told to."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,17 +66,69 @@ def run(args: argparse.Namespace) -> int:
     target = _target(args.url, argv, kind)
     settings = resolve(args, tell)
     engine = LaunchedEngine(
-        argv, kind, EngineLook(target, settings.credentials.get(target.url, NO_CREDENTIALS))
+        argv,
+        kind,
+        EngineLook(target, settings.credentials.get(target.url, NO_CREDENTIALS)),
+        launcher=_launcher(args, argv),
     )
     place = target.url.rpartition(":")[2].partition("/")[0]
     lock = OwnerLock(state_folder() / "launch" / f"{place}.lock")
-    holder = lock.take(f"launch on port {place}")
+    holder = _take(lock, place)
     if holder:
         raise ConfigError(f"port {place} has a launcher already: {holder}")
     try:
-        return _serve(args, argv, kind, engine, target, place)
+        return _serve(args, argv, kind, engine, target, place, lock)
     finally:
         lock.release()
+
+
+def _name(place: str, *, lost: bool = False) -> str:
+    """What a launcher is called in its lock; without an engine it makes room for another one."""
+    return f"launch on port {place}{' without an engine' if lost else ''}"
+
+
+def _take(lock: OwnerLock, place: str) -> str:
+    """Take the port; who else has it. One whose engine is lost is told to make room, and waited for."""
+    name = _name(place)
+    holder = lock.take(name)
+    lost = re.fullmatch(rf"{re.escape(_name(place, lost=True))} \(process (\d+)\)", holder)
+    if lost is None:
+        return holder
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(int(lost[1]), signal.SIGTERM)
+    until = time.monotonic() + _HANDOVER_SECONDS
+    while holder and time.monotonic() < until:
+        time.sleep(_TICK_SECONDS)
+        holder = lock.take(name)
+    return holder
+
+
+def _launcher(args: argparse.Namespace, argv: Sequence[str]) -> str:
+    """This command line up to the engine's own, for a person who has to write it again."""
+    words = ["enginetop"] if shutil.which("enginetop") else [sys.executable, "-m", "enginetop"]
+    words.append("launch")
+    usual = Patience()
+    told = {
+        "--engine": args.engine,
+        "--url": args.url,
+        "--drain": args.drain if args.drain != usual.drain_seconds else None,
+        "--ready": args.ready if args.ready != usual.ready_seconds else None,
+        "--config": args.config,
+    }
+    words += [word for flag, value in told.items() if value is not None for word in (flag, str(value))]
+    if args.cut_requests:
+        words.append("--cut-requests")
+    command = shlex.join(words)
+    here = ("/" in argv[0] and not Path(argv[0]).is_absolute()) or any(
+        map(_names_file_here, (*argv[1:], args.config or ""))
+    )
+    return f"cd {shlex.quote(str(Path.cwd()))} && {command}" if here else command
+
+
+def _names_file_here(word: str) -> bool:
+    """Whether a word, or what follows its `=`, names a file by a relative path."""
+    path = Path(word.partition("=")[2] if word.startswith("-") else word)
+    return bool(path.name) and not path.is_absolute() and path.exists()
 
 
 def _serve(
@@ -79,7 +138,9 @@ def _serve(
     engine: LaunchedEngine,
     target: Target,
     place: str,
+    port: OwnerLock,
 ) -> int:
+    """Serve the knobs of an engine that is started, until it is no more; `port` is told when it is lost."""
     board = RestartBoard(
         engine,
         start_knobs(argv, kind),
@@ -107,7 +168,7 @@ def _serve(
             _record(record, argv, kind, engine, target, path)
             with serving(path, answer):
                 tell(f"{target.name}: knobs {', '.join(board.lasting)} by restart, at {path}")
-                return _watch(board, lock, engine, stopped)
+                return _watch(board, lock, engine, stopped, lambda lost: port.rename(_name(place, lost=lost)))
         except OSError as error:
             raise ConfigError(f"{error.filename or path}: {error.strerror or error}") from None
         finally:
@@ -116,9 +177,15 @@ def _serve(
 
 
 def _watch(
-    board: RestartBoard, lock: threading.Lock, engine: LaunchedEngine, stopped: threading.Event
+    board: RestartBoard,
+    lock: threading.Lock,
+    engine: LaunchedEngine,
+    stopped: threading.Event,
+    tell_lost: Callable[[bool], object],
 ) -> int:
-    """Let the board go on until somebody says stop, or the engine is no more."""
+    """Let the board go on until somebody says stop, or the engine is no more. `tell_lost` is told whether
+    there is an engine at all, whenever that changes.
+    """
     lasting, note = board.lasting, ""
     failed_at: float | None = None
     while not stopped.wait(_TICK_SECONDS):
@@ -134,12 +201,12 @@ def _watch(
         if board.ended:
             tell(f"the engine is gone: {board.ended}")
             return engine.exit_code or exit_codes.OK
-        if board.failed and board.settled:
-            failed_at = failed_at or time.monotonic()
-            if time.monotonic() - failed_at > _TOLD_SECONDS:
-                return exit_codes.INTERNAL
-        else:
-            failed_at = None
+        lost = board.failed and board.settled  # while it is tried once more it may yet come
+        if lost is not (failed_at is not None):
+            failed_at = time.monotonic() if lost else None
+            tell_lost(lost)
+        if failed_at is not None and time.monotonic() - failed_at > _TOLD_SECONDS:
+            return exit_codes.INTERNAL
     return exit_codes.OK
 
 

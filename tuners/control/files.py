@@ -85,10 +85,15 @@ class OwnerLock:
             holder = os.read(handle, 200).decode("utf-8", "replace")
             os.close(handle)
             return " ".join(holder.split()) or "another process"
-        os.ftruncate(handle, 0)
-        os.write(handle, f"{name} (process {os.getpid()})".encode())
         self._handle = handle
+        self.rename(name)
         return ""
+
+    def rename(self, name: str) -> None:
+        """Tell others another name of the holder, which we are."""
+        if self._handle is not None:
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, f"{name} (process {os.getpid()})".encode(), 0)
 
     def release(self) -> None:
         """Let go; without effect when it is not held."""

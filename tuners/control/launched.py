@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from enginetop.fleet.model import EngineKind
-from tuners.control.flags import FLAGS, FlagError, can_set, edited, masked, value_of
+from tuners.control.flags import FLAGS, MASK, FlagError, can_set, edited, masked, value_of
 from tuners.control.restart_board import Load, NothingDoneError, RestartError, StartKnob, Values
 
 
@@ -26,7 +26,8 @@ def start_knobs(argv: Sequence[str], kind: EngineKind) -> tuple[StartKnob, ...]:
 
 
 class LaunchedEngine:
-    """A `Restartable` child process. All calls that start one come from the same thread.
+    """A `Restartable` child process. All calls that start one come from the same thread. `launcher` is how a
+    person begins to write what we do, up to the engine's own command.
 
     With `setpriv` on the machine the engine is told to end when we die, so that no value on trial outlives
     its dead man's switch: whoever starts us again starts the engine with its own command.
@@ -38,12 +39,14 @@ class LaunchedEngine:
         kind: EngineKind,
         look: Callable[[], Load],
         *,
+        launcher: str = "enginetop launch",
         stop_seconds: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._argv = tuple(argv)
         self._kind = kind
         self._look = look
+        self._launcher = launcher
         self._stop_seconds = stop_seconds
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
@@ -99,7 +102,9 @@ class LaunchedEngine:
             argv = edited(self._argv, self._kind, self._changed(values))
         except FlagError:
             argv = self._argv
-        return f"enginetop launch -- {shlex.join(masked(argv))}"
+        shown = masked(argv)
+        hint = "" if shown == argv else f" (put in what {MASK} stands for)"
+        return f"{self._launcher} -- {shlex.join(shown)}{hint}"
 
     def stop(self) -> int:
         """End it, and wait for that; its exit code."""

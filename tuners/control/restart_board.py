@@ -15,6 +15,9 @@ from enginetop.fleet.knobs import FAILED, KnobRow, KnobSheet, Outcome
 
 DRAINING, RESTARTING, GOING_BACK = "draining", "restarting", "going_back"
 
+BY_HAND = "; by hand: "
+"""What stands between the reason of a failure and the exact command for a person, which ends the text."""
+
 Values = Mapping[str, int | None]
 
 
@@ -322,7 +325,7 @@ class RestartBoard:
         self._move, self.failed = None, True
         self._put(self._lasting)
         self._expiries.clear()
-        self._note = f"{why}; by hand: {self._engine.by_hand(self._lasting)}"
+        self._note = f"{why}{BY_HAND}{self._engine.by_hand(self._lasting)}"
 
     def _idle(self, now: float) -> None:
         if self.failed or self.ended:

@@ -12,6 +12,7 @@ from enginetop.fleet.change import ChangeState
 from enginetop.fleet.knobs import FAILED, KNOBS_PATH, KnobRow, KnobSheet
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.progress import Ending, Purpose, Turn
+from tuners.control.restart_board import BY_HAND
 
 RETRY_SECONDS = 2.0
 _GRACE_SECONDS = 60.0
@@ -43,7 +44,7 @@ def advance(turn: Turn, ending: Ending) -> None:
     restarts = 2 * sum(written.takes_seconds for written in turn.progress.written.values())
     over = turn.now - ending.began > turn.progress.settings.ttl_seconds + _GRACE_SECONDS + restarts
     if over or all(turn.progress.written[target].given_up for target in left):
-        turn.to(ChangeState.ROLLBACK_FAILED, f"{ending.why}; {_manual(turn, left)}")
+        turn.to(ChangeState.ROLLBACK_FAILED, _manual(turn, ending, left))
         return
     asked = {ask.target for ask in turn.asks}
     for target in left:
@@ -129,18 +130,15 @@ def _undone(ending: Ending, target: str, note: str) -> Ending:
     return replace(ending, undone=(*ending.undone, target), notes=notes)
 
 
-def _manual(turn: Turn, targets: list[str]) -> str:
-    """What a person has to do where we could not."""
-    steps = []
+def _manual(turn: Turn, ending: Ending, targets: list[str]) -> str:
+    """What a person has to do where we could not; exact commands come last, where a path has one."""
+    words, commands = [ending.why.partition(BY_HAND)[0]], []
     for target in targets:
         change = turn.progress.change_of(target)
         value = "null" if change.rollback is None else change.rollback
-        by_hand = turn.progress.written[target].by_hand
-        ways = (
-            f"enginetop rollback {turn.progress.plan.id}, or PATCH {KNOBS_PATH}, or a restart of the engine"
-        )
-        steps.append(
-            f"rollback NOT confirmed on {target}: set {change.knob} back to {value} "
-            f"({f'{by_hand}; or ' if by_hand else ''}{ways})"
-        )
-    return "; ".join(steps)
+        why, found, command = turn.progress.written[target].by_hand.partition(BY_HAND)
+        told = f" ({why})" if why and why not in words[0] else ""
+        words.append(f"rollback NOT confirmed on {target}: set {change.knob} back to {value}{told}")
+        commands += [f"{BY_HAND}{command}"] if found else []
+    again = f"enginetop rollback {turn.progress.plan.id}, or PATCH {KNOBS_PATH}, or a restart of the engine"
+    return "; ".join((*words, again)) + "".join(commands)
