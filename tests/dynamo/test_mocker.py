@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bisect
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,10 +15,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from collectors.control_http import HttpKnobTransport
 from collectors.engines.base import Look
 from collectors.engines.detect import recognise
 from collectors.engines.dynamo import DynamoReader
 from collectors.engines.dynamo_frontend import BUSY_THRESHOLD, OPENAPI
+from collectors.fetch import NO_CREDENTIALS
 from enginetop.fleet.model import EngineKind, ReplicaState, Role
 from enginetop.fleet.reading import Reading
 from enginetop.fleet.snapshot import Distribution
@@ -25,12 +29,17 @@ from tests.dynamo.installation import install
 from tests.dynamo.load import serve
 from tests.dynamo.run import OUTPUT_TOKENS, PROMPT_BYTES, Run
 from tests.support.engine_pages import measures, page_of, total
+from tuners.control.stock.dynamo_busy import BusyThreshold
+from tuners.control.stock.exchange import StockError
+from tuners.control.stock.live_board import LiveBoard
 
 pytestmark = [pytest.mark.dynamo, pytest.mark.timeout(900)]
 
 WITHIN = 0.01
 KV_TOKENS = 840.0
 """Tokens in the KV cache of a worker of the `whole` fleet: 420 blocks of 2."""
+BLOCKS_IN_ALL = 420
+BLOCKS = "active_decode_blocks_threshold"
 
 
 def near(value: float | None, wanted: float) -> bool:
@@ -236,23 +245,43 @@ def same_batch(one: Step, other: Step) -> bool:
 
 
 def test_what_the_busy_threshold_sheds(whole: Run, record: dict[str, object]) -> None:
-    """Set here, by the test: enginetop itself only reads it."""
+    """Every worker is busy before anybody is shed: the frontend hears of a worker's load by an event, so that
+    a burst into an idle fleet is routed before or after that, as it happens. For the same reason a threshold
+    is waited for: it counts from the next event on. At 1.0 nobody is shed as long as no worker is full, and
+    two of the long requests do not fill one.
+    """
     url = whole.fleet.frontend
+    api = BusyThreshold(HttpKnobTransport(url, NO_CREDENTIALS), MODEL)
+    board = LiveBoard(api, writer="dynamo_busy", engine_name="dynamo")
+    with pytest.raises(StockError, match="start the frontend with one"):
+        board.sheet(0.0)  # nothing is set, and what enginetop set could not be cleared
+    by_hand = {"model": MODEL, BLOCKS: 1.0}
+    assert httpx.post(url + BUSY_THRESHOLD, json=by_hand).status_code == 200
     before = total_or_none(read(page_at(url)), "requests_rejected")
-    limit = {"model": MODEL, "active_decode_blocks_threshold": 0.2}
-    assert httpx.post(url + BUSY_THRESHOLD, json=limit).status_code == 200
-    served = serve(url, 96, at_once=96, prompt_bytes=PROMPT_BYTES, output_tokens=40)
-    shed = served.statuses[529]
-    sides = {path: httpx.get(url + path).json() for path in (BUSY_THRESHOLD, OPENAPI)}
+    statuses: Counter[int] = Counter()
+
+    def sent(requests: int) -> Counter[int]:
+        served = serve(url, requests, at_once=requests, prompt_bytes=PROMPT_BYTES, output_tokens=4)
+        statuses.update(served.statuses)
+        return served.statuses
+
+    with ThreadPoolExecutor(1) as pool:
+        long = pool.submit(serve, url, 32, at_once=32, prompt_bytes=PROMPT_BYTES, output_tokens=220)
+        wait_for(lambda: min(active_blocks(page_at(url)), default=0.0) > 0.2 * BLOCKS_IN_ALL)
+        assert board.patch(BLOCKS, 20, if_version=None, ttl_seconds=60.0, change="c", now=0.0).status == 200
+        wait_for(lambda: sent(1) == {529: 1})
+        assert sent(24) == {529: 24}
+        assert board.sheet(61.0).knobs[0].value == 100  # the loan is over
+        sides = {path: httpx.get(url + path).json() for path in (BUSY_THRESHOLD, OPENAPI)}
+        wait_for(lambda: sent(1) == {200: 1})
+        assert sent(4) == {200: 4}
+        assert not long.done()
     reading = read(page_at(url), sides)
-    assert shed > 0
-    assert served.complete + shed == 96
-    assert total(reading, "requests_rejected") - before == shed
-    assert total(reading, "requests_errored") == shed
-    assert reading.config["active_decode_blocks_threshold"].value == 0.2
-    record["shed by the busy threshold: by clients, by the frontend's page"] = (
-        f"{shed}, {total(reading, 'requests_rejected') - before:g}"
-    )
+    assert long.result().statuses == {200: 32}  # who was admitted runs on
+    shed = total(reading, "requests_rejected") - before
+    assert shed == statuses[529] == total(reading, "requests_errored")
+    assert reading.config[BLOCKS].value == 1.0
+    record["shed by the busy threshold: by clients, by the frontend's page"] = f"{statuses[529]}, {shed:g}"
 
 
 def test_the_last_worker_ends(split: Run) -> None:
@@ -278,6 +307,19 @@ def read(text: str, sides: Mapping[str, object] | None = None) -> Reading:
     outcome = found.new_reader().read(Look(at=1.0, page=page, sides=sides or {}))
     assert isinstance(outcome, Reading)
     return outcome
+
+
+def active_blocks(text: str) -> list[float]:
+    """The blocks in use of each worker, as the frontend has heard."""
+    name = "dynamo_frontend_worker_active_decode_blocks{"
+    return [float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name)]
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds:g} s"
+        time.sleep(0.05)
 
 
 def total_or_none(reading: Reading, measure: str) -> float:

@@ -1,9 +1,9 @@
 """Dynamo's `/busy_threshold`: the load from which a worker is busy; when all are, the frontend sheds (529).
 
-Run on 1.6.1: in force at once, kept by that one frontend process, back at its start value when it restarts.
-A threshold that is set cannot be cleared any more (null changes nothing), and none neutralises it: at 1.0 a
-frontend still sheds once more blocks are wanted than there are. So only thresholds that are set already are
-knobs; one that enginetop brought in could not be taken back.
+Run on 1.6.1: in force with the next load that a worker reports, kept by that one frontend process, back at
+its start value when that restarts. A threshold that is set cannot be cleared any more (null changes nothing),
+and none neutralises it: at 1.0 a frontend still sheds once more blocks are wanted than there are. So only
+thresholds that are set already are knobs; one that enginetop brought in could not be taken back.
 """
 
 from __future__ import annotations
