@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 SCHEME = "ssh://"
-HOW = "write ssh://[user@]host[:port]/127.0.0.1:8000"
+BY_HAND = "not through ssh; keep `ssh -N -L PORT:SERVER HOST` running and name http://127.0.0.1:PORT"
+"""What helps where a program of others dials by itself."""
+
+HOW = "write ssh://host[:port]/127.0.0.1:8000"
 
 # Both become arguments of a program: neither may look like an option, nor hold what its config expands.
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*\$?")
@@ -65,7 +68,10 @@ def ssh_address(text: str) -> SshAddress:
         raise ValueError("no password in an address; ssh takes a key or its agent")
     if at and not _USER.fullmatch(before):
         raise ValueError("no user name before the @")
-    port = urlsplit(f"ssh://{place}").port or 0  # ValueError when it is none
+    try:
+        port = urlsplit(f"ssh://{place}").port or 0
+    except ValueError:  # its text repeats what stands there
+        raise ValueError("no host[:port] of a machine in it") from None
     host = place.removesuffix(f":{port}") if port else place.removesuffix(":")
     if not _HOST.fullmatch(host):
         raise ValueError("no host in it")

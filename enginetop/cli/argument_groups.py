@@ -10,7 +10,9 @@ from enginetop.alerts.silence import duration_seconds
 from enginetop.cli.slo_flag import parse_slo
 from enginetop.fleet.signals import KNOBS
 
-TARGET_HELP = "http(s)://host:port[/path] or host:port; none: the fleet of the config file"
+TARGET_HELP = (
+    "http(s)://host:port[/path], host:port or ssh://host/127.0.0.1:8000; none: the fleet of the config file"
+)
 
 
 def positive_seconds(text: str) -> float:

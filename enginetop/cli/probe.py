@@ -13,6 +13,8 @@ from pathlib import Path
 from collectors.fetch import NO_CREDENTIALS, one_line
 from collectors.probe.client import ProbeAnswer, ProbeClient, ProbeError, ProbePlan
 from collectors.recording_format import request_line
+from collectors.ssh.address import BY_HAND
+from collectors.ssh.address import SCHEME as SSH_SCHEME
 from enginetop.cli import exit_codes
 from enginetop.cli.control import approval
 from enginetop.cli.diagnostics import tell
@@ -35,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     settings = resolve(args, tell)
     (target,) = settings.targets
+    if target.url.startswith(SSH_SCHEME):
+        raise ConfigError(f"probe: {BY_HAND}")
     prompts = _prompts(args.prompt_file)
     client = ProbeClient(settings.credentials.get(target.url, NO_CREDENTIALS))
     try:

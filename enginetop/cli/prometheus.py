@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from collectors.fetch import NO_CREDENTIALS, Credentials
+from collectors.ssh.address import BY_HAND
 from enginetop.alerts.silence import duration_seconds
 from enginetop.cli.diagnostics import tell
 from enginetop.fleet.errors import ConfigError
@@ -57,6 +58,8 @@ def prometheus_url(text: str) -> str:
             "--prometheus: no credentials and no query in an address; name a variable or a file with "
             "api_key_env or api_key_file in the [prometheus] table of the config file"
         )
+    if parts.scheme == "ssh":
+        raise ConfigError(f"--prometheus: {BY_HAND}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError("--prometheus: no address; write http(s)://host:port[/prefix]")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collectors.discovery.listing import target_at
 from collectors.ssh.address import SshAddress, SshHost, ssh_address
+from enginetop.cli.main import main
 from enginetop.cli.targets import parse_target
 from enginetop.fleet.errors import ConfigError
 
@@ -56,7 +58,7 @@ def test_a_page_that_is_named_is_no_part_of_the_base() -> None:
         ("ssh://-l@gpu1/127.0.0.1:8000", "no user name before the @"),
         ("ssh://@gpu1/127.0.0.1:8000", "no user name before the @"),
         ("ssh://me:hunter2@gpu1/127.0.0.1:8000", "no password in an address"),
-        ("ssh://gpu1:99999/127.0.0.1:8000", "ort"),
+        ("ssh://gpu1:99999/127.0.0.1:8000", "no host[:port] of a machine"),
         ("ssh://gpu1/127.0.0.1:8000?x=1", "no query"),
         ("ssh://gpu1/127.0.0.1:8000/a b", "no query, fragment or space"),
     ],
@@ -66,7 +68,7 @@ def test_what_is_no_address_is_told_in_a_line(text: str, why: str) -> None:
         parse_target(text)
     line = str(raised.value)
     assert why in line
-    assert "write ssh://[user@]host[:port]/127.0.0.1:8000" in line
+    assert "write ssh://host[:port]/127.0.0.1:8000" in line
     assert "hunter2" not in line
     assert line.isprintable()
 
@@ -81,3 +83,25 @@ def test_what_reaches_a_program_is_harmless(text: str) -> None:
     for word in (address.machine.host, address.machine.user, address.server):
         assert not word.startswith("-")
         assert not set(word) & set(" \n\t$`;|&'\"(){}*~!\\/?#")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["snapshot", "--prometheus", "ssh://gpu1/127.0.0.1:9090"],
+        ["probe", "ssh://gpu1/127.0.0.1:8000", "--yes"],
+    ],
+)
+def test_what_dials_by_itself_says_how_it_can_be_had(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "`ssh -N -L PORT:SERVER HOST`" in line
+
+
+def test_a_list_in_a_file_may_name_servers_behind_ssh() -> None:
+    target = target_at("ssh://me@gpu1/127.0.0.1:8000", metrics_path="/v1/metrics")
+    assert (target.url, target.name) == ("ssh://me@gpu1/127.0.0.1:8000/v1", "gpu1/127.0.0.1:8000/v1")
+    with pytest.raises(ValueError, match="no user name"):
+        target_at("ssh://-l@gpu1/127.0.0.1:8000")
