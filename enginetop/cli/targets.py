@@ -14,7 +14,7 @@ from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 
 _QUERY = re.compile("[?#]")
-_HOW = "write http(s)://host:port[/path], host:port or ssh://[user@]host[:port]/127.0.0.1:8000"
+_HOW = "write http(s)://host:port[/path], host:port or ssh://host/127.0.0.1:8000"
 
 
 def parse_target(text: str, name: str | None = None) -> Target:
