@@ -15,10 +15,18 @@ from tuners.control.restart_board import RestartError
 
 _LONGEST_WORDS = 200
 _QUICK_SECONDS = 30.0
+_MOST_OUTPUT_BYTES = 8 << 20
+_LOOK_SECONDS = 0.1
+
+
+class NotStartedError(RestartError):
+    """A command could not even be started."""
 
 
 class Command:
-    """A command under way. What it prints goes into a file, so that it can never block on us."""
+    """A command under way. What it prints goes into a file, so that it can never block on us; one that prints
+    without end is killed.
+    """
 
     def __init__(
         self,
@@ -28,7 +36,7 @@ class Command:
         environment: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start it. RestartError when that cannot be done."""
+        """Start it. NotStartedError when that cannot be done."""
         self._name = argv[0]
         self._clock = clock
         self._timeout_seconds = timeout_seconds
@@ -45,11 +53,18 @@ class Command:
             )
         except OSError as error:
             self._told.close()
-            raise RestartError(f"{self._name} cannot be run: {error.strerror or error}") from None
+            raise NotStartedError(f"{self._name} cannot be run: {error.strerror or error}") from None
 
     def done(self) -> bool:
-        """Whether it ended well. RestartError when it did not, or takes too long; it is killed then."""
+        """Whether it ended well. RestartError when it did not, or takes too long, or prints without
+        end; it is killed then.
+        """
         code = self._process.poll()
+        if self._floods():
+            self.kill()
+            raise RestartError(
+                f"{self._name} printed more than {_MOST_OUTPUT_BYTES >> 20} MiB and was killed"
+            )
         if code is None:
             if self._clock() < self._until:
                 return False
@@ -64,15 +79,20 @@ class Command:
 
     def wait(self) -> None:
         """Wait for its end, as long as it may take."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(max(0.0, self._until - self._clock()))
+        while (left := self._until - self._clock()) > 0 and not self._floods():
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(min(left, _LOOK_SECONDS))
+                return
 
     def output(self) -> str:
         """What it printed so far; empty once it is `done`."""
         if self._told.closed:
             return ""
-        self._told.seek(0)
-        return self._told.read(1 << 20).decode("utf-8", "replace")
+        # at a place of its own: the command may still write, and shares the file's position with us
+        return os.pread(self._told.fileno(), 1 << 20, 0).decode("utf-8", "replace")
+
+    def _floods(self) -> bool:
+        return not self._told.closed and os.fstat(self._told.fileno()).st_size > _MOST_OUTPUT_BYTES
 
     def kill(self) -> None:
         """End it and all that it started."""
@@ -82,9 +102,14 @@ class Command:
         self._told.close()
 
 
-def run(argv: Sequence[str], *, timeout_seconds: float = _QUICK_SECONDS) -> str:
+def run(
+    argv: Sequence[str],
+    *,
+    timeout_seconds: float = _QUICK_SECONDS,
+    environment: Mapping[str, str] | None = None,
+) -> str:
     """Run a short command to its end; what it printed. RestartError as in `Command`."""
-    command = Command(argv, timeout_seconds=timeout_seconds)
+    command = Command(argv, timeout_seconds=timeout_seconds, environment=environment)
     command.wait()
     told = command.output()
     command.done()

@@ -19,7 +19,10 @@ CONFLICT = 409
 
 @dataclass(frozen=True, slots=True)
 class LiveKnob:
-    """One knob as the engine tells it: `values` of its ranks, its start value (None: not told) and bounds."""
+    """One knob as the engine tells it: `values` of its ranks, its start value (None: not told) and bounds.
+
+    `by_hand` as in `KnobRow`.
+    """
 
     name: str
     values: tuple[int, ...]
@@ -28,6 +31,7 @@ class LiveKnob:
     max: int
     unit: str
     note: str = ""
+    by_hand: str = ""
 
     @property
     def value(self) -> int | None:
@@ -71,6 +75,7 @@ class LiveBoard:
         self._versions: dict[str, int] = {}
         self._lasting: dict[str, int] = {}
         self._expiries: dict[str, float] = {}
+        self._changes: dict[str, str] = {}
         self._note = ""
         self.ranks = 1
         """How many told their value at the last look."""
@@ -96,7 +101,7 @@ class LiveBoard:
         *,
         if_version: int | None,
         ttl_seconds: float | None,
-        change: str,  # noqa: ARG002 - the same value again is a renewal, whoever asks
+        change: str,
         now: float,
     ) -> Outcome:
         """See `KnobBoard`. 501: the engine said yes and did nothing; 502, 504: what it did is not known."""
@@ -105,12 +110,17 @@ class LiveBoard:
         if knob is None:
             return self._unknown(standing, name)
         version = self._versions[name]
-        if if_version is not None and if_version != version:
+        # several targets may have one API: what a change wrote for one of them stands for the others as well
+        joins = knob.value == value and bool(change) and self._changes.get(name) == change
+        if if_version is not None and if_version != version and not joins:
             return self._refusal(CONFLICT, knob, now, f"at version {version}, not {if_version}")
         known = value in (self._lasting[name], knob.start)
         if not (known or knob.min <= value <= knob.max):
             return self._refusal(422, knob, now, f"{value} is not within {knob.min} to {knob.max}")
-        return self._set(knob, value, ttl_seconds, now)
+        outcome = self._set(knob, value, ttl_seconds, now)
+        if outcome.status == 200:
+            self._changes[name] = change
+        return outcome
 
     def delete(self, name: str, now: float) -> Outcome:
         """See `KnobBoard`."""
@@ -143,7 +153,12 @@ class LiveBoard:
             said = self._api.write(knob.name, value)
         except StockError as error:
             problem = error
-        after = self._look().knob(knob.name) or knob
+        try:
+            after = self._look().knob(knob.name) or knob
+        except StockError:
+            if problem is not None and problem.kind is ReplyKind.MISSING:
+                raise problem from None  # there was nobody to do it
+            raise
         if problem is not None and problem.answered and after.values == knob.values:
             no = ReplyKind.OUT_OF_BOUNDS if problem.kind is ReplyKind.BAD else problem.kind
             problem = StockError(f"{problem}; not changed: still {after.value}", no)
@@ -207,6 +222,7 @@ class LiveBoard:
             version=self._versions[knob.name],
             expires_in_seconds=None if expiry is None else max(0.0, expiry - now),
             note="; ".join(filter(None, (knob.note, self._note))),
+            by_hand=knob.by_hand,
         )
 
     def _unknown(self, standing: Standing, name: str) -> Outcome:
