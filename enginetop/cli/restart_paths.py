@@ -95,7 +95,7 @@ class RestartPath:
                 kind=setting.engine,
                 systemctl=("systemctl", "--user") if setting.user else ("systemctl",),
             )
-            present, writer, instance = engine.present(), "systemd", setting.unit
+            writer, instance = "systemd", setting.unit
         else:
             assert setting.file is not None  # the config file's schema sees to that
             assert setting.engine is not None
@@ -108,7 +108,7 @@ class RestartPath:
                 hook_seconds=setting.hook_seconds,
                 environment={"ENGINETOP_TARGET": self._target.url},
             )
-            present, writer, instance = None, "file", str(setting.file)
+            writer, instance = "file", str(setting.file)
         return RestartBoard(
             engine,
             engine.knobs(),
@@ -116,7 +116,8 @@ class RestartPath:
             instance=instance,  # the same after a crash of ours: what was on trial is found and undone
             engine_name=engine.kind.value,
             patience=setting.patience,
-            present=present,
+            present=engine.present(),
+            stands=engine.present,
         )
 
 

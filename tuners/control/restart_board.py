@@ -7,7 +7,8 @@ as with every knob board, and their time begins when they are in force. Pure but
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -111,7 +112,8 @@ class RestartBoard:
     """The knobs of `engine`, which runs with the start values of `knobs`, or with `present`; a `KnobBoard`.
 
     `instance` names this board's life, not the engine's: restarts are what it does. Requests go on with what
-    is under way, unless `ticks_elsewhere`: then only calls of `tick` do. One thread at a time.
+    is under way, unless `ticks_elsewhere`: then only calls of `tick` do. `stands` looks up which values are
+    set where the engine reads them: what somebody else has put there is his, and stays. One thread at a time.
     """
 
     ranks = 1
@@ -128,8 +130,10 @@ class RestartBoard:
         patience: Patience | None = None,
         ticks_elsewhere: bool = False,
         present: Values | None = None,
+        stands: Callable[[], Values] | None = None,
     ) -> None:
         self._engine = engine
+        self._stands = stands
         self._knobs = {knob.name: knob for knob in knobs}
         self._writer, self._instance = writer, instance
         self._engine_name, self._engine_version = engine_name, engine_version
@@ -335,12 +339,28 @@ class RestartBoard:
         except RestartError as error:
             self._died(error, now)
             return
+        self._adopt()
         over = [name for name, moment in self._expiries.items() if moment <= now]
         for name in over:
             del self._expiries[name]
         to = {**self._present, **{name: self._lasting[name] for name in over}}
         if to != self._present:
             self._begin(over[0], to, None, now)
+
+    def _adopt(self) -> None:
+        """Take over what somebody else has set."""
+        with suppress(RestartError):
+            found = self._stands() if self._stands is not None else {}
+            others = {
+                name: value
+                for name, value in found.items()
+                if name in self._present and value != self._present[name]
+            }
+            self._put(others)
+            self._lasting.update(others)
+            for name, value in others.items():
+                self._expiries.pop(name, None)
+                self._note = f"{name} was set to {value} by somebody else"
 
     def _died(self, error: RestartError, now: float) -> None:
         """It ended by itself: with a value on trial that value is blamed, else whoever owns us decides."""

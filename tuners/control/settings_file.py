@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from enginetop.fleet.model import EngineKind
@@ -58,6 +57,10 @@ class SettingsFile:
             if value is not None
         )
 
+    def present(self) -> Values:
+        """The numbers that stand in the file now. RestartError when it cannot be read."""
+        return {knob.name: knob.start for knob in self.knobs()}
+
     def load(self) -> Load:
         """See `Restartable`."""
         return self._look()
@@ -88,11 +91,13 @@ class SettingsFile:
 
     def by_hand(self, values: Values) -> str:
         """See `Restartable`."""
-        with suppress(OSError, RestartError):
+        path, hook = shlex.quote(str(self._path)), shlex.join(self._hook)
+        try:
             write_synced(self._wanted, self._with(values).encode())
-        return (
-            f"cp {shlex.quote(str(self._wanted))} {shlex.quote(str(self._path))} && {shlex.join(self._hook)}"
-        )
+        except (OSError, RestartError):
+            numbers = ", ".join(f"{knob} {value}" for knob, value in values.items())
+            return f"put {numbers} into {path}, then run {hook}"
+        return f"cp {shlex.quote(str(self._wanted))} {path} && {hook}"
 
     def _text(self) -> str:
         try:

@@ -57,7 +57,8 @@ class SystemdUnit:
         self._restart: Command | None = None
         texts = self._texts()
         self._argv = _command(text for path, text in texts if path != self._path)
-        self._present = _command(text for _, text in texts)
+        self._stands = _command(text for _, text in texts)
+        self._looked_at = self._drop_in()
         found = kind or engine_of((self._argv[0].lstrip(_PREFIXES), *self._argv[1:]))
         if found is None:
             raise RestartError(f"{unit} starts no engine that is known; name it with `engine`")
@@ -72,8 +73,14 @@ class SystemdUnit:
         )
 
     def present(self) -> Values:
-        """The values in force, a drop-in of ours from before included."""
-        return {knob.name: value_of(self._present, FLAGS[self.kind][knob.name]) for knob in self.knobs()}
+        """The values that it would be started with now, a drop-in of ours from before included; systemd is
+        asked anew when that has changed. RestartError when it does not tell.
+        """
+        found = self._drop_in()
+        if found != self._looked_at:
+            self._stands = _command(text for _, text in self._texts())
+            self._looked_at = found
+        return {knob.name: value_of(self._stands, FLAGS[self.kind][knob.name]) for knob in self.knobs()}
 
     def load(self) -> Load:
         """See `Restartable`."""
@@ -115,9 +122,11 @@ class SystemdUnit:
         if text is None:
             first = f"rm -f {path}"
         else:
-            with suppress(OSError):
+            try:
                 write_synced(self._wanted, text.encode())
-            first = f"cp {shlex.quote(str(self._wanted))} {path}"
+                first = f"cp {shlex.quote(str(self._wanted))} {path}"
+            except OSError:
+                first = f"rm -f {path}"  # the unit as its owner made it is the best that can be had
         tool = shlex.join(self._systemctl)
         return f"{first} && {tool} daemon-reload && {tool} restart {shlex.quote(self._unit)}"
 
@@ -130,6 +139,13 @@ class SystemdUnit:
         if argv == self._argv:
             return None
         return f"{_MARK}\n[Service]\nExecStart=\nExecStart={' '.join(map(_quoted, argv))}\n"
+
+    def _drop_in(self) -> bytes | None:
+        """The drop-in as it is, whoever wrote it; None: there is none that can be read."""
+        try:
+            return self._path.read_bytes()
+        except OSError:
+            return None
 
     def _own_drop_in(self) -> str | None:
         """The drop-in as it is; None: there is none. NothingDoneError: somebody else's has its name."""

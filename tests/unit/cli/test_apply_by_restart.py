@@ -4,14 +4,14 @@ exact command for a person, which works.
 
 from __future__ import annotations
 
-import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -26,7 +26,14 @@ from tests.support.launching import Launched, free_port, launching, until
 
 SEATS = "max_num_seqs"
 ID = "c0ffee"
-CONTROL = "[control]\nwarmup_seconds = 0\nrestart_warmup_seconds = 1\nblocks = 2\nblock_seconds = 1\nttl_seconds = 30\n"
+CONTROL = """
+[control]
+warmup_seconds = 0
+restart_warmup_seconds = 5
+blocks = 2
+block_seconds = 60
+ttl_seconds = 30
+"""
 
 
 def command(port: int, *more: str) -> list[str]:
@@ -141,3 +148,110 @@ def test_an_engine_that_does_not_come_back_pages_a_person_with_a_command_that_wo
                 assert canary.process.wait(30) == 0
             finally:
                 os.killpg(again.pid, signal.SIGTERM)
+
+
+def begin(desk: Desk, *argv: str) -> subprocess.Popen[str]:
+    """A command in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "enginetop", *desk.words(*argv)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_enginetop_killed_in_the_midst_of_a_restart_leaves_nothing_behind(desk: Desk) -> None:
+    with launched(desk, "--slow-start=1.5") as canary:
+        with begin(desk, "apply", plan_of(desk, canary, 16), canary.url, desk.baseline, "--yes") as control:
+            canary.wait_for(SEATS, lambda row: row.phase == "restarting", "restarting")
+            control.kill()
+        assert until(lambda: seats(canary.url), "restarted") == 16
+        code, out, err = desk.run("rollback", ID, canary.url, desk.baseline, "--yes")
+        assert code == exit_codes.OK, err
+        assert "ROLLED_BACK" in out
+        assert seats(canary.url) == 8
+        row = canary.row(SEATS)
+        assert row is not None
+        assert (row.value, row.expires_in_seconds) == (8, None)
+
+
+def test_a_disk_that_is_full_in_the_midst_of_a_change_undoes_it(desk: Desk) -> None:
+    with launched(desk) as canary:
+        plan = plan_of(desk, canary, 16)
+        with begin(desk, "apply", plan, canary.url, desk.baseline, "--yes") as control:
+            assert control.stderr is not None
+            for line in control.stderr:
+                if " WARMUP " in line:
+                    break
+            # no file of that process may grow from here on: neither the audit nor the stored change
+            resource.prlimit(control.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+            out, err = control.communicate(timeout=60)
+        assert control.returncode == exit_codes.ROLLED_BACK, err
+        assert "the state folder cannot be written (File too large)" in out
+        assert seats(canary.url) == 8
+        # what could not be stored is known to be unfinished, and the next start has nothing left to undo
+        code, out, err = desk.run("rollback", ID, canary.url, desk.baseline, "--yes")
+        assert (code, seats(canary.url)) == (exit_codes.OK, 8), err
+
+
+# A file and a hook
+
+HOOK = """#!/bin/sh
+[ -e {folder}/broken ] && echo "no way" && exit 1
+[ -e {folder}/hangs ] && exec sleep 60
+[ -e {folder}/pid ] && kill $(cat {folder}/pid)
+{python} {engine} --port {port} --max-num-seqs $(sed 's/.*: //' {folder}/engine.yaml) >/dev/null 2>&1 &
+echo $! > {folder}/pid
+"""
+
+
+@contextmanager
+def hooked(desk: Desk) -> Iterator[str]:
+    """The canary, with 8 seats, restarted by a hook; its address."""
+    port = free_port()
+    hook = desk.folder / "hook"
+    hook.write_text(
+        HOOK.format(folder=desk.folder, python=sys.executable, engine=fake_engine.__file__, port=port)
+    )
+    hook.chmod(0o755)
+    (desk.folder / "engine.yaml").write_text("max-num-seqs: 8\n")
+    desk.config.write_text(
+        f"""{CONTROL}
+        [hooks.again]
+        command = ["{hook}"]
+        timeout_seconds = 3
+        [[targets]]
+        url = "http://127.0.0.1:{port}"
+        restart = {{ file = "{desk.folder}/engine.yaml", hook = "again", engine = "vllm", drain_seconds = 1 }}
+        [[targets]]
+        url = "{desk.baseline}"
+        """
+    )
+    url = f"http://127.0.0.1:{port}"
+    subprocess.run([str(hook)], check=True)
+    try:
+        until(lambda: seats(url), "ready")
+        yield url
+    finally:
+        os.kill(int((desk.folder / "pid").read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"), [("broken", "hook ended with 1: no way"), ("hangs", "did not end within 3 s")]
+)
+def test_a_hook_that_never_works_pages_a_person_with_a_command_that_works(
+    desk: Desk, trouble: str, words: str
+) -> None:
+    with hooked(desk) as url:
+        plan = desk.plan(url, f"{desk.folder}/engine.yaml", "file", 16)
+        (desk.folder / trouble).touch()
+        code, out, _ = desk.run("apply", plan, "--yes")
+        assert code == exit_codes.ROLLBACK_FAILED, out
+        assert words in out
+        code, told = desk.alerts(url)
+        assert code == exit_codes.CRITICAL
+        assert by_hand(out) in told
+        (desk.folder / trouble).unlink()
+        (desk.folder / "engine.yaml").write_text("max-num-seqs: 99\n")
+        subprocess.run(by_hand(out), shell=True, check=True)
+        until(lambda: True if seats(url) == 8 else None, "back with 8")

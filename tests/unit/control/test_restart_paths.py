@@ -4,6 +4,8 @@ work, fail, hang and lie.
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
 import subprocess
 import time
@@ -14,14 +16,12 @@ import pytest
 
 from enginetop.fleet.knobs import FAILED, KnobRow
 from enginetop.fleet.model import EngineKind
+from tuners.control import systemd_unit
 from tuners.control.restart_board import (
     Load,
     Patience,
-    Restartable,
     RestartBoard,
     RestartError,
-    StartKnob,
-    Values,
 )
 from tuners.control.settings_file import SettingsFile
 from tuners.control.systemd_unit import DROP_IN, SystemdUnit
@@ -50,15 +50,16 @@ def ready() -> Load:
     return Load(ready=True, requests=0)
 
 
-def board(engine: Restartable, knobs: tuple[StartKnob, ...], present: Values | None = None) -> RestartBoard:
+def board(engine: SystemdUnit | SettingsFile) -> RestartBoard:
     return RestartBoard(
         engine,
-        knobs,
+        engine.knobs(),
         writer="systemd",
         instance="i",
         engine_name="vllm",
         patience=Patience(drain_seconds=5.0, ready_seconds=3.0),
-        present=present,
+        present=engine.present(),
+        stands=engine.present,
     )
 
 
@@ -107,8 +108,7 @@ class Machine:
         )
 
     def board(self) -> RestartBoard:
-        unit = self.unit()
-        return board(unit, unit.knobs(), unit.present())
+        return board(self.unit())
 
     @property
     def drop_in(self) -> str | None:
@@ -241,6 +241,48 @@ def test_the_command_for_a_person_brings_a_kept_value_back(machine: Machine) -> 
     assert machine.drop_in == kept
 
 
+def test_what_somebody_else_sets_meanwhile_is_his(machine: Machine) -> None:
+    made = machine.board()
+    put(made, 32)
+    (machine.folder / DROP_IN).unlink()
+    found = row(made)
+    assert (found.value, found.expires_in_seconds) == (64, None)
+    assert found.note == "max_num_seqs was set to 64 by somebody else"
+    before = machine.calls("restart")
+    made.tick(time.monotonic() + 1e6)
+    assert (row(made).value, machine.calls("restart")) == (64, before)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS])
+def test_a_drop_in_that_cannot_be_written_changes_nothing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(number, os.strerror(number), str(path))
+
+    made = machine.board()
+    monkeypatch.setattr(systemd_unit, "write_synced", full)
+    found = put(made, 32)
+    assert (found.value, found.phase) == (64, "")
+    assert os.strerror(number) in found.note
+    assert machine.drop_in is None
+    assert "restart" not in (machine.home / "calls").read_text()
+
+
+def test_without_room_for_the_prepared_file_the_command_is_still_one_that_works(
+    machine: Machine,
+) -> None:
+    made = machine.board()
+    put(made, 32, None)
+    (machine.home / "broken").touch()
+    (machine.home / "wanted.conf").mkdir()
+    found = put(made, 16)
+    assert (found.value, found.phase) == (32, FAILED)
+    (machine.home / "broken").unlink()
+    subprocess.run(found.note.partition("by hand: ")[2], shell=True, check=True)
+    assert machine.drop_in is None
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -285,7 +327,7 @@ def settings(tmp_path: Path) -> Make:
             hook_seconds=0.5,
             environment={"URL": "http://r1"},
         )
-        return board(engine, engine.knobs()), path, calls
+        return board(engine), path, calls
 
     return make
 
@@ -315,6 +357,20 @@ def test_a_hook_that_fails_or_hangs_leads_back(settings: Make, hook: str, words:
     assert words in found.note
     assert path.read_text() == FILE
     assert calls.read_text().count("\n") == 2
+
+
+def test_a_hook_that_writes_another_number_is_found_out(settings: Make) -> None:
+    made, path, _ = settings("sed -i s/=32/=48/ $(dirname $0)/engine.env")
+    now = time.monotonic()
+    assert made.patch(SEATS, 32, if_version=None, ttl_seconds=600.0, change="c", now=now).status == 200
+    until = now + 30
+    while row(made).value == 32:
+        assert time.monotonic() < until, "never found out"
+        time.sleep(0.01)
+    found = row(made)
+    assert (found.value, found.expires_in_seconds, found.phase) == (48, None, "")
+    assert "was set to 48 by somebody else" in found.note
+    assert "=48" in path.read_text()  # his, and left alone
 
 
 @pytest.mark.parametrize("hook", ["echo no way; exit 1", "sleep 60"])
