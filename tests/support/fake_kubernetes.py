@@ -209,6 +209,55 @@ class FakeKubernetes:
             controller(self, key)
         return stored
 
+    def answer(
+        self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str = ""
+    ) -> Item | Iterator[Item]:
+        """The answer to a request; the lines of a watch. RefusedError."""
+        steps = [unquote(step) for step in path.strip("/").split("/")]
+        if steps[0] == "api":
+            api, rest = steps[1], steps[2:]
+        else:
+            api, rest = "/".join(steps[1:3]), steps[3:]
+        if rest == ["selfsubjectaccessreviews"]:
+            asked = body["spec"]["resourceAttributes"]
+            allowed = self.review(asked["verb"], asked["resource"], asked.get("namespace", ""))
+            return {"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}}
+        namespace, rest = (rest[1], rest[2:]) if rest[0] == "namespaces" else ("", rest)
+        plural, name = rest[0], rest[1] if len(rest) > 1 else ""
+        watching = query.get("watch") == "true"
+        verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}.get(
+            method, "get" if name else "watch" if watching else "list"
+        )
+        if not self.review(verb, plural, namespace):
+            where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+            raise RefusedError(
+                403,
+                "Forbidden",
+                f'{plural} is forbidden: User "sre" cannot {verb} resource "{plural}" in API group '
+                f'"{api.rpartition("/")[0]}" {where}',
+            )
+        if verb == "watch":
+            return self.events(api, plural, namespace, query)
+        if verb == "list":
+            return self.listed(api, plural, namespace, query)
+        if verb == "create":
+            return self.create(api, plural, namespace, body, query)
+        key = (api, plural, namespace, name)
+        if verb == "patch":
+            return self.patch(key, content_type, body, query)
+        if key not in self._items:
+            raise RefusedError(404, "NotFound", f'{plural} "{name}" not found')
+        if verb == "delete":
+            uid = ((body or {}).get("preconditions") or {}).get("uid")
+            if uid is not None and uid != self._items[key]["metadata"]["uid"]:
+                raise RefusedError(409, "Conflict", f"the UID in the precondition ({uid}) does not match")
+            if query.get("dryRun") != "All":
+                self.remove(key)
+                for controller in self.changed:
+                    controller(self, key)
+            return {"kind": "Status", "status": "Success"}
+        return self.get(key)
+
     def _conflicts(self, key: Key, body: Item, manager: str) -> None:
         there = dict(_leaves(self._items[key]))
         for path, value in _leaves(body):
@@ -227,15 +276,17 @@ def _whole(item: Item) -> Item:
 
 def _selected(item: Item, query: Mapping[str, str]) -> bool:
     for one in filter(None, query.get("fieldSelector", "").split(",")):
-        path, _, unwanted = one.partition("!=")
+        path, differs, wanted = one.partition("!=") if "!=" in one else one.partition("=")
         value: Any = item
         for step in path.split("."):
             value = value.get(step, {}) if isinstance(value, dict) else {}
-        if value == unwanted:
+        if (value == wanted) is (differs == "!="):
             return False
     labels = item["metadata"].get("labels", {})
-    wanted = (one.split("=", 1) for one in filter(None, query.get("labelSelector", "").split(",")))
-    return all(labels.get(pair[0]) == pair[-1].lstrip("=") for pair in wanted)
+    asked = (one.partition("=") for one in filter(None, query.get("labelSelector", "").split(",")))
+    return all(
+        labels.get(name) == value.lstrip("=") if equals else name in labels for name, equals, value in asked
+    )
 
 
 def _merged(target: Item, patch: Item) -> Item:
@@ -288,6 +339,7 @@ def serving(fake: FakeKubernetes) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def log_message(self, *_: object) -> None:
             return
@@ -304,7 +356,8 @@ def serving(fake: FakeKubernetes) -> Iterator[str]:
                 if "/proxy" in parts.path:
                     self._proxied(parts.path)
                     return
-                answer = self._routed(parts.path, query, body)
+                kind = self.headers.get("content-type", "")
+                answer = fake.answer(self.command, parts.path, query, body, kind)
             except RefusedError as refused:
                 self._json(refused.code, refused.status)
                 return
@@ -314,49 +367,6 @@ def serving(fake: FakeKubernetes) -> Iterator[str]:
                 self._stream(answer)
 
         do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815 - names that the base class calls
-
-        def _routed(self, path: str, query: Mapping[str, str], body: Any) -> Item | Iterator[Item]:
-            steps = [unquote(step) for step in path.strip("/").split("/")]
-            if steps[0] == "api":
-                api, rest = steps[1], steps[2:]
-            else:
-                api, rest = "/".join(steps[1:3]), steps[3:]
-            if rest == ["selfsubjectaccessreviews"]:
-                asked = body["spec"]["resourceAttributes"]
-                allowed = fake.review(asked["verb"], asked["resource"], asked.get("namespace", ""))
-                return {"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}}
-            namespace, rest = (rest[1], rest[2:]) if rest[0] == "namespaces" else ("", rest)
-            plural, name = rest[0], rest[1] if len(rest) > 1 else ""
-            watching = query.get("watch") == "true"
-            verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}.get(
-                self.command, "get" if name else "watch" if watching else "list"
-            )
-            if not fake.review(verb, plural, namespace):
-                where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-                raise RefusedError(
-                    403,
-                    "Forbidden",
-                    f'{plural} is forbidden: User "sre" cannot {verb} resource "{plural}" in API group '
-                    f'"{api.rpartition("/")[0]}" {where}',
-                )
-            if verb == "watch":
-                return fake.events(api, plural, namespace, query)
-            if verb == "list":
-                return fake.listed(api, plural, namespace, query)
-            if verb == "create":
-                return fake.create(api, plural, namespace, body, query)
-            key = (api, plural, namespace, name)
-            if verb == "patch":
-                return fake.patch(key, self.headers.get("content-type", ""), body, query)
-            if key not in fake._items:
-                raise RefusedError(404, "NotFound", f'{plural} "{name}" not found')
-            if verb == "delete":
-                if query.get("dryRun") != "All":
-                    fake.remove(key)
-                    for controller in fake.changed:
-                        controller(fake, key)
-                return {"kind": "Status", "status": "Success"}
-            return fake.get(key)
 
         def _proxied(self, path: str) -> None:
             steps = path.strip("/").split("/")

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from collectors.discovery.membership import apply
 from collectors.discovery.roster import Roster
@@ -31,7 +32,7 @@ from enginetop.fleet.snapshot import Advice, FleetSnapshot
 from enginetop.simulator.builtin import scenario_named
 from enginetop.simulator.readings import ReadingShape
 from enginetop.simulator.replica import SimulatedReplica
-from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, Key, serving
+from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, Key, RefusedError
 from tests.support.kubernetes_pods import owned_by, pod
 from tuners.control.knob_api import HttpKnobClient, KnobClient
 from tuners.control.kubernetes.rollout import running_value
@@ -49,7 +50,7 @@ Trouble = Callable[[int | None], Item | None]
 """By the value that a pod runs with: what its status says instead of becoming ready; None: it comes up."""
 
 
-def waiting(reason: str, **last: object) -> Item:
+def waiting(reason: str, /, **last: object) -> Item:
     """A pod whose container waits for that reason."""
     status = {"name": "main", "state": {"waiting": {"reason": reason}}, "lastState": {"terminated": last}}
     return {"phase": "Pending", "containerStatuses": [status]}
@@ -61,14 +62,45 @@ def unschedulable(message: str) -> Item:
     return {"phase": "Pending", "conditions": [said]}
 
 
+class NearClient(KubernetesClient):
+    """A client of the fake in the same process: what it sends arrives without a wire."""
+
+    def __init__(self, fake: FakeKubernetes) -> None:
+        super().__init__(Context("prod", "http://prod", "llm", token=TOKEN))
+        self._fake = fake
+        self.writes: list[tuple[str, str]] = []
+        self.writing = ("", "")
+        """The write that `before_write` and `after_write` are called for."""
+        self.before_write: Callable[[], None] = lambda: None
+        self.after_write: Callable[[], None] = lambda: None
+
+    def _asked(
+        self, method: str, path: str, parameters: Mapping[str, str], body: Any, content_type: str
+    ) -> httpx.Response:
+        writes = method in ("POST", "PATCH", "DELETE") and "dryRun" not in parameters
+        writes = writes and not path.endswith("reviews")
+        if writes:
+            self.writing = (method, path)
+            self.before_write()
+            self.writes.append((method, path))
+        try:
+            answer = self._fake.answer(method, path, parameters, json.loads(json.dumps(body)), content_type)
+            assert isinstance(answer, dict)
+            return httpx.Response(200, json=answer)
+        except RefusedError as refused:
+            return httpx.Response(refused.code, json=refused.status)
+        finally:
+            if writes:
+                self.after_write()
+
+
 class PodWorld:
     """A `World` of engines in pods; every engine is `scenario`'s first, with the flags of its pod."""
 
-    def __init__(self, fake: FakeKubernetes, url: str, folder: Path, scenario: str = "prefill-bound") -> None:
-        self.fake = fake
-        self.client_of_api = KubernetesClient(Context("prod", url, "llm", token=TOKEN))
-        self.cluster = Cluster(client=self.client_of_api)
-        self.folder = folder
+    def __init__(self, folder: Path, scenario: str = "prefill-bound") -> None:
+        self.fake = fake = FakeKubernetes()
+        self.api = NearClient(fake)
+        self.cluster = Cluster(client=self.api)
         self.worlds = OwnerWorlds(self.cluster, folder)
         self.trouble: Trouble = lambda _: None
         found = scenario_named(scenario)
@@ -167,6 +199,20 @@ class PodWorld:
         action = "lower" if to < row.value else "raise"
         advice = Advice(KNOB, action, ("a trial",), current=row.value, proposed=to)
         return plan_from_advice(snapshot, replica, advice, sheets, now=self.now(), tool_version=VERSION)
+
+    def report(self, name: str, reason: str, message: str) -> None:
+        """A Deployment's controller says that it does not go on."""
+        key = ("apps/v1", DEPLOYMENTS, "llm", name)
+        item = self.fake.get(key)
+        said = {"type": "Progressing", "status": "False", "reason": reason, "message": message}
+        item["status"] = {"observedGeneration": item["metadata"]["generation"], "conditions": [said]}
+        self.fake.put("apps/v1", DEPLOYMENTS, item)
+
+    def set_by_hand(self, name: str, value: int) -> None:
+        """Somebody edits a Deployment."""
+        item = self.fake.get(("apps/v1", DEPLOYMENTS, "llm", name))
+        item["spec"]["template"]["spec"]["containers"][0]["args"][-1] = str(value)
+        self.fake.put("apps/v1", DEPLOYMENTS, item)
 
     def knobs(self, target: Target) -> HttpKnobClient:
         """The flags that the owner of a target gives it."""
@@ -289,7 +335,7 @@ class PodWorld:
         if self._listed_version == self.fake._version:
             return
         self._listed_version = self.fake._version
-        listed = KubernetesPods("", client=self.client_of_api).look()
+        listed = KubernetesPods("", client=self.api).look()
         changes = self._roster.take("kubernetes", listed, self.now())
         apply(changes, self._tracker, self.now())
 
@@ -315,18 +361,6 @@ class PodWorld:
 class _NoKnobApi:
     def request(self, method: str, path: str, body: bytes | None = None) -> KnobAnswer:
         return KnobAnswer(404, b"{}")
-
-
-@contextmanager
-def pod_world(folder: Path, scenario: str = "prefill-bound") -> Iterator[PodWorld]:
-    """A cluster with nothing in it."""
-    fake = FakeKubernetes()
-    with serving(fake) as url:
-        world = PodWorld(fake, url, folder, scenario)
-        try:
-            yield world
-        finally:
-            world.client_of_api.close()
 
 
 def _flag(value: int) -> list[str]:
