@@ -63,6 +63,7 @@ bench: $(READY)          ## our figures and those of others on the same fleet, i
 docs: $(READY)           ## write the documents anew that are made from tables and from the parser
 	$(BIN)/python -m enginetop.docs_tables docs/engines.md
 	$(BIN)/python -m enginetop.docs_signals docs/signals.md
+	cp enginetop/alerts/runbook.md docs/runbook.md
 	$(BIN)/python -m enginetop.docs_man docs/man/enginetop.1
 	$(BIN)/python -m tui.docs_keys docs/keys.md
 

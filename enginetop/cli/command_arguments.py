@@ -248,6 +248,12 @@ def rules_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def runbook_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "rule", nargs="?", metavar="RULE", help="a built-in rule; none: all of them, a line each"
+    )
+
+
 def silence_arguments(parser: argparse.ArgumentParser) -> None:
     acts = ("add", "list", "expire")
     parser.add_argument("act", choices=acts, metavar="{add,list,expire}", help="what to do")

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from collectors.fetch import one_line
 from enginetop.alerts.book import AlertEvent
+from enginetop.alerts.runbook import runbook_command
 from enginetop.alerts.sinks.desk import SinkHealth
 from enginetop.fleet.document import alert_document
 from enginetop.fleet.model import STATE_ORDER, UP_STATES, Quality, ReplicaState
@@ -48,7 +49,8 @@ class NdjsonLines:
 
     def alert(self, event: AlertEvent, names: Mapping[str, str]) -> str:  # noqa: ARG002 - the URL says it
         """See `Lines`."""
-        return _json({"event": "alert", "at": event.at, **alert_document(event.alert)})
+        told = {**alert_document(event.alert), "runbook": runbook_command(event.alert.rule)}
+        return _json({"event": "alert", "at": event.at, **told})
 
     def heartbeat(self, snapshot: FleetSnapshot, sinks: Sequence[SinkHealth]) -> str:
         """See `Lines`."""

@@ -11,7 +11,7 @@ import pytest
 from tests.support.wheels import COMPANIONS, ROOT, build
 
 PACKAGES = {"enginetop", "tui", "collectors", "tuners", "themes"}
-DATA = {".tcss", ".toml", ".py", ".typed"}
+DATA = {".tcss", ".toml", ".py", ".typed", ".md"}
 
 
 def names(wheel: Path) -> set[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from enginetop.alerts.builtin import builtin_rules
 from enginetop.alerts.inhibit import CAUSES
 from enginetop.alerts.rule import FIRING, Rule
+from enginetop.alerts.runbook import runbook_command
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import Alert
 from enginetop.fleet.state import duration_text
@@ -101,6 +102,7 @@ def _rule_lines(alert: Alert, rule: Rule | None, width: int) -> Lines:
     hold = f"fires after {duration_text(rule.hold_seconds)} of it" if rule.hold_seconds else "fires at once"
     keep = f", stays {duration_text(rule.keep_seconds)} after the last" if rule.keep_seconds else ""
     yield row("", Span(hold + keep, "dim"))
+    yield row("runbook", Span(runbook_command(rule.name) or "", "key"))
 
 
 def _quiet(picture: Picture, alert: Alert, width: int) -> Lines:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from enginetop.alerts.runbook import runbook_command
 from enginetop.fleet.document import alert_document
 from enginetop.fleet.snapshot import Alert
 
@@ -30,7 +31,8 @@ class Notice:
 
     def document(self) -> dict[str, Any]:
         """The notice as JSON tells it: an event of `watch` with an `id` for those who count."""
-        return {"event": "alert", "at": self.at, "id": self.id, **alert_document(self.alert)}
+        told = {**alert_document(self.alert), "runbook": runbook_command(self.alert.rule)}
+        return {"event": "alert", "at": self.at, "id": self.id, **told}
 
 
 def alert_key(alert: Alert) -> AlertKey:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from enginetop.alerts.rule import FIRING
+from enginetop.alerts.runbook import runbook_command
 from enginetop.alerts.sinks.courier import Delivery
 from enginetop.alerts.sinks.notice import Notice, alert_key
 
@@ -115,6 +116,7 @@ def alertmanager_alert(notice: Notice, now: float) -> dict[str, Any]:
         "annotations": {
             "summary": alert.summary,
             **{name: f"{number:.6g}" for name, number in numbers.items() if number is not None},
+            **({"runbook": runbook} if (runbook := runbook_command(alert.rule)) else {}),
         },
         "startsAt": _rfc3339(min(alert.since, ends)),
         "endsAt": _rfc3339(ends),

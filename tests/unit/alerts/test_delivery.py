@@ -411,7 +411,7 @@ def test_an_alert_as_alertmanager_wants_it() -> None:
     # AT is 2025-11-29T20:00:00Z; since is a minute earlier; it ends in five minutes unless repeated
     assert alertmanager_alert(NOTICES[0], now=AT + 10) == {
         "labels": {"alertname": "TargetDown", "severity": "critical", "target": URL, "model": "m"},
-        "annotations": {"summary": "down", "value": "72"},
+        "annotations": {"summary": "down", "value": "72", "runbook": "enginetop runbook TargetDown"},
         "startsAt": "2025-11-29T19:59:00.000+00:00",
         "endsAt": "2025-11-29T20:05:10.000+00:00",
     }

@@ -81,6 +81,7 @@ def test_an_outage_in_a_recording(tmp_path: Path, capfd: pytest.CaptureFixture[s
         "inhibited_by": "",
         "silenced_by": "",
         "acknowledged_by": "",
+        "runbook": "enginetop runbook TargetDown",
     }
 
 
