@@ -10,8 +10,9 @@ import socket
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from collectors.fetch import Credentials, FetchError, connection_fault, one_line
+from collectors.fetch import Credentials, FetchError, client_words, connection_fault, one_line
 from collectors.full_http import proxy_for, tls_context
+from collectors.secrets import bytes_without_these
 from collectors.ssh.address import SCHEME as SSH_SCHEME
 from enginetop.fleet.knobs import KnobAnswer
 
@@ -44,7 +45,7 @@ class HttpKnobTransport:
                 None, detail="settings are not asked through ssh; name control_url in the config"
             )
         try:
-            headers = self._headers(body)
+            headers, secrets = self._headers(body)
             if self._socket:
                 _knock(self._socket, self._timeout_seconds)
             with (
@@ -56,7 +57,7 @@ class HttpKnobTransport:
                     found += part
                     if len(found) > _MOST_BODY_BYTES:
                         return KnobAnswer(None, detail=f"an answer of more than {_MOST_BODY_BYTES} bytes")
-                return KnobAnswer(response.status_code, found)
+                return KnobAnswer(response.status_code, bytes_without_these(found, secrets))
         except OSError as error:
             return KnobAnswer(None, detail=one_line(error.strerror or str(error)).lower())
         except FetchError as fault:
@@ -69,16 +70,18 @@ class HttpKnobTransport:
             except (OSError, httpx.ConnectError) as own:  # a fault of this machine: no less a missing answer
                 return KnobAnswer(None, detail=one_line(str(own)))
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            return KnobAnswer(None, detail=one_line(str(error)) or type(error).__name__)
+            return KnobAnswer(None, detail=client_words(error) or type(error).__name__)
 
-    def _headers(self, body: bytes | None) -> dict[str, str]:
+    def _headers(self, body: bytes | None) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The headers, and the secrets in them."""
+        secrets: tuple[str, ...] = ()
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         authorization = self._credentials.authorization()
         if authorization is not None:
-            headers["Authorization"] = authorization[0]
+            headers["Authorization"], secrets = authorization
         if body is not None:
             headers["Content-Type"] = "application/json"
-        return headers
+        return headers, secrets
 
     def _open(self) -> httpx.Client:
         import httpx

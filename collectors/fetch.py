@@ -8,14 +8,14 @@ import re
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from collectors.answer import Answer
 from collectors.sanitise import clean_text
-from collectors.secrets import without_secrets
+from collectors.secrets import bytes_without_these, without_secrets, without_these
 from enginetop.fleet.observation import FailureKind
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -34,9 +34,6 @@ _TLS_HINTS = (
     ("certificate required", "; name ours with client_cert_file"),
 )
 """What helps against a fault of TLS, by words of OpenSSL."""
-
-_SHORTEST_KEY = 8
-_KEY_MARK = "[key]"
 
 # Faults of this machine rather than of a target: they must not make a healthy replica look down.
 _OWN_FAULTS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
@@ -152,15 +149,15 @@ def one_line(text: str) -> str:
     return " ".join(clean_text(without_secrets(text), MAX_DETAIL_CHARACTERS).split())
 
 
-def without_key(response: RawResponse, key: str) -> RawResponse:
-    """The response without the key that was sent, should the server repeat it: it could end in a recording.
+def client_words(error: Exception) -> str:
+    """What an HTTP client says of an error, without the bytes of the server's that it quotes."""
+    return one_line(str(error).partition(": bytearray")[0])
 
-    Words shorter than a real key (`EMPTY` is common) stay: they are no secret, and may be part of a page.
-    """
-    if len(key) < _SHORTEST_KEY:
-        return response
-    headers = {name: text.replace(key, _KEY_MARK) for name, text in response.headers.items()}
-    return RawResponse(response.status, headers, response.body.replace(key.encode(), _KEY_MARK.encode()))
+
+def without_keys(response: RawResponse, keys: Sequence[str]) -> RawResponse:
+    """The response without the keys that were sent: what a server repeats could end in a recording."""
+    headers = {name: without_these(text, keys) for name, text in response.headers.items()}
+    return RawResponse(response.status, headers, bytes_without_these(response.body, keys))
 
 
 def body_too_large(limit_bytes: int) -> FetchError:

@@ -18,6 +18,7 @@ from collectors.fetch import (
     FetchError,
     RawResponse,
     body_too_large,
+    client_words,
     connection_fault,
 )
 from collectors.origin import Origin
@@ -147,7 +148,7 @@ def _httpx_fault(error: httpx.TransportError) -> FetchError:
             return FetchError(FailureKind.REFUSED, UNANSWERED)
         if "without sending complete" in text or "incomplete" in text:
             return FetchError(FailureKind.TRUNCATED, CUT_SHORT)
-        return FetchError(FailureKind.PROTOCOL, f"malformed answer: {text}")
+        return FetchError(FailureKind.PROTOCOL, f"malformed answer: {client_words(error)}")
     if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.CloseError):
         return FetchError(FailureKind.REFUSED, UNANSWERED)
     if isinstance(error, httpx.ProxyError):

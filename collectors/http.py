@@ -25,12 +25,13 @@ from collectors.fetch import (
     RawResponse,
     accept_for,
     one_line,
-    without_key,
+    without_keys,
 )
 from collectors.full_http import FullClient, proxy_for
 from collectors.http_response import NeedsFullClient
 from collectors.origin import Origin
 from collectors.patience import Patience
+from collectors.secrets import without_these
 from collectors.ssh.address import SCHEME as SSH_SCHEME
 from collectors.ssh.address import ssh_address
 from enginetop.fleet.observation import FailureKind
@@ -204,10 +205,10 @@ class _TargetClient:
         if authorization is None:
             return await self._ask(asked, headers)
         headers["Authorization"], secrets = authorization
-        response = await self._ask(asked, headers)
-        for secret in secrets:
-            response = without_key(response, secret)
-        return response
+        try:
+            return without_keys(await self._ask(asked, headers), secrets)
+        except FetchError as fault:  # it may quote what a server said
+            raise FetchError(fault.kind, without_these(fault.detail, secrets)) from None
 
     async def _ask(self, asked: str, headers: Mapping[str, str]) -> RawResponse:
         if self._fast is not None:

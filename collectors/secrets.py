@@ -7,10 +7,17 @@ looks like can only be guessed: well-known beginnings, words that announce one, 
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterable
 from typing import AnyStr, Final
+from urllib.parse import quote, quote_plus
 
 MARK: Final = "…"
+KEY_MARK: Final = "[key]"
+SHORTEST_KEY: Final = 8
+"""Words shorter than a real key (`EMPTY` is common) are no secret, and may be part of a page."""
 
 _WORDS = (
     r"(?:(?:api|admin|access)[-_ ]?key|token|secret|passw(?:or)?d|authorization|credentials?)"
@@ -27,7 +34,7 @@ _KNOWN = (
     r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[\w-]{16,}|gh[po]_[A-Za-z0-9]{20,}|nvapi-[\w-]{16,}|AKIA[0-9A-Z]{16}"
     r"|eyJ[\w-]{10,}\.[\w-]{5,}(?:\.[\w-]*)?)"
 )
-_USER = r"(?P<user>://)[^/\s@\"']{1,256}(?=@)"
+_USER = r"(?P<user>:/{1,2})[^/\s@\"']{1,256}(?=@)"  # a path is shown with one stroke
 _PATTERN = rf"(?i:{_ANNOUNCED})|{_KNOWN}|{_USER}"
 
 _TEXT = re.compile(_PATTERN)
@@ -59,7 +66,7 @@ _SIGNS: tuple[tuple[bytes, re.Pattern[bytes] | None], ...] = (
     (b"nvapi-", None),
     (b"akia", re.compile(rb"akia[0-9a-z]{16}")),
     (b"eyj", re.compile(rb"eyj[\w-]{10,}\.")),
-    (b"@", re.compile(rb"://[^/\s@\"']{1,256}@")),
+    (b"@", re.compile(rb":/{1,2}[^/\s@\"']{1,256}@")),
 )
 
 
@@ -79,6 +86,45 @@ def bytes_without_secrets(body: bytes) -> bytes:
     if not may_hold_secret(body):
         return body
     return _BYTES.sub(lambda found: _kept(found) + MARK.encode(), body)
+
+
+def spellings(secret: str) -> tuple[str, ...]:
+    """A secret that is known as whoever was sent it may repeat it, the longest first.
+
+    Percent-encoded, as JSON writes it, in base64.
+    """
+    data = secret.encode("utf-8", "surrogateescape")
+    in_json = json.dumps(secret)[1:-1]
+    encoded = (b64encode(data).decode("ascii"), urlsafe_b64encode(data).decode("ascii"))
+    forms = {
+        secret,
+        data.decode("latin-1"),  # in a header
+        quote(data, safe=""),
+        quote(data),
+        quote_plus(data),
+        in_json,
+        json.dumps(in_json)[1:-1],  # a document within a document
+        *(form.rstrip("=") for form in encoded),
+    }
+    return tuple(sorted(forms, key=len, reverse=True))
+
+
+def without_these(text: str, secrets: Iterable[str]) -> str:
+    """`text` without secrets that are known, however they are spelled."""
+    for secret in secrets:
+        for form in spellings(secret) if len(secret) >= SHORTEST_KEY else ():
+            text = text.replace(form, KEY_MARK)
+    return text
+
+
+def bytes_without_these(body: bytes, secrets: Iterable[str]) -> bytes:
+    """`without_these` for bytes that may not be text; the very same object where there is nothing."""
+    for secret in secrets:
+        for form in spellings(secret) if len(secret) >= SHORTEST_KEY else ():
+            found = form.encode("utf-8", "surrogateescape")
+            if found in body:
+                body = body.replace(found, KEY_MARK.encode())
+    return body
 
 
 def _kept(found: re.Match[AnyStr]) -> AnyStr:

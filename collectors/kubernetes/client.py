@@ -26,6 +26,7 @@ from collectors.http import USER_AGENT
 from collectors.kubernetes.identity import Identity
 from collectors.kubernetes.kubeconfig import Context, KubernetesError
 from collectors.origin import Origin
+from collectors.secrets import bytes_without_these, without_these
 
 _PAGE_ITEMS = 500
 _GONE = 410
@@ -70,6 +71,7 @@ class KubernetesClient:
         self._timeout_seconds = timeout_seconds
         self._page_items = page_items
         self._client: httpx.Client | None = None
+        self._secrets: tuple[str, ...] = ()
 
     def close(self) -> None:
         """Close every connection."""
@@ -210,7 +212,7 @@ class KubernetesClient:
         except FetchError as error:
             raise KubernetesError(f"{self._shown()}: {error.detail}", 401) from None
         if authorization is not None:
-            headers["Authorization"] = authorization[0]
+            headers["Authorization"], self._secrets = authorization
         return headers
 
     def _sni(self) -> dict[str, Any]:
@@ -227,19 +229,28 @@ class KubernetesClient:
             said = connection_fault(error).detail
         except httpx.TransportError:
             said = "the connection broke"
+        for ours, theirs in _KUBECONFIG_WORDS:
+            said = said.replace(ours, theirs)
         return KubernetesError(f"{self._shown()}: {said}")
 
     def _refusal(self, method: str, path: str, response: httpx.Response) -> KubernetesError:
-        """The server's own words, and what helps."""
+        """The server's own words, without what it was sent, and what helps."""
         try:
-            answer = response.json()
+            answer = json.loads(bytes_without_these(response.content, self._secrets))
         except (ValueError, RecursionError):
             answer = None
-        said = text(answer, "message") or response.reason_phrase
+        said = text(answer, "message") or without_these(response.reason_phrase, self._secrets)
         status = response.status_code
         helps = _HELP.get(status, "")
         return KubernetesError(f"{self._shown()}: {method} {path}: {status}: {said}{helps}", status)
 
+
+_KUBECONFIG_WORDS = (
+    ("name its CA with ca_file", "name its CA with certificate-authority in the kubeconfig"),
+    ("ca_file", "certificate-authority"),
+    ("client_cert_file", "client-certificate"),
+)
+"""What a file of credentials is called in a kubeconfig."""
 
 _HELP = {
     401: "; log in to the cluster again",

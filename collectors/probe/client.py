@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from collectors.fetch import Credentials, FetchError, connection_fault, one_line
+from collectors.fetch import Credentials, FetchError, client_words, connection_fault, one_line
 from collectors.full_http import proxy_for, tls_context
 from collectors.probe.stream import StreamedAnswer, error_text
 from collectors.records.formats import OPENAI
 from collectors.records.lines import RequestLine, read
 from collectors.records.tail import LineCutter
+from collectors.secrets import bytes_without_these
 
 if TYPE_CHECKING:
     import httpx
@@ -31,7 +32,6 @@ _CHAT, _MODELS = "/v1/chat/completions", "/v1/models"
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_LINE_BYTES = 1024 * 1024
 _MOST_SHORT_BYTES = 1024 * 1024
-_KEY_MARK = "[key]"
 
 
 class ProbeError(Exception):
@@ -80,6 +80,7 @@ class ProbeClient:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._credentials = credentials
+        self._secrets: tuple[str, ...] = ()
         self._clock = clock
         self._now = now
 
@@ -100,7 +101,7 @@ class ProbeClient:
                 self._open(url) as client,
                 client.stream("GET", url + _MODELS, headers=self._headers()) as response,
             ):
-                listed = _json(await _beginning(response))
+                listed = _json(self._clean(await _beginning(response)))
         except (httpx.HTTPError, httpx.InvalidURL, FetchError, OSError) as error:
             raise ProbeError(f"{url}{_MODELS}: {self._said(error)}; name one with --model") from None
         models = listed.get("data") if isinstance(listed, dict) else None
@@ -167,7 +168,7 @@ class ProbeClient:
             if streams:
                 at = self._clock()
                 for line in cutter.take(part):
-                    answer.take(line.data, at)
+                    answer.take(self._clean(line.data), at)
             else:
                 whole += part
         if answer.error:
@@ -176,17 +177,17 @@ class ProbeClient:
             if not answer.done:
                 return self._failed("the answer broke off")
             return ProbeAnswer(self._now(), answer.record(self._clock()))
-        document = _json(whole)  # a server that does not stream: no first token is seen
+        document = _json(self._clean(whole))  # a server that does not stream: no first token is seen
         if not isinstance(document, dict) or "choices" not in document:
             return self._failed(error_text(document) or "no answer of the chat API")
         return ProbeAnswer(self._now(), read(document, OPENAI))
 
     async def _refusal(self, response: httpx.Response) -> str:
-        said = error_text(_json(await _beginning(response)))
+        said = error_text(_json(self._clean(await _beginning(response))))
         return f"status {response.status_code}" + (f": {said}" if said else "")
 
     def _failed(self, reason: str) -> ProbeAnswer:
-        return ProbeAnswer(self._now(), None, one_line(self._without_key(reason)))
+        return ProbeAnswer(self._now(), None, one_line(reason))
 
     def _said(self, error: Exception) -> str:
         import httpx
@@ -198,20 +199,15 @@ class ProbeClient:
         try:
             return connection_fault(error).detail
         except (OSError, httpx.HTTPError, httpx.InvalidURL) as own:
-            return one_line(str(own)) or type(own).__name__
+            return client_words(own) or type(own).__name__
 
-    def _without_key(self, text: str) -> str:
-        """The text without the secrets that were sent, should the server repeat them."""
-        try:
-            authorization = self._credentials.authorization()
-        except FetchError:
-            return text
-        for secret in authorization[1] if authorization is not None else ():
-            text = text.replace(secret, _KEY_MARK) if secret else text
-        return text
+    def _clean(self, data: bytes) -> bytes:
+        """What a server sent without the secrets that it was sent."""
+        return bytes_without_these(data, self._secrets)
 
     def _headers(self) -> dict[str, str]:
         authorization = self._credentials.authorization()
+        self._secrets = authorization[1] if authorization is not None else ()
         return {} if authorization is None else {"Authorization": authorization[0]}
 
     def _open(self, url: str) -> httpx.AsyncClient:

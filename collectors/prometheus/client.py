@@ -22,6 +22,7 @@ from collectors.fetch import NO_CREDENTIALS, Credentials, FetchError, connection
 from collectors.full_http import tls_context
 from collectors.http import USER_AGENT
 from collectors.origin import Origin
+from collectors.secrets import without_these
 from enginetop.fleet.errors import EnginetopError
 from enginetop.fleet.observation import FailureKind
 
@@ -166,10 +167,8 @@ class PrometheusClient:
             raise self._error(fault.kind, fault.detail) from None
 
     def _error(self, kind: FailureKind, detail: str) -> PrometheusError:
-        for secret in self._secrets:
-            if len(secret) > 1:
-                detail = detail.replace(secret, "[key]")
-        return PrometheusError(kind, one_line(f"prometheus {self._shown}: {detail}"))
+        said = without_these(detail, self._secrets)
+        return PrometheusError(kind, one_line(f"prometheus {self._shown}: {said}"))
 
     def _with_key(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """The key is read at use, so that it can be rotated; no .netrc puts another one in its place."""
@@ -187,7 +186,8 @@ class PrometheusClient:
         else:
             said = _WARNINGS.search(response.content[-_TAIL_BYTES:])
             if said is not None:
-                self.warning = one_line(said[1].decode("utf-8", "replace"))
+                words = without_these(said[1].decode("utf-8", "replace"), self._secrets)
+                self.warning = one_line(words)
             elif _PARTIAL in response.content[:_TAIL_BYTES].replace(b" ", b""):
                 self.warning = "a part of the data is missing"
 

@@ -15,6 +15,7 @@ from collectors.event_loop import EngineEventLoop
 from collectors.layout import LayoutCache
 from collectors.local_engines import local_targets
 from collectors.sanitise import clean_text
+from collectors.secrets import without_secrets
 from enginetop.cli import doctor_here
 from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.doctor_probe import probe
@@ -131,11 +132,12 @@ def _no_targets(targets: Sequence[Target]) -> Iterator[Finding]:
 
 
 def _clean(finding: Finding) -> Finding:
-    """The finding without anything that a terminal could obey, whoever wrote it."""
+    """The finding without anything that a terminal could obey or that looks like a key, whoever wrote it."""
     return Finding(
         finding.area,
         finding.level,
-        clean_text(finding.what, _LONGEST_LINE),
-        clean_text(finding.fix, _LONGEST_LINE),
-        clean_text(finding.target, _LONGEST_LINE),
+        *(
+            clean_text(without_secrets(text), _LONGEST_LINE)
+            for text in (finding.what, finding.fix, finding.target)
+        ),
     )

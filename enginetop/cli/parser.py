@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
+from collectors.secrets import MARK, without_secrets
 from enginetop import __version__
 from enginetop.cli import command_arguments as take
 
@@ -23,6 +25,8 @@ class Command:
     add_arguments: Callable[[argparse.ArgumentParser], None]
     takes_command: bool = False
 
+
+_SOME_KEY = "0123456789"
 
 UI = Command("", "the terminal UI on these targets", "ui", take.ui_arguments)
 
@@ -62,22 +66,49 @@ COMMANDS: tuple[Command, ...] = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse with one-line errors: what is wrong, and where help is."""
+    """argparse with one-line errors: what is wrong, and where help is. `typed` are the arguments; what may be
+    a key among them is not repeated.
+    """
+
+    typed: Sequence[str] = ()
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        for before, word in pairwise(("", *self.typed)):
+            message = message.replace(word, _repeated(word, before)) if word else message
+        self.exit(2, f"{self.prog}: {without_secrets(message)} (see {self.prog} --help)\n")
+
+
+def _repeated(word: str, before: str) -> str:
+    """An argument as an error may repeat it: values of flags that announce a key are left out."""
+    flag, equals, _ = word.partition("=")
+    if word.startswith("-"):
+        return f"{flag}={MARK}" if equals else word
+    announced = without_secrets(f"{before} {_SOME_KEY}") != f"{before} {_SOME_KEY}"
+    return MARK if before.startswith("-") and announced else without_secrets(word)
 
 
 def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
     """The command and its arguments. Exits with 0 after --help and --version, with 2 on a usage error."""
     command = next((known for known in COMMANDS if argv and argv[0] == known.name), UI)
     parser = _parser(command)
+    parser.typed = argv
     if command.takes_command:
         end = argv.index("--") if "--" in argv else len(argv)
         args = parser.parse_args(argv[1:end])
         args.command = argv[end + 1 :]
         return command, args
-    return command, parser.parse_intermixed_args(argv[1:] if command is not UI else argv)
+    args = parser.parse_intermixed_args(argv[1:] if command is not UI else argv)
+    _refuse_flags(parser, args)
+    return command, args
+
+
+def _refuse_flags(parser: _Parser, args: argparse.Namespace) -> None:
+    """argparse takes an unknown flag for a word where there is a space in its value."""
+    for action in parser._actions:
+        found = getattr(args, action.dest, None) if not action.option_strings else None
+        for word in found if isinstance(found, list) else [found]:
+            if isinstance(word, str) and word.startswith("--"):
+                parser.error(f"unrecognized arguments: {word}")
 
 
 def _parser(command: Command) -> _Parser:

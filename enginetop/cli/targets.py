@@ -77,8 +77,8 @@ def _split(text: str) -> SplitResult:
     try:
         parts = urlsplit(written)
         port = parts.port
-    except ValueError as error:
-        raise ConfigError(f"target {shown!r}: {error}; {_HOW}") from error
+    except ValueError:  # its text repeats what stands there
+        raise ConfigError(f"target {shown!r}: no address with a port; {_HOW}") from None
     if parts.scheme not in ("http", "https"):
         raise ConfigError(f"target {shown!r}: the scheme {parts.scheme!r} is not read; {_HOW}")
     if not parts.hostname or any(c.isspace() or not c.isprintable() for c in written):

@@ -14,7 +14,14 @@ from collectors.answer import Answer
 from collectors.engines.detect import SIDE_FIELDS
 from collectors.exposition import PageParser
 from collectors.layout import LayoutCache
-from collectors.secrets import MARK, bytes_without_secrets, may_hold_secret, without_secrets
+from collectors.secrets import (
+    MARK,
+    bytes_without_secrets,
+    bytes_without_these,
+    may_hold_secret,
+    without_secrets,
+    without_these,
+)
 from enginetop.fleet.observation import FailureKind
 from tests.support.engine_pages import FIXTURES
 from tests.support.outputs import drawn, printed, recorded, recording_of, snapshot_of
@@ -197,3 +204,28 @@ def test_only_declared_fields_are_kept_of_json_pages() -> None:
     words = " ".join(field for fields in SIDE_FIELDS.values() for field in fields).lower()
     for word in ("key", "argv", "args", "env", "command", "password", "secret", "hf_token", "chat_template"):
         assert word not in words
+
+
+KNOWN = 'pä:ss w0rd/+%&"q'
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        KNOWN,
+        "p%C3%A4%3Ass%20w0rd%2F%2B%25%26%22q",
+        "p%C3%A4%3Ass%20w0rd/%2B%25%26%22q",
+        "p%C3%A4%3Ass+w0rd%2F%2B%25%26%22q",
+        'p\\u00e4:ss w0rd/+%&\\"q',
+        "cMOkOnNzIHcwcmQvKyUmInE",
+    ],
+)
+def test_a_known_secret_goes_however_it_is_spelled(spelled: str) -> None:
+    assert without_these(f"a {spelled} b", [KNOWN]) == "a [key] b"
+    assert bytes_without_these(f"a {spelled} b".encode(), [KNOWN]) == b"a [key] b"
+
+
+def test_words_too_short_for_a_key_stay() -> None:
+    assert without_these("EMPTY", ["EMPTY"]) == "EMPTY"
+    body = b"EMPTY"
+    assert bytes_without_these(body, ["EMPTY", KNOWN]) is body
