@@ -60,6 +60,7 @@ WITHOUT_A_RECORDING: Mapping[Place, str] = {
     Place.CHANGE: "needs a change under way",
     Place.PAST: "needs an audit",
     Place.CONFIRM: "asks before something is changed",
+    Place.WHAT_IF: "answers what is typed",
     Place.RAW: "needs the pages themselves",
     Place.COLUMNS: "chooses the columns of the fleet",
 }

@@ -31,6 +31,7 @@ class Place(StrEnum):
     CHANGE = "change"
     PAST = "past changes"
     QUIET = "page"
+    WHAT_IF = "what if"
     COMPARE = "comparison"
     PALETTE = "commands"
     CONFIRM = "confirmation"
@@ -137,6 +138,8 @@ _READING = (
     Place.HELP,
 )
 _BACK = (*_READING, *_PAGES, Place.ALERTS, Place.TUNERS, Place.PAST, Place.COLUMNS)
+TYPING = (Place.CONFIRM, Place.PALETTE, Place.WHAT_IF)
+"""Screens with an entry: keys belong to it."""
 _DOWN, _UP = ("down", "j"), ("up", "k")
 _PAGE_DOWN, _PAGE_UP = ("pagedown", "ctrl+d"), ("pageup", "ctrl+u")
 _HOME, _END = ("g", "home"), ("G", "end")
@@ -154,7 +157,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("own_columns", ("d",), "default", "the columns that fit, in the usual order", _COLUMNS, 9),
     Action("back", ("escape",), "clear", "clear the filter; with none, the sorting", _FLEET),
     Action("back", ("escape",), "back", "one screen back", _BACK, 2),
-    Action("back", ("escape",), "leave it", "go back without doing it", (Place.CONFIRM, Place.PALETTE), 2),
+    Action("back", ("escape",), "leave it", "go back without doing it", TYPING, 2),
     Action("cursor(1)", _DOWN, "down", "next row", _LISTS, shown="↓ j"),
     Action("cursor(-1)", _UP, "up", "previous row", _LISTS, shown="↑ k"),
     Action("cursor_page(1)", _PAGE_DOWN, "page down", "one page down", _LISTS, shown="PgDn ctrl+d"),
@@ -186,6 +189,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("undo_quiet", ("u",), "undo", "take back the acknowledgement, else the silences", _ALERTS, 8),
     Action("next_kind", ("f",), "kind", "only the next kind of events, in the end all again", _EVENTS, 3),
     Action("past", ("h",), "past", "past changes with their verdicts", _TUNERS, 4),
+    Action(
+        "what_if", ("w",), "what if", "what the knob would do at a value that you type",
+        (Place.TUNERS, Place.SUGGESTION, Place.QUIET), 3,
+    ),
     Action(
         "apply", ("A",), "apply", "try the change on the canary, after you have typed its name",
         (Place.SUGGESTION,), 1, dangerous=True,
@@ -224,10 +231,6 @@ ACTIONS: tuple[Action, ...] = (
     Action("help", ("question_mark",), "help", "this page", _ANYWHERE, 6),
     Action("leave", ("q", "ctrl+c"), "quit", "end enginetop", _ANYWHERE, 7),
 )  # fmt: skip
-
-
-TYPING = (Place.CONFIRM, Place.PALETTE)
-"""Screens with an entry: keys belong to it."""
 
 
 def actions_at(place: Place, actions: Sequence[Action] = ACTIONS) -> Iterator[Action]:

@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from enginetop.fleet.change import ChangeState, Proposal, Verdict
-from enginetop.fleet.snapshot import FleetSnapshot
+from enginetop.fleet.snapshot import FleetSnapshot, Outlook
 from tests.tui.changes import KNOB, OBSERVED, PAST, FakeControl, changed, pool, refusal, row, url
 from tests.tui.snapshots import FakeSource, down_replica, fleet
 from tests.tui.test_app import SIZES, Clock, publish, screen_kind, screen_lines, screen_text
@@ -21,6 +21,7 @@ from tui.screens.confirm import ConfirmScreen
 from tui.screens.detail import DetailScreen
 from tui.screens.fleet import FleetScreen
 from tui.screens.tuners import QuietScreen, SuggestionScreen, TunersScreen
+from tui.screens.what_if import WhatIfScreen
 
 FLEET = fleet([*pool(), down_replica("c0")])
 
@@ -135,6 +136,55 @@ def test_keys_of_other_screens_are_letters_of_the_word() -> None:
         assert "q18K?r" in screen_text(app)
 
     assert play(story).failures == []
+
+
+def outlook(knob: str, value: int) -> Outlook:
+    expected = {"tpot_p95_seconds_from": 0.061, "tpot_p95_seconds_low": 0.02, "tpot_p95_seconds_high": 0.03}
+    if value > 8192:
+        return Outlook(knob, value, "withheld", ("the fit does not reach so far",), 8192)
+    return Outlook(knob, value, "predicted", ("a full step takes 25 ms",), 8192, expected, ("by the fit",))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+def test_a_typed_value_is_told_and_not_set(size: tuple[int, int]) -> None:
+    members = [replace(one, what_if=outlook) for one in FLEET.replicas]
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8")
+        assert "w what if" in footer(app)
+        await press(app, pilot, "enter", "w")
+        asked = len(control.calls)
+        assert screen_kind(app) is WhatIfScreen
+        assert f"what if · b1 · {KNOB}" in screen_lines(app)[0]
+        await press(app, pilot, "2", "0", "4", "8")
+        assert "2048  TPOT p95 61 → 20–30 ms" in screen_text(app)
+        assert "a full step takes 25 ms" in screen_text(app)
+        await press(app, pilot, "space", "q")
+        assert "q is no value: whole numbers, such as 64" in screen_text(app)
+        await press(app, pilot, "backspace", "9", "9", "9", "9")
+        assert "9999  withheld: the fit does not reach so far" in screen_text(app)
+        await publish(app, pilot, source, replace(FLEET, replicas=()))
+        assert "nobody can tell" in screen_text(app)
+        await press(app, pilot, "escape")
+        assert screen_kind(app) is SuggestionScreen
+        assert len(control.calls) == asked
+
+    assert play(story, size=size, snapshot=replace(FLEET, replicas=tuple(members))).failures == []
+
+
+def test_a_value_is_asked_of_all_replicas_of_a_quiet_row() -> None:
+    members = [replace(one, what_if=outlook) for one in FLEET.replicas]
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "G", "w")
+        assert screen_kind(app) is WhatIfScreen
+        title = screen_lines(app)[0]
+        await press(app, pilot, "7", "escape", "enter")
+        assert screen_kind(app) is QuietScreen
+        await press(app, pilot, "w")
+        assert (screen_kind(app), screen_lines(app)[0]) == (WhatIfScreen, title)
+
+    assert play(story, snapshot=replace(FLEET, replicas=tuple(members)), read_only=True).failures == []
 
 
 def test_what_the_controller_refuses_is_told_and_not_confirmed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -16,13 +17,21 @@ from tui.screens.change import ChangeScreen, PastScreen
 from tui.screens.confirm import ConfirmScreen, confirm_roll_back
 from tui.screens.listing import ListScreen
 from tui.screens.reading import ReadingScreen
-from tui.view.advice import ACTIONABLE, advice_of
+from tui.screens.what_if import WhatIfScreen
+from tui.view.advice import ACTIONABLE, Suggestion, advice_of
 from tui.view.cells import Line, Span, plain, spread
 from tui.view.change import undo_of
 from tui.view.heading import badges
 from tui.view.pool import pool_key, pool_lines, pool_title, pools_of
 from tui.view.suggestion import Plan, proposal_lines, suggestion_lines, suggestion_title
-from tui.view.tuners import TunersTable, change_to_undo, quiet_lines, tuners_title, tuners_verdict
+from tui.view.tuners import (
+    TunersTable,
+    change_to_undo,
+    quiet_lines,
+    quiet_members,
+    tuners_title,
+    tuners_verdict,
+)
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 from tui.widgets.row_list import RowList
@@ -87,6 +96,22 @@ class TunersScreen(ListScreen):
         elif group is not None:
             self.open_screen(QuietScreen(self.inks, self.complain, group.action, group.knob, self.only))
 
+    def action_what_if(self) -> None:
+        """Ask what the replicas of the row under the cursor would do at a value."""
+        asked = self._asked()
+        if asked is not None:
+            self.open_screen(WhatIfScreen(self.inks, self.complain, *asked))
+
+    def _asked(self) -> tuple[tuple[str, ...], str] | None:
+        """The replicas and the knob of the row under the cursor; None: the row is of no knob."""
+        key, table = self.rows.cursor, self.table
+        if key is None or table is None:
+            return None
+        if (suggestion := table.suggestion(key)) is not None:
+            return (suggestion.replica.target.url,), suggestion.advice.knob
+        group = table.group(key)
+        return None if group is None else (urls_of(group.members), group.knob)
+
     def action_past(self) -> None:
         """Show the past changes."""
         self.open_screen(PastScreen(self.inks, self.complain, self._desk))
@@ -101,6 +126,8 @@ class TunersScreen(ListScreen):
         """A rollback only when there is something to undo; not the way to where one is."""
         if action.name == "tuners" and self.only is None:
             return False
+        if action.name == "what_if" and (not self.can_paint or self._asked() is None):
+            return False
         cursor = self.rows.cursor if self.can_paint else None
         undo = action.name != "roll_back" or change_to_undo(self.picture.changes, cursor) is not None
         return undo and super().offers(action)
@@ -108,6 +135,11 @@ class TunersScreen(ListScreen):
     def _tell(self, trouble: str) -> None:
         self._trouble = trouble
         self.paint()
+
+
+def urls_of(members: Sequence[Suggestion]) -> tuple[str, ...]:
+    """The targets of these rows."""
+    return tuple(member.replica.target.url for member in members)
 
 
 class QuietScreen(ReadingScreen):
@@ -128,6 +160,11 @@ class QuietScreen(ReadingScreen):
     def body_lines(self, width: int) -> list[Line]:
         """One paragraph a replica."""
         return quiet_lines(self.picture, self._action, self._knob, width, self._only)
+
+    def action_what_if(self) -> None:
+        """Ask what these replicas would do at a value."""
+        members = quiet_members(self.picture, self._action, self._knob, self._only)
+        self.open_screen(WhatIfScreen(self.inks, self.complain, urls_of(members), self._knob))
 
 
 class PoolScreen(ReadingScreen):
@@ -152,6 +189,10 @@ class PoolScreen(ReadingScreen):
     def body_lines(self, width: int) -> list[Line]:
         """Knob by knob."""
         return pool_lines(self.picture, self.pool, width)
+
+    def offers(self, action: Action) -> bool:
+        """No what-if: a value is asked for of a knob."""
+        return action.name != "what_if" and super().offers(action)
 
 
 class SuggestionScreen(ReadingScreen):
@@ -178,6 +219,10 @@ class SuggestionScreen(ReadingScreen):
     def body_lines(self, width: int) -> list[Line]:
         """Diff, reasons, expectation, what it takes."""
         return suggestion_lines(self.picture, self.url, self.knob, self.plan, width)
+
+    def action_what_if(self) -> None:
+        """Ask what the replica would do at a value."""
+        self.open_screen(WhatIfScreen(self.inks, self.complain, (self.url,), self.knob))
 
     def action_apply(self) -> None:
         """Work the change out anew; if nothing speaks against it, ask for the canary's name."""

@@ -28,14 +28,12 @@ from tui.view.figures import WIDE
 from tui.view.heading import badges
 from tui.view.picture import Picture
 from tui.view.pool import actionable, pool_change, pool_key, pool_name, pools_of
-from tui.view.what_if import what_if_lines
+from tui.view.what_if import MOST_ASKED, what_if_lines
 
 _MARKER, _MARKED = Span(" "), Span("▸", "title")
 _NAME_WIDTHS = (11, 28)
 """Least and, on a wide terminal, greatest width of a name; on a narrow one there is room for the least."""
 
-_MOST_WHAT_IFS = 4
-"""Replicas of a quiet row for which other values are asked for as well."""
 _WORD_WIDTH = 8
 _STATE_WIDTH = 16
 _DIFF_WIDTH = 15
@@ -253,15 +251,21 @@ def quiet_lines(picture: Picture, action: str, knob: str, width: int, only: str 
     name_width = 12 if width < WIDE else 28
     room = max(width - name_width - 3, 16)
     lines: list[Line] = []
-    for group in _quiet(picture, only):
-        for member in group.members if (group.action, group.knob) == (action, knob) else ():
-            name = fit(cut_middle(member.replica.target.name, name_width), name_width)
-            for text in wrap_text(reason_text(member.advice), room):
-                lines.append(clip((Span(f" {name} "), Span(text, "dim")), width))
-                name = " " * name_width
-            if action == "hold" and len(group.members) <= _MOST_WHAT_IFS:
-                lines += [clip(line, width) for line in what_if_lines(member.replica, member.advice, width)]
+    members = quiet_members(picture, action, knob, only)
+    for member in members:
+        name = fit(cut_middle(member.replica.target.name, name_width), name_width)
+        for text in wrap_text(reason_text(member.advice), room):
+            lines.append(clip((Span(f" {name} "), Span(text, "dim")), width))
+            name = " " * name_width
+        if action == "hold" and len(members) <= MOST_ASKED:
+            lines += [clip(line, width) for line in what_if_lines(member.replica, member.advice, width)]
     return lines or [clip(plain(" no replica is left as it is for that reason any more", "dim"), width)]
+
+
+def quiet_members(picture: Picture, action: str, knob: str, only: str | None = None) -> Sequence[Suggestion]:
+    """The replicas that are advised to leave `knob` as it is, by this action."""
+    groups = (group for group in _quiet(picture, only) if (group.action, group.knob) == (action, knob))
+    return next((group.members for group in groups), ())
 
 
 def _quiet(picture: Picture, only: str | None) -> list[Quiet]:

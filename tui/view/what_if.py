@@ -1,18 +1,24 @@
-"""What a knob would do at values near the present one, as lines: the effect, its ends, and what bounds it."""
+"""What a knob would do at another value, as lines: the effect, its ends, and what bounds it.
+
+The values are those near the present one, or those that somebody types.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from enginetop.fleet.snapshot import Advice, Outlook, ReplicaSnapshot
 from themes.loader import Ink
 from tui.view.advice import expectation_items, setting_text
-from tui.view.cells import Line, Span, wrap_text
+from tui.view.cells import Line, Span, clip, cut_middle, plain, wrap_text
 from tui.view.figures import LABEL_WIDTH, row
 
 _CAPS = (2048, 4096, 8192, 16384)
 """Thinking budgets that are asked for: there is no half of no limit."""
 _VALUE_WIDTH = 7
+MOST_ASKED = 4
+"""Replicas that are asked at once, and values that are typed."""
+_MOST_DIGITS = 9
 
 
 def values_near(advice: Advice) -> tuple[int, ...]:
@@ -32,18 +38,63 @@ def values_near(advice: Advice) -> tuple[int, ...]:
 
 def what_if_lines(replica: ReplicaSnapshot, advice: Advice, width: int) -> Iterator[Line]:
     """A row a value, then what bounds the predictions; no line where nobody can tell."""
+    yield from _answers(replica, advice.knob, values_near(advice), "what if", width)
+
+
+def typed_values(text: str) -> tuple[int, ...] | str:
+    """The values that were typed, with spaces or commas between them; words when they are none."""
+    words = text.replace(",", " ").split()
+    if len(words) > MOST_ASKED:
+        return f"{MOST_ASKED} values at once"
+    for word in words:
+        digits = word.removeprefix("-")
+        if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS):
+            return f"{word} is no value: whole numbers, such as 64"
+    return tuple(dict.fromkeys(map(int, words)))
+
+
+def typed_lines(
+    replicas: Sequence[ReplicaSnapshot], knob: str, values: Sequence[int], width: int
+) -> list[Line]:
+    """What each of the first replicas would do at these values; without any, at those near its own."""
+    lines: list[Line] = []
+    for replica in replicas[:MOST_ASKED]:
+        advice = next((one for one in replica.advice if one.knob == knob), None)
+        if advice is not None:
+            asked = values or values_near(advice)
+            now = f"  {knob} {setting_text(knob, advice.current)}"
+            lines += [(), (Span(f" {cut_middle(replica.target.name, 28)}", "title"), Span(now))]
+            lines += _answers(replica, knob, asked, "what if", width, reasons=bool(values))
+    if not lines:
+        return [plain(" nobody can tell: there is no advice on it now", "dim")]
+    if len(replicas) > MOST_ASKED:
+        lines += [(), plain(f" and {len(replicas) - MOST_ASKED} more replicas", "dim")]
+    return [clip(line, width) for line in lines]
+
+
+def _answers(
+    replica: ReplicaSnapshot,
+    knob: str,
+    values: Iterable[int],
+    label: str,
+    width: int,
+    *,
+    reasons: bool = False,
+) -> Iterator[Line]:
     if replica.what_if is None:
         return
-    label = "what if"
     limits: dict[str, None] = {}
-    for value in values_near(advice):
-        outlook = replica.what_if(advice.knob, value)
+    for value in values:
+        outlook = replica.what_if(knob, value)
         limits |= dict.fromkeys(outlook.limits)
         ink: Ink = "text" if outlook.action == "predicted" else "dim"
-        shown = f"{setting_text(advice.knob, value):>{_VALUE_WIDTH}}  "
+        shown = f"{setting_text(knob, value):>{_VALUE_WIDTH}}  "
         for piece in wrap_text(_text(outlook), max(width - LABEL_WIDTH - len(shown) - 3, 16)):
             yield row(label, Span(shown, "title" if ink == "text" else "dim"), Span(piece, ink))
             label, shown = "", " " * len(shown)
+        for reason in outlook.because if reasons and outlook.expected else ():
+            for piece in wrap_text(reason, max(width - LABEL_WIDTH - len(shown) - 3, 16)):
+                yield row("", Span(shown), Span(piece, "dim"))
     for piece in wrap_text("; ".join(limits), max(width - LABEL_WIDTH - 3, 16)) if limits else ():
         yield row("", Span(piece, "dim"))
 

@@ -10,7 +10,7 @@ from enginetop.fleet.model import ReplicaState, Target
 from enginetop.fleet.snapshot import BurnRow, CollectorHealth, FleetSnapshot, Goodput
 from enginetop.fleet.snapshot import Span as Bounds
 from tests.tui.snapshots import OK_SIGNALS, alert, distribution, down_replica, event, fleet, replica, scalar
-from tui.actions import Place
+from tui.actions import TYPING, Place
 from tui.view.cells import line_text, line_width
 from tui.view.events import events_line
 from tui.view.heading import KeyHint, footer_line, title_line, verdict_line, waiting_lines
@@ -248,7 +248,7 @@ def test_footer_keeps_whole_hints() -> None:
     assert line_text(footer_line(hints, "1 of 9", 20)) == " a first     1 of 9 "
 
 
-@pytest.mark.parametrize("place", [place for place in Place if place not in (Place.CONFIRM, Place.PALETTE)])
+@pytest.mark.parametrize("place", [place for place in Place if place not in TYPING])
 def test_help_and_quit_are_in_every_footer_of_80_columns(place: Place) -> None:
     line = footer_line(footer_hints(place), "1–17 of 64", 80)
     assert "? help" in line_text(line)
