@@ -7,6 +7,7 @@ neither a token nor a write ever reaches another host. httpx is imported at the 
 from __future__ import annotations
 
 import socket
+import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -58,17 +59,19 @@ class HttpKnobTransport:
                     if len(found) > _MOST_BODY_BYTES:
                         return KnobAnswer(None, detail=f"an answer of more than {_MOST_BODY_BYTES} bytes")
                 return KnobAnswer(response.status_code, bytes_without_these(found, secrets))
+        except ssl.SSLError as error:
+            return KnobAnswer(None, detail=connection_fault(error).detail)
         except OSError as error:
             return KnobAnswer(None, detail=one_line(error.strerror or str(error)).lower())
         except FetchError as fault:
             return KnobAnswer(None, detail=fault.detail)
         except httpx.TimeoutException:
             return KnobAnswer(None, detail=f"no answer within {self._timeout_seconds:g} s")
-        except httpx.ConnectError as error:
+        except httpx.TransportError as error:
             try:
                 return KnobAnswer(None, detail=connection_fault(error).detail)
-            except (OSError, httpx.ConnectError) as own:  # a fault of this machine: no less a missing answer
-                return KnobAnswer(None, detail=one_line(str(own)))
+            except (OSError, httpx.TransportError) as own:  # a fault of this machine: no less a missing answer
+                return KnobAnswer(None, detail=client_words(own) or type(own).__name__)
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             return KnobAnswer(None, detail=client_words(error) or type(error).__name__)
 

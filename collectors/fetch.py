@@ -10,12 +10,14 @@ import ssl
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http.client import RemoteDisconnected
 from pathlib import Path
 from typing import Protocol
 
 from collectors.answer import Answer
 from collectors.sanitise import clean_text
 from collectors.secrets import bytes_without_these, without_secrets, without_these
+from collectors.tls_words import tls_words
 from enginetop.fleet.observation import FailureKind
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -25,15 +27,6 @@ KEPT_HEADERS: frozenset[str] = frozenset({"content-type", "server", "process-sta
 """The headers of an answer that anybody reads, and the only ones that leave the fetcher or are recorded."""
 
 MAX_DETAIL_CHARACTERS = 200
-
-_TLS_HINTS = (
-    ("self-signed", "; name its CA with ca_file"),
-    ("self signed", "; name its CA with ca_file"),
-    ("issuer certificate", "; name its CA with ca_file"),
-    ("has expired", "; it has to be renewed there"),
-    ("certificate required", "; name ours with client_cert_file"),
-)
-"""What helps against a fault of TLS, by words of OpenSSL."""
 
 # Faults of this machine rather than of a target: they must not make a healthy replica look down.
 _OWN_FAULTS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
@@ -184,10 +177,7 @@ def connection_fault(error: BaseException) -> FetchError:
             reason = cause.strerror if isinstance(cause, socket.gaierror) else "not a host name"
             return FetchError(FailureKind.DNS, f"name lookup failed: {reason}")
         if isinstance(cause, ssl.SSLError):
-            reason = getattr(cause, "verify_message", "") or cause.reason or "handshake failed"
-            said = reason.replace("_", " ").lower()
-            hint = next((hint for words, hint in _TLS_HINTS if words in said), "")
-            return FetchError(FailureKind.TLS, f"TLS: {said}{hint}")
+            return FetchError(FailureKind.TLS, tls_words(cause))
     network = [cause for cause in chain if isinstance(cause, OSError)]
     if not network:
         raise error
@@ -202,11 +192,13 @@ def _os_fault(error: OSError) -> FetchError:
         raise error
     if isinstance(error, TimeoutError) or number == errno.ETIMEDOUT:
         return FetchError(FailureKind.TIMEOUT, "the connection timed out")
+    if isinstance(error, RemoteDisconnected):
+        return FetchError(FailureKind.REFUSED, UNANSWERED)
     return FetchError(FailureKind.REFUSED, os.strerror(number).lower() if number else "no connection")
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The error, what it was raised from, and the members of groups among them."""
+    """The error, what it was raised from or holds (as urllib3's do), and the members of groups among them."""
     found: list[BaseException] = []
     waiting: list[BaseException | None] = [error]
     while waiting:
@@ -215,6 +207,7 @@ def _chain(error: BaseException) -> list[BaseException]:
             continue
         found.append(one)
         waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        waiting += (held for held in one.args if isinstance(held, BaseException))
         waiting.append(one.__cause__ or one.__context__)
     return found
 

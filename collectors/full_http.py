@@ -49,6 +49,7 @@ class FullClient:
         self._max_body_bytes = max_body_bytes
         self._client: httpx.AsyncClient | None = None
         self._answered = False
+        self._ever_answered = False
         self._unfinished: httpcore.AsyncNetworkStream | None = None
 
     async def get(self, asked: str, headers: Mapping[str, str]) -> RawResponse:
@@ -59,16 +60,25 @@ class FullClient:
             self._client = self._open()
         try:
             return await self._read(self._client, asked, headers)
-        except httpx.TransportError as error:
-            fault = _httpx_fault(error)
+        except (httpx.TransportError, ssl.SSLError) as error:
+            fault = self._fault(error)
             if not (self._answered and fault.detail == UNANSWERED):
                 raise fault from error
         # the connection had been kept, and the server dropped it just then
         self._answered = False
         try:
             return await self._read(self._client, asked, headers)
-        except httpx.TransportError as error:
-            raise _httpx_fault(error) from error
+        except (httpx.TransportError, ssl.SSLError) as error:
+            raise self._fault(error) from error
+
+    def _fault(self, error: httpx.TransportError | ssl.SSLError) -> FetchError:
+        fault = _httpx_fault(error)
+        if fault.detail != UNANSWERED or self._origin.scheme != "https" or self._ever_answered:
+            return fault
+        # since TLS 1.3 a client certificate is looked at after the handshake, and many servers just hang up
+        shown = self._credentials.client_cert_file is not None
+        perhaps = "it may refuse our client certificate" if shown else "it may want a client certificate"
+        return FetchError(fault.kind, f"{UNANSWERED}; {perhaps} (client_cert_file)")
 
     async def aclose(self) -> None:
         if self._client is not None:
@@ -116,7 +126,7 @@ class FullClient:
                         parts.append(part)
                 except httpx.ReadError as error:
                     raise FetchError(FailureKind.TRUNCATED, CUT_SHORT) from error
-                self._answered = True
+                self._answered = self._ever_answered = True
                 found = {name.lower(): text for name, text in response.headers.items()}
                 return RawResponse(response.status_code, found, b"".join(parts))
         except (httpx.DecodingError, httpx.InvalidURL):
@@ -137,9 +147,11 @@ class FullClient:
             self._unfinished = None
 
 
-def _httpx_fault(error: httpx.TransportError) -> FetchError:
+def _httpx_fault(error: httpx.TransportError | ssl.SSLError) -> FetchError:
     import httpx
 
+    if isinstance(error, ssl.SSLError):  # what comes after the handshake comes as it is
+        return connection_fault(error)
     text = str(error)
     if isinstance(error, httpx.TimeoutException):
         return FetchError(FailureKind.TIMEOUT, "the connection timed out")

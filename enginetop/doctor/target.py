@@ -131,9 +131,8 @@ def _reach(facts: TargetFacts, now: float) -> Iterator[Finding]:
         yield Finding("reach", Level.INFO, "asked through the proxy of the environment", "")
     broken = next((stage for stage in facts.stages if stage.problem), None)
     if broken is not None:
-        what, fix = broken.problem, _way_out(facts, broken.kind, broken.problem)
-        if broken.name == "ssh":  # its lines say what helps
-            what, _, fix = broken.problem.partition("; ")
+        what, _, helps = broken.problem.partition("; ")
+        fix = helps or _way_out(facts, broken.kind, broken.problem)
         yield Finding("reach", Level.ERROR, what, fix)
         return
     if facts.stages:
