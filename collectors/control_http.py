@@ -70,7 +70,7 @@ class HttpKnobTransport:
         except httpx.TransportError as error:
             try:
                 return KnobAnswer(None, detail=connection_fault(error).detail)
-            except (OSError, httpx.TransportError) as own:  # a fault of this machine: no less a missing answer
+            except (OSError, httpx.TransportError) as own:  # of this machine: no less a missing answer
                 return KnobAnswer(None, detail=client_words(own) or type(own).__name__)
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             return KnobAnswer(None, detail=client_words(error) or type(error).__name__)
