@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -59,7 +59,7 @@ class Fleet:
         self._blocks = blocks
         self._processes: list[subprocess.Popen[bytes]] = []
         self.stream_file = folder / "steps.jsonl"
-        port = _free_port()
+        port = free_port()
         self.frontend = f"http://127.0.0.1:{port}"
         self._environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("DYN_")},
@@ -73,23 +73,11 @@ class Fleet:
         }
         self._port = port
 
-    def __enter__(self) -> Fleet:
+    def __enter__(self) -> Self:
         (self._folder / "store").mkdir(parents=True)
         write_model(self._folder / "model")
         try:
-            self._start("dynamo.frontend", "--http-port", str(self._port), "--router-mode", "kv")
-            for component, mode in (("prefill", "prefill"), ("backend", "decode")):
-                if self._wanted[component]:
-                    # Port 0: every worker of the process has a system port of its own.
-                    split = ("--disaggregation-mode", mode) if self._wanted["prefill"] else ()
-                    self._start("dynamo.mocker", *self._worker_flags(component), *split, DYN_SYSTEM_PORT="0")
-            self._wait(self._complete)
-            self._start(
-                "dynamo.common.recv_forward_pass_metrics",
-                *("--namespace", "dynamo", "--component", "backend", "--endpoint", "generate"),
-                *("--flush-interval", "0.5", "--output", str(self.stream_file)),
-            )
-            self._wait(self._streaming)
+            self._begin()
         except BaseException:
             self.stop()
             raise
@@ -99,6 +87,22 @@ class Fleet:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _begin(self) -> None:
+        self._start("-m", "dynamo.frontend", "--http-port", str(self._port), "--router-mode", "kv")
+        for component, mode in (("prefill", "prefill"), ("backend", "decode")):
+            if self._wanted[component]:
+                # Port 0: every worker of the process has a system port of its own.
+                split = ("--disaggregation-mode", mode) if self._wanted["prefill"] else ()
+                flags = (*self._worker_flags(component), *split)
+                self._start("-m", "dynamo.mocker", *flags, DYN_SYSTEM_PORT="0")
+        self._wait(self._complete)
+        self._start(
+            *("-m", "dynamo.common.recv_forward_pass_metrics"),
+            *("--namespace", "dynamo", "--component", "backend", "--endpoint", "generate"),
+            *("--flush-interval", "0.5", "--output", str(self.stream_file)),
+        )
+        self._wait(self._streaming)
 
     def workers(self) -> list[Worker]:
         """The workers that are registered, from their discovery cards."""
@@ -147,11 +151,11 @@ class Fleet:
             *("--speedup-ratio", "0.3", "--engine-type", self._engine, *LIMITS),
         )
 
-    def _start(self, module: str, *words: str, **environment: str) -> None:
+    def _start(self, *words: str, **environment: str) -> None:
         with (self._folder / f"{len(self._processes)}.log").open("wb") as log:
             self._processes.append(
                 subprocess.Popen(
-                    [str(self._here.python), "-m", module, *words],
+                    [str(self._here.python), *words],
                     env={**self._environment, **environment},
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -183,7 +187,7 @@ class Fleet:
         return len(heard) >= self._wanted["backend"]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
         return port
