@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -21,6 +22,7 @@ from collectors.engines.json_fields import field_at
 from collectors.sanitise import clean_text
 from collectors.secrets import without_secrets
 from enginetop.fleet.errors import ClusterError
+from enginetop.fleet.model import LOCAL_HOST, same_host
 
 _LONGEST_TEXT = 400
 """Characters: a server names user, verb, kind and namespace, or all fields of a conflict."""
@@ -77,13 +79,27 @@ class Context:
         return f"Context({self.name!r}, {self.server!r})"
 
 
+def split_place(place: str) -> tuple[str | None, str | None]:
+    """Context and namespace of `[CONTEXT][/NAMESPACE]`; a context may be the URL of a `kubectl proxy`."""
+    scheme, slashes, rest = place.partition("://")
+    if not slashes:
+        scheme, rest = "", place
+    context, _, namespace = rest.partition("/")
+    return (f"{scheme}{slashes}{context}" if context else None), namespace or None
+
+
 def find_context(
     name: str | None = None,
     *,
     environment: Mapping[str, str] = os.environ,
     service_account: Path = _SERVICE_ACCOUNT,
 ) -> Context:
-    """The context of that name, None: the current one. KubernetesError says what is missing and where."""
+    """The context of that name, None: the current one. KubernetesError says what is missing and where.
+
+    A name that is a URL is a `kubectl proxy` of this machine, which knows who we are.
+    """
+    if name is not None and "://" in name:
+        return _proxied(name)
     paths = _paths(environment)
     files = [(path, read) for path in paths if (read := _read(path)) is not None]
     if not files:
@@ -143,6 +159,23 @@ def _resolved(
         key_data=_data(mine, own, "client-key-data"),
         exec_plugin=_exec(mine, own, name),
     )
+
+
+def _proxied(url: str) -> Context:
+    """A `kubectl proxy`: nothing is sent along, and the way there is not secret, so that it is loopback."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host, port = "", None
+    if parts.scheme != "http" or parts.username is not None or not same_host(host, LOCAL_HOST):
+        raise KubernetesError(
+            f"{host or 'that'} is no `kubectl proxy` of this machine; write http://127.0.0.1:8001, "
+            "or the name of a context"
+        )
+    shown = f"[{host}]" if ":" in host else host
+    server = f"http://{shown}{f':{port}' if port else ''}"
+    return Context(name=server, server=server, namespace="default")
 
 
 def _exec(path: Path, user: Mapping[str, Any], context: str) -> ExecPlugin | None:

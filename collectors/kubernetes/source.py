@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from collectors.discovery.listing import Listed, ListingError, target_at
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import KubernetesError, find_context
+from collectors.kubernetes.kubeconfig import KubernetesError, find_context, split_place
 from collectors.kubernetes.owners import Owners
 from collectors.kubernetes.pod_list import PodList
 from collectors.kubernetes.pods import ServingPod, serving_pod
@@ -32,7 +32,8 @@ class Reach(StrEnum):
 
 
 class KubernetesPods:
-    """A `Source`. `place` is `[CONTEXT][/NAMESPACE]`; without a namespace all that we may list.
+    """A `Source`. `place` is `[CONTEXT][/NAMESPACE]` (see `split_place`); without a namespace all that we may
+    list.
 
     `reach` AUTO: directly from a pod of the cluster, else through the API server's pod proxy.
     """
@@ -42,11 +43,11 @@ class KubernetesPods:
     def __init__(
         self, place: str = "", reach: Reach = Reach.AUTO, *, client: KubernetesClient | None = None
     ) -> None:
-        context, _, namespace = place.partition("/")
+        context, namespace = split_place(place)
         self.title = f"kubernetes {place}".rstrip()
         self.note = ""
-        self._context_name = context or None
-        self._namespace = namespace or None
+        self._context_name = context
+        self._namespace = namespace
         self._reach = reach
         self._client = client
         self._pods: PodList | None = None

@@ -90,6 +90,7 @@ def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str
     target's own key.
     """
     cluster = None
+    owner_first = any(one.knobs == "owner" for one in settings.discovery)
     if any(one.kind == "kubernetes" for one in settings.discovery):
         from enginetop.cli.kubernetes_owners import OwnedKnobs, cluster_of  # of use to some
 
@@ -118,7 +119,7 @@ def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str
             credentials = NO_CREDENTIALS  # a key goes to the server that it was given for
         transport: KnobTransport = HttpKnobTransport(address, credentials)
         if cluster is not None:
-            transport = OwnedKnobs(target, transport, cluster)
+            transport = OwnedKnobs(target, transport, cluster, owner_first=owner_first)
         clients[target.url] = HttpKnobClient(transport, others)
     return clients.get
 

@@ -35,6 +35,7 @@ class DiscoverySetting:
     scheme: str = "http"
     credentials: Credentials = NO_CREDENTIALS
     reach: str = "auto"
+    knobs: str = "engine"
 
 
 LOCAL = (DiscoverySetting("local", ""),)
@@ -56,7 +57,7 @@ def discovery_flag(text: str) -> DiscoverySetting:
 
 def discovery_table(table: DiscoveryTable, origin: str, credentials: Credentials) -> DiscoverySetting:
     """A `[[discovery]]` table as a setting. ConfigError names the file and the key."""
-    setting = DiscoverySetting(table.kind, table.place, table.scheme, credentials, table.reach)
+    setting = DiscoverySetting(table.kind, table.place, table.scheme, credentials, table.reach, table.knobs)
     _source(setting, origin)
     return setting
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import find_context
+from collectors.kubernetes.kubeconfig import find_context, split_place
 from collectors.kubernetes.lookup import pod_of
 from collectors.kubernetes.owners import Owners
 from collectors.kubernetes.pods import serving_pod
@@ -99,7 +99,7 @@ class Cluster:
 def cluster_of(discovery: Sequence[DiscoverySetting]) -> Cluster | None:
     """The cluster that targets were found in; None: in none."""
     place = next((one.place for one in discovery if one.kind == "kubernetes"), None)
-    return None if place is None else Cluster(place.partition("/")[0] or None)
+    return None if place is None else Cluster(split_place(place)[0])
 
 
 class OwnedKnobs:

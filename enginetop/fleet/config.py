@@ -125,6 +125,8 @@ class DiscoveryTable(_ReachedTable):
     """Empty: all namespaces that we may list."""
     reach: Literal["auto", "direct", "proxy"] = "auto"
     """How pods are read: directly, or through the API server; `auto` looks where we run."""
+    knobs: Literal["engine", "owner"] = "engine"
+    """Which knobs count of an engine in a pod that has a companion: the companion's, or its owner's flags."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -133,8 +135,9 @@ class DiscoveryTable(_ReachedTable):
         if given != ([wanted] if wanted else []):
             needs = f"needs {wanted}, and no other place" if wanted else "needs no path, name or url"
             raise ValueError(f"discovery of kind {self.kind} {needs}")
-        if self.kind != "kubernetes" and (self.context or self.namespace or self.reach != "auto"):
-            raise ValueError("context, namespace and reach are keys of kind kubernetes")
+        own = (self.context, self.namespace, self.reach, self.knobs)
+        if self.kind != "kubernetes" and own != ("", "", "auto", "engine"):
+            raise ValueError("context, namespace, reach and knobs are keys of kind kubernetes")
         return self
 
     @property

@@ -16,7 +16,9 @@ from collectors.kubernetes.kubeconfig import Context
 from enginetop import __version__
 from enginetop.cli.kubernetes_owners import Cluster, OwnedKnobs
 from enginetop.cli.main import main
-from enginetop.fleet.knobs import KnobAnswer
+from enginetop.cli.parser import parse
+from enginetop.cli.settings import resolve
+from enginetop.fleet.knobs import KnobAnswer, KnobSheet, sheet_document
 from enginetop.fleet.model import Target
 from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, serving
@@ -81,6 +83,22 @@ def test_a_fleet_is_found_and_read(
     assert TOKEN not in output.out + output.err
 
 
+def test_a_fleet_is_read_through_a_kubectl_proxy(
+    fake: FakeKubernetes, server: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever logs in with what only kubectl can do: `kubectl proxy`, and its address."""
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+    served(fake, "llm-d")
+    arguments = ["snapshot", "--discover", f"kubernetes:{server}/llm", "--interval", "0.2"]
+    assert main(arguments) == 2, "a proxy that does not know us"
+    assert "log in to the cluster again" in capsys.readouterr().err
+    fake.trusts_all = True
+    fake.tokens.clear()
+    assert main(arguments) == 0
+    (replica,) = json.loads(capsys.readouterr().out)["replicas"]
+    assert (replica["engine"], replica["target"]) == ("vllm", target_url(server))
+
+
 def test_the_flags_of_the_owner_are_its_knobs(fake: FakeKubernetes, server: str) -> None:
     served(fake, "KServe")
     cluster = Cluster(client=KubernetesClient(Context("prod", server, "llm", token=TOKEN)))
@@ -98,6 +116,33 @@ def test_the_flags_of_the_owner_are_its_knobs(fake: FakeKubernetes, server: str)
     )
     assert write.kind is ReplyKind.MISSING, "nothing is written that all replicas would restart for"
     cluster.client.close()
+
+
+def test_an_engines_own_knobs_go_first_unless_the_owners_are_wanted(
+    fake: FakeKubernetes, server: str
+) -> None:
+    class Companion:
+        def request(self, method: str, path: str, body: bytes | None = None) -> KnobAnswer:
+            sheet = KnobSheet("vllm", "0.32", "here", 1, 1, ())
+            return KnobAnswer(200, json.dumps(sheet_document(sheet)).encode())
+
+    served(fake, "plain")
+    cluster = Cluster(client=KubernetesClient(Context("prod", server, "llm", token=TOKEN)))
+    target = Target(target_url(server), "a")
+    for owner_first, writer in ((False, "knob_api"), (True, "kubernetes")):
+        sheet = HttpKnobClient(OwnedKnobs(target, Companion(), cluster, owner_first=owner_first)).read().sheet
+        assert sheet is not None
+        assert sheet.writer == writer
+        assert sheet.canary == ("kubernetes://llm/Deployment/chat/canary" if owner_first else "")
+    cluster.client.close()
+
+
+def test_the_config_says_whose_knobs_count(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[[discovery]]\nkind = "kubernetes"\ncontext = "prod"\nknobs = "owner"\n')
+    _, args = parse(["watch", "--config", str(config)])
+    (setting,) = resolve(args, print).discovery
+    assert (setting.place, setting.knobs) == ("prod", "owner")
 
 
 def test_an_owner_is_asked_once_a_minute(fake: FakeKubernetes, server: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from collectors.kubernetes.kubeconfig import Context, KubernetesError, find_context
+from collectors.kubernetes.kubeconfig import Context, KubernetesError, find_context, split_place
 
 NO_POD = Path("/nonexistent")
 _OF_X = "current-context: x\ncontexts: [{name: x, context: {cluster: c}}]"
@@ -147,3 +147,36 @@ def test_a_context_that_is_not_there_names_those_that_are(write: Write) -> None:
 def test_what_kubectl_gave_up_is_told(write: Write) -> None:
     with pytest.raises(KubernetesError, match="auth-provider"):
         found(write("a", user={"auth-provider": {"name": "gcp"}}))
+
+
+@pytest.mark.parametrize(
+    ("place", "split"),
+    [
+        ("", (None, None)),
+        ("prod", ("prod", None)),
+        ("prod/llm", ("prod", "llm")),
+        ("/llm", (None, "llm")),
+        ("http://127.0.0.1:8001", ("http://127.0.0.1:8001", None)),
+        ("http://[::1]:8001/llm", ("http://[::1]:8001", "llm")),
+    ],
+)
+def test_a_place_is_a_context_or_a_proxy_and_a_namespace(
+    place: str, split: tuple[str | None, str | None]
+) -> None:
+    assert split_place(place) == split
+
+
+def test_a_kubectl_proxy_of_this_machine_is_a_context_without_secrets() -> None:
+    context = find_context("http://localhost:8001", environment={"KUBECONFIG": "/nonexistent"})
+    assert (context.server, context.namespace) == ("http://localhost:8001", "default")
+    assert (context.token, context.token_file, context.exec_plugin) == (None, None, None)
+    assert find_context("http://[::1]:9", environment={}).server == "http://[::1]:9"
+
+
+@pytest.mark.parametrize(
+    "url", ["http://10.0.0.1:8001", "https://127.0.0.1:8001", "http://u:p@127.0.0.1", "http://x:y:z", "://"]
+)
+def test_no_other_url_is_a_context(url: str) -> None:
+    with pytest.raises(KubernetesError, match="no `kubectl proxy` of this machine") as raised:
+        find_context(url, environment={})
+    assert ":p@" not in str(raised.value)

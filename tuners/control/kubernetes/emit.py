@@ -39,7 +39,7 @@ def emitted(
     resource = f"{str(kind).lower()}.{version}.{group}" if group else str(kind).lower()
     command = (
         "kubectl",
-        "--context",
+        "--server" if "://" in context else "--context",
         context,
         "-n",
         str(namespace),
