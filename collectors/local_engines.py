@@ -11,10 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from collectors.cgroups import unit_and_container
 from collectors.gpu.processes import Listener, listeners, open_files
-from enginetop.fleet.model import EngineKind, Target
+from collectors.sanitise import clean_text
+from collectors.secrets import words_without_secrets
+from enginetop.fleet.model import EngineKind, LocalProcess, Target
 
 _MAX_ARGV_BYTES = 65_536
+_MOST_WORDS, _LONGEST_WORD = 200, 500
+"""Of an argv that is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,8 @@ def local_targets(proc: Path = Path("/proc")) -> tuple[Target, ...]:
     """The engines that listen on this machine, lowest port first; empty where there is no process table."""
     found: dict[int, Target] = {}
     sockets = listeners(proc)
-    for pid, argv in _commands(proc):
+    for pid, words in _commands(proc):
+        argv = " ".join(words)
         launch = next((known for known in LAUNCHES if known.pattern.search(argv)), None)
         if launch is None:
             continue
@@ -57,8 +63,15 @@ def local_targets(proc: Path = Path("/proc")) -> tuple[Target, ...]:
         listener = _serving(own, argv, launch)
         if listener is not None:
             host = _dial(listener)
-            found[listener.port] = Target(f"http://{host}:{listener.port}", f"{host}:{listener.port}")
+            address = f"{host}:{listener.port}"
+            process = _process(proc, pid, words)
+            found[listener.port] = Target(f"http://{address}", address, process=process)
     return tuple(found[port] for port in sorted(found))
+
+
+def _process(proc: Path, pid: int, words: Sequence[str]) -> LocalProcess:
+    shown = (clean_text(word, _LONGEST_WORD) for word in words_without_secrets(words[:_MOST_WORDS]))
+    return LocalProcess(pid, tuple(shown), *unit_and_container(proc, pid))
 
 
 def _serving(own: Sequence[Listener], argv: str, launch: Launch) -> Listener | None:
@@ -78,7 +91,7 @@ def _dial(listener: Listener) -> str:
     return f"[{address}]" if address.version == 6 else str(address)
 
 
-def _commands(proc: Path) -> Iterator[tuple[int, str]]:
+def _commands(proc: Path) -> Iterator[tuple[int, Sequence[str]]]:
     for entry in _entries(proc):
         if not entry.name.isdigit():
             continue
@@ -88,7 +101,7 @@ def _commands(proc: Path) -> Iterator[tuple[int, str]]:
         except OSError:
             continue
         if raw:
-            yield int(entry.name), " ".join(raw.decode("utf-8", "replace").rstrip("\0").split("\0"))
+            yield int(entry.name), raw.decode("utf-8", "replace").rstrip("\0").split("\0")
 
 
 def _entries(proc: Path) -> Iterable[Path]:

@@ -75,6 +75,26 @@ def without_secrets(text: str) -> str:
     return _TEXT.sub(lambda found: _kept(found) + MARK, text)
 
 
+def words_without_secrets(words: Iterable[str]) -> tuple[str, ...]:
+    """Arguments of a command, the values of flags that announce a key (there may be several) left out."""
+    shown: list[str] = []
+    secret = False
+    for word in words:
+        flag, equals, _ = word.partition("=")
+        if word.startswith("-"):
+            announced = _announces(flag)
+            secret = announced and not equals
+            shown.append(f"{flag}={MARK}" if announced and equals else without_secrets(word))
+        else:
+            shown.append(MARK if secret else without_secrets(word))
+    return tuple(shown)
+
+
+def _announces(flag: str) -> bool:
+    found = _TEXT.match(f"{flag} 0123456789")
+    return found is not None and found["flag"] is not None
+
+
 def may_hold_secret(body: bytes) -> bool:
     """Whether it is worth looking for a key in `body`."""
     lower = body.lower()

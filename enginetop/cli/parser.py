@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from collectors.secrets import MARK, without_secrets
+from collectors.secrets import without_secrets, words_without_secrets
 from enginetop import __version__
 from enginetop.cli import command_arguments as take
 
@@ -25,8 +24,6 @@ class Command:
     add_arguments: Callable[[argparse.ArgumentParser], None]
     takes_command: bool = False
 
-
-_SOME_KEY = "0123456789"
 
 UI = Command("", "the terminal UI on these targets", "ui", take.ui_arguments)
 
@@ -73,18 +70,9 @@ class _Parser(argparse.ArgumentParser):
     typed: Sequence[str] = ()
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        for before, word in pairwise(("", *self.typed)):
-            message = message.replace(word, _repeated(word, before)) if word else message
+        for word, shown in zip(self.typed, words_without_secrets(self.typed), strict=True):
+            message = message.replace(word, shown) if word != shown else message
         self.exit(2, f"{self.prog}: {without_secrets(message)} (see {self.prog} --help)\n")
-
-
-def _repeated(word: str, before: str) -> str:
-    """An argument as an error may repeat it: values of flags that announce a key are left out."""
-    flag, equals, _ = word.partition("=")
-    if word.startswith("-"):
-        return f"{flag}={MARK}" if equals else word
-    announced = without_secrets(f"{before} {_SOME_KEY}") != f"{before} {_SOME_KEY}"
-    return MARK if before.startswith("-") and announced else without_secrets(word)
 
 
 def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:

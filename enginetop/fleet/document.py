@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from enginetop.fleet.model import STATE_ORDER, Quality, ReplicaState
+from enginetop.fleet.model import STATE_ORDER, LocalProcess, Quality, ReplicaState
 from enginetop.fleet.snapshot import (
     Advice,
     Alert,
@@ -94,6 +94,8 @@ def replica_document(replica: ReplicaSnapshot) -> Json:
         "reasons": list(replica.reasons),
         "scraped_at": _finite(replica.scraped_at),
         "scrape_seconds": _finite(replica.scrape_seconds),
+        "pod": replica.target.pod or None,
+        "process": _process(replica.target.process),
         "spacing_seconds": _finite(replica.spacing_seconds),
         "next_try_at": _finite(replica.next_try_at),
         "bad_lines": replica.bad_lines,
@@ -113,6 +115,17 @@ def replica_document(replica: ReplicaSnapshot) -> Json:
         "events": [_event(event) for event in replica.events],
         "gpus": [_gpu(gpu) for gpu in replica.gpus],
         "advice": [_advice(advice) for advice in replica.advice],
+    }
+
+
+def _process(process: LocalProcess | None) -> Json | None:
+    if process is None:
+        return None
+    return {
+        "pid": process.pid,
+        "argv": list(process.argv),
+        "unit": process.unit or None,
+        "container": process.container or None,
     }
 
 

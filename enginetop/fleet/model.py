@@ -92,6 +92,20 @@ BELIEVED: frozenset[Quality] = frozenset({Quality.OK, Quality.ESTIMATED})
 
 
 @dataclass(frozen=True, slots=True)
+class LocalProcess:
+    """The process on this machine that serves a target.
+
+    `argv` is without what looks like a key. `unit` is the systemd service and `container` the short id of the
+    container that it runs in; empty: none, or not to be seen from here.
+    """
+
+    pid: int
+    argv: tuple[str, ...]
+    unit: str = ""
+    container: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """One thing to scrape.
 
@@ -108,6 +122,8 @@ class Target:
     role: Role | None = None
     pod: str = ""
     container: str = ""
+    process: LocalProcess | None = None
+    """Where it was found among this machine's processes."""
 
     @property
     def host(self) -> str:

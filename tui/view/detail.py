@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+
+from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import Outlier, ReplicaSnapshot
 from enginetop.fleet.state import duration_text
 from tui.view import numbers
@@ -73,6 +76,7 @@ def beside_its_like(outlier: Outlier) -> str:
 def _identity(replica: ReplicaSnapshot, at: float) -> Lines:
     page = f" · page {replica.target.metrics_path}" if replica.target.metrics_path else ""
     yield row("target", Span(replica.target.url), Span(page, "dim"))
+    yield from _runs_as(replica.target)
     reasons = "; ".join(replica.reasons)
     held = f": {reasons}" if reasons else f" for {duration_text(at - replica.since)}"
     ink = INK_OF[STATES[replica.state][0]]
@@ -88,6 +92,19 @@ def _identity(replica: ReplicaSnapshot, at: float) -> Lines:
     )
     bad = f" · {replica.bad_lines} bad lines" if replica.bad_lines else ""
     yield row("last page", seen, Span(took, "dim"), Span(bad, "warn"))
+
+
+def _runs_as(target: Target) -> Lines:
+    """The pod, or the process of this machine, where one is known."""
+    if target.pod:
+        inside = f" · container {target.container}" if target.container else ""
+        yield row("pod", Span(target.pod), Span(inside, "dim"))
+    process = target.process
+    if process is not None:
+        places = (("unit", process.unit), ("container", process.container))
+        held_by = "".join(f" · {what} {name}" for what, name in places if name)
+        yield row("process", Span(f"pid {process.pid}"), Span(held_by))
+        yield row("", Span(shlex.join(process.argv), "dim"))
 
 
 def _trouble(replica: ReplicaSnapshot, condition: Condition, at: float) -> Lines:

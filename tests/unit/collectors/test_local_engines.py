@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from collectors.local_engines import local_targets
+from enginetop.fleet.model import LocalProcess
 
 _TCP_HEAD = (
     "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -72,6 +73,15 @@ def test_several_engines_lowest_port_first_and_wildcards_dialled_on_loopback(pro
     _process(proc, 20, ["llama-server", "--port", "9001"], {9001: 1}, address="00000000")
     _process(proc, 10, ["vllm", "serve", "m"], {8000: 2}, address="0500000A")
     assert [target.url for target in local_targets(proc)] == ["http://10.0.0.5:8000", "http://127.0.0.1:9001"]
+
+
+def test_who_serves_is_told_without_keys(proc: Path) -> None:
+    argv = ["vllm", "serve", "m", "--api-key", "first-key", "second", "--port", "8000", "--hf-token=abc\x1b"]
+    _process(proc, 77, argv, {8000: 900})
+    (proc / "77/cgroup").write_text(f"0::/system.slice/vllm.service/libpod-payload-{'ab' * 32}\n")
+    (target,) = local_targets(proc)
+    shown = ("vllm", "serve", "m", "--api-key", "…", "…", "--port", "8000", "--hf-token=…")
+    assert target.process == LocalProcess(77, shown, "vllm.service", "ab" * 6)
 
 
 def test_no_process_table_at_all(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from enginetop.fleet.document import SCHEMA, signal_document, snapshot_document
 from enginetop.fleet.fleet_tracker import FleetTracker
-from enginetop.fleet.model import Quality, Target
+from enginetop.fleet.model import LocalProcess, Quality, Target
 from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.signals import SIGNALS, Shape
@@ -19,6 +19,7 @@ from enginetop.fleet.snapshot import (
     Advice,
     Alert,
     BurnRow,
+    CollectorHealth,
     Distribution,
     FleetSnapshot,
     Goodput,
@@ -317,3 +318,17 @@ def test_kv_usage_names_the_worst_rank_where_there_is_one() -> None:
     assert signal_document("kv_usage_ratio", kv)["worst"] == {"engine": "1"}
     assert "worst" not in signal_document("kv_usage_ratio", replace(kv, worst=None))
     assert "mean" not in signal_document("requests_running", kv)
+
+
+def test_where_a_replica_runs() -> None:
+    process = LocalProcess(4711, ("vllm", "serve"), "vllm.service")
+    targets = [
+        Target("http://127.0.0.1:8000", "a", process=process),
+        Target("http://10.0.0.1:8000", "b", pod="serve/b"),
+    ]
+    tracker = FleetTracker(targets, interval_seconds=2.0, window_seconds=60.0, slo_for=lambda _: Slo())
+    found = snapshot_document(tracker.snapshot(0.0, CollectorHealth()))["replicas"]
+    assert [(one["pod"], one["process"]) for one in found] == [
+        (None, {"pid": 4711, "argv": ["vllm", "serve"], "unit": "vllm.service", "container": None}),
+        ("serve/b", None),
+    ]

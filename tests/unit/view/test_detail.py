@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from enginetop.fleet.model import EngineKind, Quality, ReplicaState
+from enginetop.fleet.model import EngineKind, LocalProcess, Quality, ReplicaState, Target
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.snapshot import Goodput, Outlier, RankSnapshot, ReplicaSnapshot, Scalar, Signals
 from tests.tui.snapshots import (
@@ -44,6 +44,21 @@ def test_title() -> None:
     assert line_text(detail_title(Picture(fleet([one])), one.target.url, 80)) == (
         " a3 · vLLM 0.33.0 · Llama-3.3-70B · decode" + 27 * " " + "▲ pressure "
     )
+
+
+def test_who_serves_it_on_this_machine() -> None:
+    process = LocalProcess(4711, ("vllm", "serve", "a b", "--api-key", "…"), "vllm.service", "0123456789ab")
+    target = Target("http://127.0.0.1:8000", "127.0.0.1:8000", process=process)
+    found = rows(replica("a1", target=target))
+    at = next(number for number, line in enumerate(found) if line.startswith(" process "))
+    assert found[at].split(None, 1)[1] == "pid 4711 · unit vllm.service · container 0123456789ab"
+    assert found[at + 1].strip() == "vllm serve 'a b' --api-key '…'"
+    assert not any(line.startswith(" process ") for line in rows(replica("a1")))
+
+
+def test_the_pod_it_runs_in() -> None:
+    target = Target("http://10.0.0.1:8000", "vllm-0", pod="serve/vllm-0", container="engine")
+    assert row(replica("a1", target=target), "pod").split(None, 1)[1] == "serve/vllm-0 · container engine"
 
 
 def test_latencies_by_hand() -> None:
