@@ -17,7 +17,12 @@ Fields = dict[str, Any]
 
 
 def pod_of(client: KubernetesClient, target: Target) -> Fields:
-    """The pod behind a target, by the pod proxy's path or by its address. KubernetesError: there is none."""
+    """The pod behind a target: the one that discovery found it in, else by the pod proxy's path or by its
+    address. KubernetesError: there is none.
+    """
+    if target.pod:
+        namespace, _, name = target.pod.partition("/")
+        return client.get(f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}")
     found = _THROUGH_SERVER.search(urlsplit(target.url).path)
     if found is not None:
         return client.get(f"/api/v1/namespaces/{found[1]}/pods/{found[2]}")
