@@ -14,13 +14,19 @@ import pytest
 
 from collectors.kubernetes.client import KubernetesClient, VersionGoneError
 from collectors.kubernetes.kubeconfig import KubernetesError
+from enginetop.cli.kubernetes_owners import Cluster
+from enginetop.fleet.knobs import KnobRow
 from enginetop.fleet.model import EngineKind
 from tests.support.kubernetes_pods import VLLM_STACK, pod
 from tests.support.kubernetes_stacks import STACKS, Served
+from tuners.control.knob_api import ReplyKind
 from tuners.control.kubernetes.arguments import written
 from tuners.control.kubernetes.change_points import change_point
 from tuners.control.kubernetes.inspect import OwnedFlags, inspect
+from tuners.control.kubernetes.owner import owner_of
+from tuners.control.kubernetes.owner_board import OwnerBoard
 from tuners.control.kubernetes.patches import APPLY_PATCH, JSON_PATCH, apply_body, json_patch
+from tuners.control.kubernetes.sibling_board import SiblingBoard
 
 PODS = "/api/v1/namespaces/llm/pods"
 RUNTIMES = "production-stack.vllm.ai/v1alpha1"
@@ -148,6 +154,82 @@ def a_field_that_the_crd_lacks_is_dropped_in_silence(server: ApiServer) -> None:
     assert "unheardOf" not in answer["spec"]
 
 
+def a_sibling_is_created_renewed_and_deleted(server: ApiServer) -> None:
+    for stack in ("plain", "production stack, operator"):
+        flags = owned(server, STACKS[stack])
+        board = owners_board(server, flags, stack)
+        canary = SiblingBoard(board)
+        examined = canary.examine()
+        assert (examined.kind, examined.problems) == (ReplyKind.OK, ()), examined.detail
+        assert canary.write("max_num_seqs", 32, **trial(60.0)).kind is ReplyKind.OK
+        path = f"{flags.path}-canary-c1"
+        made = server.client.get(path)
+        assert at(made, STACKS[stack].pointer) == STACKS[stack].after, stack
+        assert made["metadata"]["labels"]["enginetop/plan"] == "c1"
+        row = read_row(canary)
+        assert (row.value, row.phase) == (32, "restarting"), "it has no pod yet"
+        assert server.client.get(flags.path)["spec"] == flags.owner["spec"], "the owner is as it was"
+        again = SiblingBoard(owners_board(server, flags, stack))  # after a crash: found by its label
+        assert read_row(again).value == 32
+        until = made["metadata"]["annotations"]["enginetop/expires"]
+        assert again.write("max_num_seqs", 32, **trial(120.0)).kind is ReplyKind.OK
+        renewed = server.client.get(path)
+        assert int(renewed["metadata"]["annotations"]["enginetop/expires"]) == int(until) + 60
+        assert renewed["spec"] == made["spec"], "no pod moves for that, though a Deployment's generation does"
+        moves = renewed["metadata"]["generation"] > made["metadata"]["generation"]
+        assert moves is (stack == "plain")
+        other = {"uid": "00000000-0000-0000-0000-000000000000"}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": other}
+        with pytest.raises(KubernetesError) as raised:
+            server.client.send("DELETE", path, body=body)
+        assert raised.value.status == 409
+        assert again.write("max_num_seqs", 64, **trial(None)).kind is ReplyKind.OK
+        with pytest.raises(KubernetesError, match="not found"):
+            server.client.get(path)
+        assert read_row(again).value == 64
+
+
+def an_owner_is_patched_and_is_as_before_afterwards(server: ApiServer) -> None:
+    for stack, served in STACKS.items():
+        if stack == "KServe":
+            continue
+        flags = owned(server, served)
+        board = owners_board(server, flags, stack)
+        assert board.write("max_num_seqs", 32, **trial(60.0)).kind is ReplyKind.OK
+        assert at(server.client.get(flags.path), served.pointer) == served.after, stack
+        managers = server.client.get(flags.path)["metadata"].get("managedFields", [{"manager": "enginetop"}])
+        assert "enginetop" in [one["manager"] for one in managers]
+        again = owners_board(server, flags, stack)  # after a crash
+        assert read_row(again).value == 32
+        assert again.write("max_num_seqs", 64, **trial(None)).kind is ReplyKind.OK
+        spec = server.client.get(flags.path)["spec"]
+        bump = spec.get("deploymentConfig", {}).pop("podAnnotations", None)
+        assert (bump is not None) == (flags.point.bump is not None)
+        if bump is not None:
+            del spec["deploymentConfig"]
+        assert spec == flags.owner["spec"], stack
+
+
+def what_somebody_else_wrote_is_not_written_over(server: ApiServer) -> None:
+    flags = owned(server, STACKS["plain"])
+    board = owners_board(server, flags, "plain")
+    read_row(board)
+    patch = [{"op": "replace", "path": f"{STACKS['plain'].pointer}/4", "value": "48"}]
+    server.client.send("PATCH", flags.path, {"fieldManager": "kubectl-edit"}, patch, JSON_PATCH)
+    board._kept = None
+    reply = board.write("max_num_seqs", 32, **trial(60.0))
+    assert reply.kind is ReplyKind.CONFLICT
+    assert at(server.client.get(flags.path), f"{STACKS['plain'].pointer}/4") == "48"
+
+
+def what_we_may_not_write_is_refused_before_and_then(server: ApiServer) -> None:
+    flags = owned(server, STACKS["KServe"])
+    board = owners_board(server, flags, "KServe")
+    examined = board.examine()
+    assert any("we may not patch llminferenceservices" in problem for problem in examined.problems)
+    assert board.write("max_num_seqs", 32, **trial(60.0)).kind is ReplyKind.UNAUTHORIZED
+
+
 CHECKS: dict[str, Callable[[ApiServer], None]] = {
     check.__name__: check
     for check in (
@@ -163,6 +245,10 @@ CHECKS: dict[str, Callable[[ApiServer], None]] = {
         another_manager_is_named,
         a_right_that_we_lack_is_found_before,
         a_field_that_the_crd_lacks_is_dropped_in_silence,
+        a_sibling_is_created_renewed_and_deleted,
+        an_owner_is_patched_and_is_as_before_afterwards,
+        what_somebody_else_wrote_is_not_written_over,
+        what_we_may_not_write_is_refused_before_and_then,
     )
 }
 
@@ -174,7 +260,29 @@ def owned(server: ApiServer, served: Served) -> OwnedFlags:
     server.put(api, plural, item)
     path = f"/apis/{api}/namespaces/llm/{plural}/{item['metadata']['name']}"
     owner = {"kind": item["kind"], "apiVersion": api, **server.client.get(path)}
-    return OwnedFlags(path, owner, mine.pod, change_point(owner, mine.pod, mine.container, mine.role))
+    point = change_point(owner, mine.pod, mine.container, mine.role)
+    return OwnedFlags(path, owner, mine.pod, point, mine.container, mine.role)
+
+
+def owners_board(server: ApiServer, flags: OwnedFlags, stack: str) -> OwnerBoard:
+    """A board for `max_num_seqs` from 64 to 32, as a controller that starts has it."""
+    kind = EngineKind.SGLANG if stack == "OME" else EngineKind.VLLM
+    owner = owner_of(flags, kind, "max_num_seqs", 64, 32, 1)
+    cluster = Cluster(client=server.client)
+    return OwnerBoard(cluster, owner, "c1", now=lambda: 1_000_000.0, remember=lambda: None)
+
+
+def read_row(board: OwnerBoard | SiblingBoard) -> KnobRow:
+    """What a board says of the knob."""
+    reply = board.read()
+    assert reply.sheet is not None, reply.detail
+    (row,) = reply.sheet.knobs
+    return row
+
+
+def trial(ttl_seconds: float | None) -> dict[str, Any]:
+    """A write of a change."""
+    return {"if_version": None, "ttl_seconds": ttl_seconds, "change": "c1", "reason": "a test"}
 
 
 def after(flags: OwnedFlags, stack: str) -> list[str] | str:

@@ -102,7 +102,7 @@ class FakeKubernetes:
             kind = "MODIFIED" if key in self._items else "ADDED"
             item.setdefault("apiVersion", key[0])
             item["metadata"].setdefault("uid", f"uid-{key[1]}-{key[3]}")
-            if kind == "MODIFIED" and item.get("spec") != self._items[key].get("spec"):
+            if kind == "MODIFIED" and _changed(key[1], self._items[key], item):
                 item["metadata"]["generation"] = self._items[key]["metadata"].get("generation", 1) + 1
             item["metadata"].setdefault("generation", 1)
             self._items[key] = item
@@ -270,6 +270,14 @@ class FakeKubernetes:
                     "Conflict",
                     f'Apply failed with 1 conflict: conflict with "{other}": .{path}',
                 )
+
+
+def _changed(plural: str, before: Item, after: Item) -> bool:
+    """Whether the generation moves: with the spec, and with the annotations of a Deployment."""
+    annotations = [one["metadata"].get("annotations") for one in (before, after)]
+    return before.get("spec") != after.get("spec") or (
+        plural == "deployments" and annotations[0] != annotations[1]
+    )
 
 
 def _whole(item: Item) -> Item:
