@@ -77,6 +77,11 @@ _SCHEDULER: tuple[Row, ...] = (
     ),
     # A request's first token comes out of its prefill and is not in it.
     Row("generation_tokens", ("realtime_tokens",), where=_mode("decode")),
+    # Both are counted in one report of each prefill batch: their quotient is the mean batch, exactly.
+    Row(
+        "prefill_steps", ("cuda_graph_passes",), where=_mode("prefill_cuda_graph", "prefill_none"), lazy=True
+    ),
+    Row("prefill_step_tokens", ("realtime_tokens",), where=_mode("prefill_compute"), lazy=True),
     Row("prefix_queries", ("prefill_effective_tokens",)),
     Row("prefix_hits", ("prefill_effective_tokens",), where=_HITS),
     Row(

@@ -134,6 +134,8 @@ MEASURES: dict[str, MeasureKind] = {
     "prefix_hits": MeasureKind.COUNTER,
     "external_prefix_queries": MeasureKind.COUNTER,
     "external_prefix_hits": MeasureKind.COUNTER,
+    "prefill_steps": MeasureKind.COUNTER,
+    "prefill_step_tokens": MeasureKind.COUNTER,
     "spec_drafts": MeasureKind.COUNTER,
     "spec_draft_tokens": MeasureKind.COUNTER,
     "spec_accepted_tokens": MeasureKind.COUNTER,

@@ -24,6 +24,8 @@ TOTALS: Mapping[str, tuple[str, Part]] = MappingProxyType(
                 "generation_tokens",
                 "prompt_tokens_processed",
                 "prefix_hits",
+                "prefill_steps",
+                "prefill_step_tokens",
                 "spec_drafts",
                 "spec_draft_tokens",
                 "spec_accepted_tokens",

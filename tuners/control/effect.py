@@ -14,6 +14,9 @@ from tuners.control.trace import Trace, trace_of
 _SEVERAL_RUNNING = 2
 _SMALLER = 0.85
 """Steps at or below this share of their former size, or length, are clearly smaller, or shorter."""
+_FEWEST_PREFILL_STEPS = 20
+_LATE_STEPS = 2
+"""Steps that were under way when a value was read back, and are counted after it."""
 _FEWEST_DRAFT_STEPS = 100
 _DRAFT_SLACK = 0.05
 """Drafted tokens a step so far apart are not the same number."""
@@ -84,6 +87,8 @@ def _token_budget(look: Look) -> EffectFinding:
     while several requests run, when every step has an output.
     """
     steps, before, now, value = look.steps, look.before, look.now, look.change.after
+    if now.prefill_steps is not None:
+        return _prefill_steps(look)
     if steps is None or not steps.count:
         return _unknown("no steps in the window, or none counted")
     p99 = steps.quantiles["p99"]
@@ -102,6 +107,36 @@ def _token_budget(look: Look) -> EffectFinding:
     if seen:
         return EffectFinding(Effect.SEEN, words)
     return _unknown(f"{words}: prompts in chunks count in their last step")
+
+
+def _prefill_steps(look: Look) -> EffectFinding:
+    """SGLang's budget is of the prompt tokens of a step, and it counts steps with prompts and their tokens by
+    themselves: since the value was read back, no step has more than it in the mean.
+    """
+    settled, before, now, value = look.settled, look.before, look.now, look.change.after
+    if settled is None:
+        return _unknown("no page since the change")
+    steps = _grown(settled.prefill_steps or 0.0, now.prefill_steps) or 0.0
+    tokens = _grown(settled.prefill_tokens or 0.0, now.prefill_tokens) or 0.0
+    if steps < _FEWEST_PREFILL_STEPS:
+        return _unknown(f"{steps:.0f} prefill steps since the change, {_FEWEST_PREFILL_STEPS} are needed")
+    each = tokens / steps
+    former = (
+        before.prefill_tokens / before.prefill_steps
+        if before.prefill_steps and before.prefill_tokens
+        else None
+    )
+    words = f"{each:.0f} tokens a prefill step over {steps:.0f} steps (before {_shown(former, 0)})"
+    old = max(value, look.change.before or 0)
+    if tokens > value * (steps - _LATE_STEPS) + old * _LATE_STEPS:
+        return EffectFinding(Effect.CONTRADICTED, f"{words}: more than {value}")
+    if look.lowers:
+        seen = (former is not None and former > value) or _fell(former, each)
+    else:
+        seen = each > (look.change.before or 0) or _fell(each, former)
+    return (
+        EffectFinding(Effect.SEEN, words) if seen else _unknown(f"{words}: the size of a step does not bind")
+    )
 
 
 def _sequences(look: Look) -> EffectFinding:
@@ -237,8 +272,8 @@ def _fell(before: float | None, after: float | None) -> bool:
     return before is not None and after is not None and after <= _SMALLER * before
 
 
-def _shown(value: float | None) -> str:
-    return "?" if value is None else f"{value:.2f}"
+def _shown(value: float | None, digits: int = 2) -> str:
+    return "?" if value is None else f"{value:.{digits}f}"
 
 
 def _pair(before: float | None, after: float | None, scale: float) -> str:

@@ -17,7 +17,8 @@ class Trace:
     outputs of a request, which is the length of the longest steps; drafted tokens a draft step; the length of
     thoughts; the time that the longest requests take, at most. At the snapshot: requests running and waiting
     over `ranks` engines. Since first sight: requests that ended by themselves (who was aborted may never have
-    run), draft steps, drafted tokens, generated tokens.
+    run), draft steps, drafted tokens, generated tokens, and, where an engine counts them by themselves, steps
+    that computed prompts and the tokens that these computed.
     """
 
     at: float = 0.0
@@ -33,6 +34,8 @@ class Trace:
     draft_steps: float | None = None
     drafted_tokens: float | None = None
     generated_tokens: float | None = None
+    prefill_steps: float | None = None
+    prefill_tokens: float | None = None
 
 
 NO_TRACE = Trace()
@@ -61,6 +64,8 @@ def trace_of(replica: ReplicaSnapshot | None) -> Trace:
         draft_steps=totals.get("spec_drafts"),
         drafted_tokens=totals.get("spec_draft_tokens"),
         generated_tokens=totals.get("generation_tokens"),
+        prefill_steps=totals.get("prefill_steps"),
+        prefill_tokens=totals.get("prefill_step_tokens"),
     )
 
 

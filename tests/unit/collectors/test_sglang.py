@@ -54,6 +54,8 @@ def test_a_loaded_server() -> None:
         "requests_finished": 6,  # 3 + 3
         "prefix_queries": 3085,  # input 1333 + device_hit 1752
         "prefix_hits": 1752,
+        "prefill_steps": 9,  # prefill_none: no graph on a CPU
+        "prefill_step_tokens": 1333,
         "grammar_waiting_requests": 0,
     }
     assert values_of(reading, *expected) == expected

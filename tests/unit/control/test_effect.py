@@ -122,6 +122,43 @@ def _seats(running: float, waiting: float, ended: float, ranks: int = 1) -> Repl
     return _replica(signals, {"requests_finished": ended + 7.0, "requests_aborted": 7.0}, ranks=ranks)
 
 
+def _prefills(steps: float, tokens: float) -> ReplicaSnapshot:
+    return _replica({}, {"prefill_steps": steps, "prefill_step_tokens": tokens})
+
+
+@pytest.mark.parametrize(
+    ("new", "steps", "tokens", "effect"),
+    [
+        # Before: 100 steps of 180 tokens. Since the page of the read-back, with 110 steps and 19 800 tokens:
+        (64, 150.0, 22_200.0, Effect.SEEN),  # 40 steps of 60
+        (64, 129.0, 20_940.0, Effect.UNKNOWN),  # 19 steps are too few
+        (64, 150.0, 22_744.0, Effect.SEEN),  # 38 steps of 64 and two late ones of 256: 2 944 tokens
+        (64, 150.0, 22_745.0, Effect.CONTRADICTED),  # one more
+        (192, 150.0, 26_800.0, Effect.UNKNOWN),  # 40 steps of 175, as long as before: 192 does not bind
+        (192, 150.0, 25_920.0, Effect.SEEN),  # 40 steps of 153, at most 0.85 of 180
+        (192, 150.0, 25_921.0, Effect.UNKNOWN),
+        (512, 150.0, 30_041.0, Effect.SEEN),  # more than 256 a step, which was the most before
+        (512, 150.0, 27_000.0, Effect.UNKNOWN),  # as before
+    ],
+)
+def test_a_budget_of_prompt_tokens_where_steps_with_prompts_are_counted(
+    new: int, steps: float, tokens: float, effect: Effect
+) -> None:
+    before = Trace(prefill_steps=100.0, prefill_tokens=18_000.0)
+    settled = Trace(prefill_steps=110.0, prefill_tokens=19_800.0)
+    assert _find(_prefills(steps, tokens), BUDGET, 256, new, before, settled).effect is effect
+
+
+def test_no_page_since_the_change_tells_nothing_of_prefill_steps() -> None:
+    assert _find(_prefills(500.0, 9000.0), BUDGET, 256, 64).effect is Effect.UNKNOWN
+    started = trace_of(_replica({}))  # no prompt had been computed when the value was read back
+    finding = _find(_prefills(50.0, 3000.0), BUDGET, 256, 64, started, started)
+    assert (finding.effect, finding.words) == (
+        Effect.UNKNOWN,
+        "60 tokens a prefill step over 50 steps (before ?): the size of a step does not bind",
+    )
+
+
 @pytest.mark.parametrize(
     ("running", "waiting", "ended", "effect"),
     [
