@@ -59,10 +59,23 @@ def _complete(launched: Launched, number: int, ended: list[int]) -> None:
     ended.append(response.json()["tokens_predicted"] if response.status_code == httpx.codes.OK else -1)
 
 
-def test_restarted_with_other_flags_drained_and_back(launched: Launched) -> None:
-    row = launched.row(SEATS)
+def _in_force(launched: Launched) -> str:
+    """The physical batch that the running process was started with, by its own command line."""
+    server = _get(launched, "/props")
+    assert server is not None
+    words = Path(f"/proc/{_pid(launched)}/cmdline").read_text().split("\0")
+    return next(word.partition("=")[2] for word in words if word.startswith("--ubatch-size="))
+
+
+def _pid(launched: Launched) -> int:
+    children = Path(f"/proc/{launched.process.pid}/task/{launched.process.pid}/children").read_text()
+    return int(children.split()[-1])
+
+
+def test_restarted_with_another_ubatch_drained_and_back(launched: Launched) -> None:
+    row = launched.row(BUDGET)
     assert row is not None
-    assert (row.value, row.start, row.apply) == (2, 2, "restart")
+    assert (row.value, row.start, row.apply) == (256, 256, "restart")
     ended: list[int] = []
     clients = [
         threading.Thread(target=_complete, args=(launched, number, ended)) for number in range(IN_FLIGHT)
@@ -70,31 +83,32 @@ def test_restarted_with_other_flags_drained_and_back(launched: Launched) -> None
     for client in clients:
         client.start()
     until(lambda: _busy(launched), "busy")
-    assert launched.put(SEATS, 3) == "ok"
-    moving = launched.row(SEATS)
+    first = _pid(launched)
+    assert launched.put(BUDGET, 128) == "ok"
+    moving = launched.row(BUDGET)
     assert moving is not None
-    assert (moving.value, moving.phase) == (3, "draining")
-    assert _slots(launched) == 2  # nothing is cut
-    settled = launched.wait_for(SEATS, lambda row: not row.moves, "restarted")
+    assert (moving.value, moving.phase) == (128, "draining")
+    assert (_pid(launched), _in_force(launched)) == (first, "256")  # nothing is cut
+    settled = launched.wait_for(BUDGET, lambda row: not row.moves, "restarted")
     for client in clients:
         client.join()
     assert ended == [OUTPUT_TOKENS] * IN_FLIGHT
-    assert (settled.value, settled.note) == (3, "")
+    assert (settled.value, settled.note) == (128, "")
     assert (settled.expires_in_seconds or 0) > 500
-    assert _slots(launched) == 3
-    # a second knob on top, for good, then both back
-    assert launched.put(BUDGET, 128, None) == "ok"
-    launched.wait_for(BUDGET, lambda row: not row.moves, "restarted again")
-    assert _slots(launched) == 3
-    assert launched.client.reset(SEATS).kind.value == "ok"
-    launched.wait_for(SEATS, lambda row: not row.moves and row.value == 2, "back")
-    assert _slots(launched) == 2
+    assert (_pid(launched) != first, _in_force(launched)) == (True, "128")
+    # a second knob on top, for good, then the first one back
+    assert launched.put(SEATS, 3, None) == "ok"
+    launched.wait_for(SEATS, lambda row: not row.moves, "restarted again")
+    assert (_slots(launched), _in_force(launched)) == (3, "128")
+    assert launched.client.reset(BUDGET).kind.value == "ok"
+    launched.wait_for(BUDGET, lambda row: not row.moves and row.value == 256, "back")
+    assert (_slots(launched), _in_force(launched)) == (3, "256")
     after: list[int] = []
     _complete(launched, 99, after)
     assert after == [OUTPUT_TOKENS]
-    budget = launched.row(BUDGET)
-    assert budget is not None
-    assert (budget.value, budget.expires_in_seconds) == (128, None)
+    seats = launched.row(SEATS)
+    assert seats is not None
+    assert (seats.value, seats.expires_in_seconds) == (3, None)
     record = json.loads(
         (launched.folder / "state" / "enginetop" / "launch" / f"{launched.port}.json").read_text()
     )

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,6 +46,17 @@ def seats(url: str) -> int | None:
         return int(httpx.get(f"{url}/seats", timeout=5.0, trust_env=False).text)
     except httpx.HTTPError:
         return None
+
+
+@contextmanager
+def running(port: int) -> Iterator[None]:
+    """An engine with 8 seats that nobody restarts."""
+    with subprocess.Popen(command(port, "--max-num-seqs=8")) as process:
+        try:
+            until(lambda: seats(f"http://127.0.0.1:{port}"), "ready")
+            yield
+        finally:
+            process.kill()
 
 
 class Desk:
@@ -90,11 +101,8 @@ def desk(
         monkeypatch.setenv(f"XDG_{variable}", str(tmp_path / folder))
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     port = free_port()
-    with subprocess.Popen(command(port)) as process:
-        url = f"http://127.0.0.1:{port}"
-        until(lambda: seats(url), "ready")
-        yield Desk(tmp_path, url, capsys)
-        process.kill()
+    with running(port):
+        yield Desk(tmp_path, f"http://127.0.0.1:{port}", capsys)
 
 
 @contextmanager
@@ -255,3 +263,57 @@ def test_a_hook_that_never_works_pages_a_person_with_a_command_that_works(
         (desk.folder / "engine.yaml").write_text("max-num-seqs: 99\n")
         subprocess.run(by_hand(out), shell=True, check=True)
         until(lambda: True if seats(url) == 8 else None, "back with 8")
+
+
+# A unit of systemd
+
+SYSTEMCTL = """#!/bin/sh
+[ "$1" = --user ] && shift
+echo "$1" >> {folder}/calls
+case "$1" in
+  cat) echo "# {folder}/vllm.service"; echo "[Service]"
+       echo "ExecStart=/usr/bin/vllm serve m --max-num-seqs 8";;
+  show) echo active;;
+esac
+"""
+
+
+def foreign(folder: Path) -> str:
+    folder.mkdir(parents=True)
+    (folder / "50-enginetop.conf").write_text("[Service]\nNice=5\n")
+    return "exists already, and enginetop did not write it"
+
+
+def no_folder(folder: Path) -> str:
+    folder.parent.mkdir(parents=True)
+    folder.write_text("not a folder")
+    return "50-enginetop.conf: cannot be read"
+
+
+@pytest.mark.parametrize("obstacle", [foreign, no_folder])
+def test_a_drop_in_that_cannot_be_written_refuses_the_change_and_restarts_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, obstacle: Callable[[Path], str]
+) -> None:
+    tool = desk.folder / "systemctl"
+    tool.write_text(SYSTEMCTL.format(folder=desk.folder))
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(desk.folder), prepend=":")
+    words = obstacle(desk.folder / "config" / "systemd" / "user" / "vllm.service.d")
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    desk.config.write_text(
+        f"""{CONTROL}
+        [[targets]]
+        url = "{url}"
+        restart = {{ unit = "vllm.service", user = true, drain_seconds = 1 }}
+        [[targets]]
+        url = "{desk.baseline}"
+        """
+    )
+    before = sorted(desk.folder.glob("config/**/*"))
+    with running(port):
+        code, out, err = desk.run("apply", desk.plan(url, "vllm.service", "systemd", 16), "--yes")
+    assert code == exit_codes.ROLLED_BACK, err
+    assert words in out
+    assert "restart" not in (desk.folder / "calls").read_text()
+    assert sorted(desk.folder.glob("config/**/*")) == before
