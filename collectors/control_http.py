@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from collectors.fetch import Credentials, FetchError, client_words, connection_fault, one_line
 from collectors.full_http import proxy_for, tls_context
+from collectors.origin import Origin
 from collectors.secrets import bytes_without_these
 from collectors.ssh.address import SCHEME as SSH_SCHEME
 from enginetop.fleet.knobs import KnobAnswer
@@ -47,11 +48,14 @@ class HttpKnobTransport:
             )
         try:
             headers, secrets = self._headers(body)
+            parts = urlsplit(self._base)
+            origin = Origin.of(parts)
+            headers["Host"], url = origin.authority, origin.dialled + parts.path
             if self._socket:
                 _knock(self._socket, self._timeout_seconds)
             with (
                 self._open() as client,
-                client.stream(method, self._base + path, headers=headers, content=body) as response,
+                client.stream(method, url + path, headers=headers, content=body) as response,
             ):
                 found = b""
                 for part in response.iter_bytes():
@@ -63,6 +67,8 @@ class HttpKnobTransport:
             return KnobAnswer(None, detail=connection_fault(error).detail)
         except OSError as error:
             return KnobAnswer(None, detail=one_line(error.strerror or str(error)).lower())
+        except ValueError:
+            return KnobAnswer(None, detail="no address of a server; name host and port")
         except FetchError as fault:
             return KnobAnswer(None, detail=fault.detail)
         except httpx.TimeoutException:

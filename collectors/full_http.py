@@ -42,8 +42,6 @@ class FullClient:
     ) -> None:
         self._unix_path = unix_path
         self._origin = origin
-        name = origin.lookup_name
-        self._address = f"{origin.scheme}://{f'[{name}]' if ':' in name else name}:{origin.port}"
         self._credentials = credentials
         self._proxy = proxy
         self._max_body_bytes = max_body_bytes
@@ -105,13 +103,13 @@ class FullClient:
 
         extensions: dict[str, object] = {"trace": self._on_event}
         if self._origin.scheme == "https":
-            extensions["sni_hostname"] = self._origin.host
+            extensions["sni_hostname"] = self._origin.server_name
         parts: list[bytes] = []
         size = 0
         try:
             async with client.stream(
                 "GET",
-                self._origin.url + asked,
+                self._origin.dialled + asked,
                 headers=dict(headers),
                 extensions=extensions,
             ) as response:
@@ -132,6 +130,7 @@ class FullClient:
         except (httpx.DecodingError, httpx.InvalidURL):
             raise FetchError(FailureKind.PROTOCOL, "the answer cannot be decoded") from None
         finally:
+            parts.clear()  # a failure's traceback may keep this frame until the next garbage collection
             if self._unfinished is not None:
                 stream, self._unfinished = self._unfinished, None
                 await stream.aclose()

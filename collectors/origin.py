@@ -33,9 +33,20 @@ class Origin:
         return unquote(self.host) + ("." if self.rooted else "")
 
     @property
+    def server_name(self) -> str:
+        """The host as a certificate names it: without the zone, which is this machine's alone."""
+        return self.host.partition("%")[0]
+
+    @property
+    def dialled(self) -> str:
+        """The URL that a connection is made by: with the zone and the final dot, which no server is sent."""
+        name = self.lookup_name
+        return f"{self.scheme}://{f'[{name}]' if ':' in name else _ascii(name)}:{self.port}"
+
+    @property
     def authority(self) -> str:
         """What the Host header says."""
-        host = self.host.partition("%")[0]  # the zone of a link-local address is this machine's alone
+        host = self.server_name
         shown = f"[{host}]" if ":" in host else _ascii(host)
         return shown if self.port == _DEFAULT_PORTS.get(self.scheme) else f"{shown}:{self.port}"
 
@@ -43,6 +54,14 @@ class Origin:
     def url(self) -> str:
         """Scheme and authority, never user information."""
         return f"{self.scheme}://{self.authority}"
+
+
+def url_host(host: str) -> str:
+    """A host as a URL writes it: IPv6 in brackets, with its zone spelled `%25` (RFC 6874)."""
+    if ":" not in host:
+        return host
+    address, _, zone = host.partition("%")
+    return f"[{address}%25{zone.removeprefix('25')}]" if zone else f"[{address}]"
 
 
 def _ascii(host: str) -> str:

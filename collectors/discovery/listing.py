@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from collectors.feed import METRICS_PATHS
 from collectors.fetch import Credentials, one_line
+from collectors.origin import url_host
 from collectors.ssh.address import SCHEME as SSH_SCHEME
 from collectors.ssh.address import ssh_address
 from enginetop.fleet.model import Role, Target
@@ -109,7 +110,7 @@ def _authority(scheme: str, address: str) -> str:
     if not parts.hostname:
         raise ValueError("no host in it")
     port = parts.port  # ValueError when it is none
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    host = url_host(parts.hostname)
     return host if port is None else f"{host}:{port}"
 
 

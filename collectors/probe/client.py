@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from collectors.fetch import Credentials, FetchError, client_words, connection_fault, one_line
 from collectors.full_http import proxy_for, tls_context
+from collectors.origin import Origin
 from collectors.probe.stream import StreamedAnswer, error_text
 from collectors.records.formats import OPENAI
 from collectors.records.lines import RequestLine, read
@@ -99,7 +100,7 @@ class ProbeClient:
             async with (
                 asyncio.timeout(timeout_seconds),
                 self._open(url) as client,
-                client.stream("GET", url + _MODELS, headers=self._headers()) as response,
+                client.stream("GET", _dialled(url) + _MODELS, headers=self._headers(url)) as response,
             ):
                 listed = _json(self._clean(await _beginning(response)))
         except (httpx.HTTPError, httpx.InvalidURL, FetchError, OSError) as error:
@@ -144,7 +145,9 @@ class ProbeClient:
         try:
             async with (
                 asyncio.timeout(plan.timeout_seconds),
-                client.stream("POST", plan.url + _CHAT, json=body, headers=self._headers()) as response,
+                client.stream(
+                    "POST", _dialled(plan.url) + _CHAT, json=body, headers=self._headers(plan.url)
+                ) as response,
             ):
                 if response.status_code != 200:
                     refused = 400 <= response.status_code < 500 and response.status_code not in (408, 429)
@@ -205,10 +208,12 @@ class ProbeClient:
         """What a server sent without the secrets that it was sent."""
         return bytes_without_these(data, self._secrets)
 
-    def _headers(self) -> dict[str, str]:
+    def _headers(self, url: str) -> dict[str, str]:
+        headers = {"Host": Origin.of(urlsplit(url)).authority}
         authorization = self._credentials.authorization()
-        self._secrets = authorization[1] if authorization is not None else ()
-        return {} if authorization is None else {"Authorization": authorization[0]}
+        if authorization is not None:
+            headers["Authorization"], self._secrets = authorization
+        return headers
 
     def _open(self, url: str) -> httpx.AsyncClient:
         import httpx
@@ -220,6 +225,11 @@ class ProbeClient:
             trust_env=False,
             timeout=None,  # noqa: S113 - one deadline spans the whole request
         )
+
+
+def _dialled(url: str) -> str:
+    parts = urlsplit(url)
+    return Origin.of(parts).dialled + parts.path
 
 
 async def _beginning(response: httpx.Response) -> bytes:

@@ -62,6 +62,10 @@ def prometheus_url(text: str) -> str:
         raise ConfigError(f"--prometheus: {BY_HAND}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError("--prometheus: no address; write http(s)://host:port[/prefix]")
+    if "%" in parts.hostname:
+        raise ConfigError(
+            "--prometheus: an address with a zone is not asked; write another one of that server"
+        )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     path = parts.path.rstrip("/").removesuffix("/api/v1")
     return f"{parts.scheme}://{host}{f':{port}' if port is not None else ''}{path}"

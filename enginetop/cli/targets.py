@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,6 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from collectors.feed import METRICS_PATHS
 from collectors.fetch import one_line
+from collectors.origin import url_host
 from collectors.ssh.address import HOW, SCHEME, ssh_address
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
@@ -28,7 +30,7 @@ def parse_target(text: str, name: str | None = None) -> Target:
     parts = _split(text)
     path, page = _page_of(parts.path.rstrip("/"))
     host = parts.hostname or ""
-    shown_host = f"[{host}]" if ":" in host else host
+    shown_host = url_host(host)
     port = f":{parts.port}" if parts.port is not None else ""
     url = f"{parts.scheme}://{shown_host}{port}{path}"
     shown_name = one_line(name or "") or f"{shown_host}{port}{path}"
@@ -71,6 +73,14 @@ def _without_secrets(text: str) -> str:
     return f"…@{text}" if at else text
 
 
+def _lacks_zone(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return isinstance(address, ipaddress.IPv6Address) and address.is_link_local and not address.scope_id
+
+
 def _split(text: str) -> SplitResult:
     shown = _without_secrets(text)
     written = text if "://" in text else f"http://{text}"
@@ -83,6 +93,10 @@ def _split(text: str) -> SplitResult:
         raise ConfigError(f"target {shown!r}: the scheme {parts.scheme!r} is not read; {_HOW}")
     if not parts.hostname or any(c.isspace() or not c.isprintable() for c in written):
         raise ConfigError(f"target {shown!r}: no host in it; {_HOW}")
+    if _lacks_zone(parts.hostname):
+        raise ConfigError(
+            f"target {shown!r}: a link-local address; name its interface: [fe80::1%25eth0]:8000"
+        )
     if "@" in parts.netloc:
         raise ConfigError(
             f"target {shown!r}: no credentials in an address; name an environment variable with "
