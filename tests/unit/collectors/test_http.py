@@ -7,6 +7,7 @@ import gc
 import gzip
 import socket
 import ssl
+import tracemalloc
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -542,5 +543,42 @@ def test_answers_that_nobody_keeps_do_not_pile_up(server: FaultyServer, fast_pat
     gc.disable()
     try:
         assert asyncio.run(bodies_alive()) == 0
+    finally:
+        gc.enable()
+
+
+LARGE = b"x" * 4_000_000
+FAILING = {
+    "too large": page(LARGE),
+    "too large, in chunks": chunked(*[LARGE[:500_000]] * 8),
+    "cut short": raw(length(LARGE[:1_900_000], declared=1_950_000)),
+    "cut short in a chunk": chunked(*[LARGE[:500_000]] * 3, end=b"300000\r\nabc"),
+    "a chunk without a size": chunked(*[LARGE[:500_000]] * 3, end=b"what?\r\n"),
+}
+
+
+@both_clients
+@pytest.mark.parametrize("reply", FAILING.values(), ids=FAILING)
+def test_what_was_read_of_a_bad_answer_is_let_go(server: FaultyServer, reply: Reply, fast_path: bool) -> None:
+    url = server.replica(Reply(reply.parts, close=True)).url
+
+    async def kept() -> int:
+        fetcher = HttpFetcher({}, fast_path=fast_path, max_body_bytes=2_000_000, clock=lambda: 1000.0)
+        try:
+            for turn in range(6):
+                if turn == 1:  # what is made once has been made
+                    tracemalloc.start()
+                assert (await fetcher.fetch(url, "/metrics", timeout_seconds=5.0)).error is not None
+            await asyncio.sleep(0)
+            return sum(trace.size for trace in tracemalloc.take_snapshot().traces)
+        finally:
+            tracemalloc.stop()
+            await fetcher.aclose()
+            await asyncio.sleep(0)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(kept()) < 1_500_000  # five of them: httpx holds on to a chunk or two of each
     finally:
         gc.enable()
