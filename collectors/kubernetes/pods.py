@@ -41,6 +41,8 @@ class ServingPod:
     ready: bool
     controller: str
     """`Kind/name` of the object that made it; empty: nobody."""
+    inference_pool: str = ""
+    """Pool of the Gateway API (`namespace/name`) that routes to it, or that it picks for; empty: none."""
 
     @property
     def identity(self) -> str:
@@ -48,10 +50,11 @@ class ServingPod:
         return f"{self.namespace}/{self.name}"
 
 
-def serving_pod(pod: Fields, owner_kind: str = "") -> ServingPod | None:
+def serving_pod(pod: Fields, owner_kind: str = "", *, known: Kind | None = None) -> ServingPod | None:
     """What a pod serves; None: nothing that we read, or it is a worker behind its leader, or at its end.
 
-    `owner_kind` is the kind of the object at the top of its owners, where that is known.
+    `owner_kind` is the kind of the object at the top of its owners, where that is known; `known` what it is,
+    where others than its labels tell.
     """
     labels = _words(pod, "metadata", "labels")
     if field_at(pod, "metadata", "deletionTimestamp") is not None or text(pod, "status", "phase") in _ENDED:
@@ -66,10 +69,10 @@ def serving_pod(pod: Fields, owner_kind: str = "") -> ServingPod | None:
     if container is None or namespace is None or name is None:
         return None
     line = _command_line(container)
-    known, known_port = _engine_of(line, text(container, "image") or "")
-    kind = OWNED.get(owner_kind) or next((one for one in KINDS if _matches(one, labels)), None)
+    runs, runs_port = _engine_of(line, text(container, "image") or "")
+    kind = known or OWNED.get(owner_kind) or next((one for one in KINDS if _matches(one, labels)), None)
     if kind is None:
-        if known is EngineKind.UNKNOWN:
+        if runs is EngineKind.UNKNOWN:
             return None
         kind = Kind(Stack.PLAIN, {}, "app")
     annotations = _words(pod, "metadata", "annotations")
@@ -81,10 +84,10 @@ def serving_pod(pod: Fields, owner_kind: str = "") -> ServingPod | None:
         stack=kind.stack,
         pool=labels.get(kind.pool) or controller.partition("/")[2] or name,
         role=_role(kind, labels, line),
-        engine=engine if engine is not EngineKind.UNKNOWN else known,
+        engine=engine if engine is not EngineKind.UNKNOWN else runs,
         container=text(container, "name") or "",
         address=text(pod, "status", "podIP") or "",
-        port=_port(kind, containers, container, annotations, line, known_port),
+        port=_port(kind, containers, container, annotations, line, runs_port),
         scheme=_scheme(container, annotations),
         metrics_path=annotations.get(f"{_SCRAPE}path"),
         model=labels.get(kind.model_label),

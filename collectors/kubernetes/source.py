@@ -10,11 +10,12 @@ from urllib.parse import quote
 
 from collectors.discovery.listing import Listed, ListingError, target_at
 from collectors.kubernetes.client import KubernetesClient
+from collectors.kubernetes.inference_pools import InferencePool, InferencePools, complaints
 from collectors.kubernetes.kubeconfig import KubernetesError, find_context, split_place
 from collectors.kubernetes.owners import Owners
 from collectors.kubernetes.pod_list import PodList
 from collectors.kubernetes.pods import ServingPod, serving_pod
-from collectors.kubernetes.stacks import Stack
+from collectors.kubernetes.stacks import PICKER, Stack
 from enginetop.fleet.model import Role, Target
 
 MOST_THROUGH_SERVER = 50
@@ -52,6 +53,7 @@ class KubernetesPods:
         self._client = client
         self._pods: PodList | None = None
         self._owners: Owners | None = None
+        self._pools: InferencePools | None = None
 
     def look(self) -> Sequence[Listed]:
         """The serving pods now; waits for a change after the first look. ListingError: it cannot be told."""
@@ -64,8 +66,9 @@ class KubernetesPods:
                     raise
                 pods = self._narrowed()
                 pods.look()
-            found = with_pairs(_serving(pods.pods, owners))
-            return self._listed(found)
+            pools = self._inference_pools().look()
+            found = with_pairs(_serving(pods.pods, owners, pools))
+            return self._listed(found, tuple(complaints(pools, pods.pods)))
         except KubernetesError as error:
             raise ListingError(str(error)) from None
         finally:
@@ -100,11 +103,19 @@ class KubernetesPods:
         self._pods = PodList(self._client, self._namespace)
         return self._pods
 
-    def _listed(self, pods: Sequence[ServingPod]) -> Sequence[Listed]:
+    def _inference_pools(self) -> InferencePools:
+        assert self._client is not None
+        if self._pools is None:
+            self._pools = InferencePools(self._client, self._namespace)
+        return self._pools
+
+    def _listed(self, pods: Sequence[ServingPod], complaints: Sequence[str]) -> Sequence[Listed]:
         there = [pod for pod in pods if pod.address]
         waiting = len(pods) - len(there)
         have = "1 pod has" if waiting == 1 else f"{waiting} pods have"
-        notes = [f"{self.title}: {have} no address yet"] if waiting else []
+        notes = [f"{self.title}: {complaint}" for complaint in complaints]
+        if waiting:
+            notes.append(f"{self.title}: {have} no address yet")
         if self._through_server and len(there) > MOST_THROUGH_SERVER:
             notes.append(
                 f"{self.title}: {len(there)} pods, {MOST_THROUGH_SERVER} of them read through the API "
@@ -116,7 +127,10 @@ class KubernetesPods:
         how = (
             self._client.identity.credentials() if self._client is not None and self._through_server else None
         )
-        return [Listed(self._target(pod, several), pod.identity, how) for pod in there]
+        return [
+            Listed(replace(self._target(pod, several), inference_pool=pod.inference_pool), pod.identity, how)
+            for pod in there
+        ]
 
     def _target(self, pod: ServingPod, several: bool) -> Target:
         name = pod.identity if several else pod.name
@@ -146,14 +160,18 @@ class KubernetesPods:
         )
 
 
-def _serving(pods: Iterable[Mapping[str, Any]], owners: Owners) -> Iterator[ServingPod]:
+def _serving(
+    pods: Iterable[Mapping[str, Any]], owners: Owners, pools: Sequence[InferencePool]
+) -> Iterator[ServingPod]:
     """Owners are asked for only where the labels leave it open: a cluster has many pods that are not ours."""
     for pod in pods:
-        found = serving_pod(pod)
+        picks = next((pool for pool in pools if pool.is_picked_by(pod)), None)
+        found = serving_pod(pod, known=PICKER if picks is not None else None)
         if found is not None and found.stack is Stack.PLAIN:
             found = serving_pod(pod, owners.root_kind(pod))
         if found is not None:
-            yield found
+            pool = picks or next((pool for pool in pools if pool.routes_to(pod)), None)
+            yield found if pool is None else replace(found, inference_pool=pool.identity)
 
 
 def with_pairs(pods: Iterable[ServingPod]) -> Sequence[ServingPod]:

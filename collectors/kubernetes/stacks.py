@@ -55,6 +55,16 @@ _PREFILL_DECODE = {"prefill": Role.PREFILL, "decode": Role.DECODE, "both": Role.
 _KSERVE = {"app.kubernetes.io/part-of": "llminferenceservice"}
 _VLLM_STACK = {"app.kubernetes.io/part-of": "vllm-stack"}
 
+PICKER = Kind(
+    Stack.LLM_D,
+    {"inferencepool": "*"},
+    "inferencepool",
+    Role.ROUTER,
+    ports=("http-metrics", "metrics"),
+    port=9090,
+)
+"""The endpoint picker of an inference pool: known by its label, or by the Service that the pool names."""
+
 KINDS: tuple[Kind, ...] = (
     Kind(
         Stack.OME,
@@ -136,14 +146,7 @@ KINDS: tuple[Kind, ...] = (
         engine_label="llm-d.ai/engine-type",
         model_label="llm-d.ai/model",
     ),
-    Kind(
-        Stack.LLM_D,
-        {"inferencepool": "*"},
-        "inferencepool",
-        Role.ROUTER,
-        ports=("http-metrics", "metrics"),
-        port=9090,
-    ),
+    PICKER,
 )
 """Tried from the top; the first whose labels are all there holds."""
 

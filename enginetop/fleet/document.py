@@ -95,6 +95,7 @@ def replica_document(replica: ReplicaSnapshot) -> Json:
         "scraped_at": _finite(replica.scraped_at),
         "scrape_seconds": _finite(replica.scrape_seconds),
         "pod": replica.target.pod or None,
+        "inference_pool": replica.target.inference_pool or None,
         "process": _process(replica.target.process),
         "spacing_seconds": _finite(replica.spacing_seconds),
         "next_try_at": _finite(replica.next_try_at),

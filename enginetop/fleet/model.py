@@ -122,6 +122,8 @@ class Target:
     role: Role | None = None
     pod: str = ""
     container: str = ""
+    inference_pool: str = ""
+    """The inference pool of the Gateway API (`namespace/name`) that routes to it, or that it picks for."""
     process: LocalProcess | None = None
     """Where it was found among this machine's processes."""
 

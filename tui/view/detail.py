@@ -99,6 +99,8 @@ def _runs_as(target: Target) -> Lines:
     if target.pod:
         inside = f" · container {target.container}" if target.container else ""
         yield row("pod", Span(target.pod), Span(inside, "dim"))
+    if target.inference_pool:
+        yield row("pool", Span(target.inference_pool), Span(" · inference pool of the Gateway API", "dim"))
     process = target.process
     if process is not None:
         places = (("unit", process.unit), ("container", process.container))

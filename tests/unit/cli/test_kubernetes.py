@@ -76,10 +76,14 @@ def test_a_fleet_is_found_and_read(
     fake: FakeKubernetes, server: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     served(fake, "llm-d")
+    spec = {"selector": {"matchLabels": {"llm-d.ai/guide": "g"}}, "endpointPickerRef": {"name": "epp"}}
+    pool = {"metadata": {"name": "g", "namespace": "llm"}, "spec": spec}
+    fake.put("inference.networking.k8s.io/v1", "inferencepools", pool)
     assert main(["snapshot", "--kubernetes", "--interval", "0.2"]) == 0
     output = capsys.readouterr()
     (replica,) = json.loads(output.out)["replicas"]
     assert (replica["engine"], replica["target"]) == ("vllm", target_url(server))
+    assert (replica["pod"], replica["inference_pool"]) == ("llm/a", "llm/g")
     assert TOKEN not in output.out + output.err
 
 

@@ -59,6 +59,9 @@ def test_who_serves_it_on_this_machine() -> None:
 def test_the_pod_it_runs_in() -> None:
     target = Target("http://10.0.0.1:8000", "vllm-0", pod="serve/vllm-0", container="engine")
     assert row(replica("a1", target=target), "pod").split(None, 1)[1] == "serve/vllm-0 · container engine"
+    routed = dataclasses.replace(target, inference_pool="serve/qwen")
+    said = row(replica("a1", target=routed), "pool").split(None, 1)[1]
+    assert said == "serve/qwen · inference pool of the Gateway API"
 
 
 def test_latencies_by_hand() -> None:
