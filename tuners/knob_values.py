@@ -28,8 +28,9 @@ class Knobs:
     `budget` is `max_num_batched_tokens` and `sequences` `max_num_seqs`, each of one engine; `drafts` the
     draft tokens of a decoding request; `thinking` the default thinking budget, -1 where thinking has no
     limit. `bounds` holds the least and the greatest value that an engine accepts live, by knob, and `live_by`
-    names the path to them; `restarted_by` names the path by which enginetop itself can restart it with
-    another value. `problem` says why the values cannot be relied on.
+    names the path to them, `elsewhere` that of single knobs which have another; `restarted_by` names the path
+    by which enginetop itself can restart it with another value. `problem` says why the values cannot be
+    relied on.
     """
 
     budget: int | None = None
@@ -38,6 +39,7 @@ class Knobs:
     thinking: int | None = None
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=lambda: _NO_BOUNDS)
     live_by: str = KNOB_API
+    elsewhere: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     restarted_by: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     source: str = ""
     problem: str = ""
@@ -54,7 +56,7 @@ class Knobs:
     def path(self, knob: str) -> tuple[str, str] | None:
         """How enginetop itself can change `knob` here, in the words of `way`; None: it has no path."""
         if knob in self.bounds:
-            return "live", self.live_by
+            return "live", self.elsewhere.get(knob, self.live_by)
         return ("restart", self.restarted_by[knob]) if knob in self.restarted_by else None
 
     def way(self, knob: str, value: int) -> tuple[str, str]:
@@ -65,7 +67,7 @@ class Knobs:
         """
         least, greatest = self.bounds.get(knob, (1, 0))
         if least <= value <= greatest:
-            return "live", self.live_by
+            return "live", self.elsewhere.get(knob, self.live_by)
         if knob in self.restarted_by:
             return "restart", self.restarted_by[knob]
         own = CHANGEABLE.get(self.engine, {}).get(knob)
@@ -79,9 +81,12 @@ def knobs_of(replica: ReplicaSnapshot, sheet: KnobSheet | None = None) -> Knobs:
     source, problem = setting.source if setting else "", ""
     bounds: dict[str, tuple[int, int]] = {}
     restarted_by: dict[str, str] = {}
+    elsewhere: dict[str, str] = {}
     if sheet is not None:
         for row in sheet.knobs:
             if row.name in values:
+                if row.via:
+                    elsewhere[row.name] = row.via
                 if row.apply == "live":
                     bounds[row.name] = (row.min, row.max)
                 else:
@@ -98,6 +103,7 @@ def knobs_of(replica: ReplicaSnapshot, sheet: KnobSheet | None = None) -> Knobs:
         thinking=values[THINKING],
         bounds=MappingProxyType(bounds),
         live_by=KNOB_API if sheet is None else sheet.writer,
+        elsewhere=MappingProxyType(elsewhere),
         restarted_by=MappingProxyType(restarted_by),
         source=source,
         problem=problem,

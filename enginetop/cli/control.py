@@ -121,6 +121,10 @@ def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str
         if cluster is not None:
             transport = OwnedKnobs(target, transport, cluster, owner_first=owner_first)
         clients[target.url] = HttpKnobClient(transport, others)
+    if settings.gateways and settings.control is not None:  # read-only, no hook is run
+        from enginetop.cli.gateways import behind_gateways  # of use to few
+
+        clients = behind_gateways(clients, settings.gateways, targets)
     return clients.get
 
 

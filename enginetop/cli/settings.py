@@ -29,6 +29,7 @@ from enginetop.fleet.toml_text import parse_toml
 from tuners.control.settings import ControlSettings
 
 if TYPE_CHECKING:
+    from enginetop.cli.gateways import GatewaySetting
     from enginetop.cli.restart_paths import RestartSetting
     from enginetop.fleet.config import Config, DiscoveryTable, GpuExporterTable, PrometheusTable, TargetTable
     from enginetop.fleet.restart_tables import EngineApiTable
@@ -77,6 +78,8 @@ class Settings:
     """How targets (by URL) are restarted for a new value, where the config file says so."""
     engine_apis: Mapping[str, EngineApiTable] = field(default_factory=dict)
     """Which API of their own targets (by URL) are written by, where the config file says so."""
+    gateways: tuple[GatewaySetting, ...] = ()
+    """Gateways whose default thinking budget a hook sets."""
     alerts: AlertSettings = field(default_factory=AlertSettings)
     """Rules, silences and sinks of the config file."""
     price: Price | None = None
@@ -169,6 +172,7 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         knob_paths=_knob_paths(config),
         restarts=_restarts(config),
         engine_apis=_engine_apis(config),
+        gateways=_gateways(config),
         alerts=alerts,
         price=_price(config),
         listen=_listen(args, config),
@@ -405,6 +409,14 @@ def _restarts(config: Config | None) -> dict[str, RestartSetting]:
 def _engine_apis(config: Config | None) -> dict[str, EngineApiTable]:
     tables = config.targets if config else ()
     return {parse_target(table.url).url: table.engine_api for table in tables if table.engine_api is not None}
+
+
+def _gateways(config: Config | None) -> tuple[GatewaySetting, ...]:
+    if config is None or not config.gateways:
+        return ()
+    from enginetop.cli.gateways import gateway_setting
+
+    return tuple(gateway_setting(table, config) for table in config.gateways)
 
 
 def _slos(flag: Slo | None, config: Config | None) -> tuple[tuple[str, Slo], ...]:

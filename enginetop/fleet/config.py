@@ -19,7 +19,7 @@ from pydantic import (
 
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
-from enginetop.fleet.restart_tables import EngineApiTable, HookTable, RestartTable
+from enginetop.fleet.restart_tables import EngineApiTable, GatewayTable, HookTable, RestartTable
 from enginetop.fleet.snapshot import Slo
 from enginetop.fleet.strict_tables import first_problem
 
@@ -324,14 +324,23 @@ class Config(_Table):
     """The user's own keys on the screen: word of an action = key, or keys."""
     hooks: Mapping[str, HookTable] = {}
     """Commands of this machine by name; whoever refers to one knows no more than its name."""
+    gateways: tuple[GatewayTable, ...] = ()
 
     @model_validator(mode="after")
     def _known_hooks(self) -> Config:
-        for target in self.targets:
-            hook = target.restart.hook if target.restart is not None else None
+        restarts = (target.restart for target in self.targets if target.restart is not None)
+        for hook in (*(restart.hook for restart in restarts), *(gateway.hook for gateway in self.gateways)):
             if hook is not None and hook not in self.hooks:
                 known = ", ".join(self.hooks) or "none"
                 raise ValueError(f"the hook {hook!r} is not there; write [hooks.NAME] (there are: {known})")
+        return self
+
+    @model_validator(mode="after")
+    def _gateways_apart(self) -> Config:
+        names = [gateway.name for gateway in self.gateways]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two gateways are named {twice!r}; name them apart")
         return self
 
 

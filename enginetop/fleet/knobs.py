@@ -17,6 +17,8 @@ KNOBS_SCHEMA = "enginetop.knobs/1"
 KNOB_API = "knob_api"
 """The path of a companion inside of the engine: knobs change while it runs."""
 FAILED, STUCK = "failed", "stuck"
+VALUE = "{value}"
+"""What stands for the value in the command of `KnobRow.by_hand`."""
 
 
 class KnobSheetError(ValueError):
@@ -50,7 +52,12 @@ class KnobRow:
     phase: str = ""
     takes_seconds: float = 0.0
     by_hand: str = ""
-    """The command with which a person sets it, where its path has one; `{value}` stands for the value."""
+    """The command with which a person sets it, where its path has one; `VALUE` stands for the value."""
+    via: str = ""
+    """The path that it is changed by, whose are `instance` and `reaches`; empty: that of its sheet."""
+    instance: str = ""
+    reaches: tuple[str, ...] = ()
+    """The targets that one change of it reaches at once; empty: its own."""
 
     @property
     def moves(self) -> bool:
@@ -79,6 +86,16 @@ class KnobSheet:
     def knob(self, name: str) -> KnobRow | None:
         """The row of the knob `name`; None when the engine has none of that name."""
         return next((row for row in self.knobs if row.name == name), None)
+
+    def writer_of(self, name: str) -> str:
+        """The path that the knob `name` is changed by."""
+        row = self.knob(name)
+        return row.via if row is not None and row.via else self.writer
+
+    def instance_of(self, name: str) -> str:
+        """Whose knob `name` is: the engine's instance, or what its own path names."""
+        row = self.knob(name)
+        return row.instance if row is not None and row.via else self.instance
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from enginetop.fleet.knobs import KNOB_API
 PLAN_SCHEMA = "enginetop.plan/1"
 VIA_KNOB_API = KNOB_API
 VIA_KUBERNETES = "kubernetes"
+VIA_GATEWAY = "gateway"
 ENGINE_APIS = (
     "vllm_runtime",
     "sglang_cap",
@@ -29,10 +30,10 @@ ENGINE_APIS = (
     "dynamo_planner",
 )
 """The paths that are an engine's own API, named in the `engine_api` table of a target."""
-VIAS = (VIA_KNOB_API, "process", "systemd", "file", VIA_KUBERNETES, *ENGINE_APIS)
+VIAS = (VIA_KNOB_API, "process", "systemd", "file", VIA_KUBERNETES, *ENGINE_APIS, VIA_GATEWAY)
 """The paths that a plan may name: the knob API inside of an engine, and the restart of one that `enginetop
 launch` started, of a systemd unit, of one whose settings stand in a file, of one that an object of Kubernetes
-owns; and those of engines themselves.
+owns; those of engines themselves; and the hook of the gateway in front of them.
 """
 
 MAX_PLAN_BYTES = 1024 * 1024
@@ -101,10 +102,10 @@ class Plan:
 
     def together(self, target: str) -> tuple[str, ...]:
         """The targets that a write of `target` changes at once, itself included: those that one object of
-        Kubernetes owns.
+        Kubernetes owns, or that one gateway leads to.
         """
         change = next(one for one in self.changes if one.target == target)
-        if change.via != VIA_KUBERNETES:
+        if change.via not in (VIA_KUBERNETES, VIA_GATEWAY):
             return (target,)
         whole = (change.via, change.instance)
         return tuple(one.target for one in self.changes if (one.via, one.instance) == whole)

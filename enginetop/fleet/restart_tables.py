@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 _Patience = Annotated[float, Field(ge=1, le=86400)]
 
@@ -47,6 +47,25 @@ class RestartTable(_Table):
         if self.unit is not None and self.hook is not None:
             raise ValueError("a unit is restarted by systemctl; leave hook out")
         return self
+
+
+class GatewayTable(_Table):
+    """One `[[gateways]]` entry: `hook` reads and sets the default thinking budget of all requests through it.
+
+    `targets` are the engines behind it: names or addresses, shell patterns. Of two gateways that lead to an
+    engine the first one counts.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    hook: str
+    targets: Annotated[tuple[str, ...], Field(min_length=1)]
+
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, name: str) -> str:
+        if not name.isprintable():
+            raise ValueError("a gateway's name has no control character in it")
+        return name
 
 
 _NEEDS: dict[str, tuple[str, ...]] = {

@@ -65,7 +65,7 @@ class Controller:
     def preflight(self, plan: Plan) -> Preflight:
         """Hold a plan against the fleet without changing anything; blocks while engines are asked."""
         world = self._world_of(plan, self._world, False)
-        sheets = {target: examined(world.client(target)) for target in plan.targets}
+        sheets = {one.target: examined(world.client(one.target), one.via) for one in plan.changes}
         return check_plan(
             plan,
             world.snapshot(),

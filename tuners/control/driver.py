@@ -12,7 +12,7 @@ from enginetop.fleet.errors import EnginetopError
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control import machine
-from tuners.control.knob_api import KnobClient, KnobReply, ReplyKind
+from tuners.control.knob_api import KnobClient, KnobReply, ReplyKind, by_path
 from tuners.control.progress import READS, Answered, Ask, Progress, Purpose
 from tuners.control.settings import ControlSettings
 from tuners.control.store import Journal
@@ -107,6 +107,7 @@ def perform(world: World, progress: Progress, ask: Ask) -> KnobReply:
     client = world.client(ask.target)
     if client is None:
         return KnobReply(ReplyKind.MISSING, "no live path to its knobs is configured")
+    client = by_path(client, progress.change_of(ask.target).via)
     if ask.purpose is Purpose.PREFLIGHT:
         return client.examine()
     if ask.purpose in READS:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from enginetop.fleet.knobs import VALUE
 from tuners.control.commands import NotStartedError, run
 from tuners.control.knob_api import ReplyKind, clean_words
 from tuners.control.restart_board import RestartError
@@ -20,8 +21,6 @@ from tuners.control.stock.live_board import LiveKnob, Standing
 
 KNOB = "thinking_token_budget"
 NO_BUDGET = -1
-VALUE = "{value}"
-"""What stands for the value in a command that a person has to run."""
 _MOST_TOKENS = 1 << 20
 _FRESH_SECONDS = 2.0
 """Engines behind one gateway are asked one after the other: one run of the hook answers for all."""
@@ -51,7 +50,7 @@ class Gateway:
 
     @property
     def by_hand(self) -> str:
-        """The command that sets the budget to `VALUE`."""
+        """The command that sets the budget; see `KnobRow`."""
         given = {**self._environment, **_asked("write", VALUE)}
         words = (f"{name}={value if value == VALUE else shlex.quote(value)}" for name, value in given.items())
         return f"{' '.join(words)} {shlex.join(self._command)}"

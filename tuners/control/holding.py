@@ -71,7 +71,7 @@ def not_ours(turn: Turn, target: str, reply: KnobReply) -> str:
     if reply.kind is not ReplyKind.OK or reply.sheet is None:
         return ""
     change = turn.progress.change_of(target)
-    if reply.sheet.instance != change.instance:
+    if reply.sheet.instance_of(change.knob) != change.instance:
         return f"{target} was restarted"
     if reply.sheet.applied != reply.sheet.total:
         return f"{target}: only {reply.sheet.applied} of {reply.sheet.total} ranks confirm their knobs"

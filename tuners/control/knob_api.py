@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote
 
 from enginetop.fleet.admin_surface import AdminFacts
@@ -99,6 +99,19 @@ class KnobClient(Protocol):
 
     def reset(self, knob: str) -> KnobReply:
         """Set one knob back to its start value."""
+
+
+@runtime_checkable
+class SeveralPaths(Protocol):
+    """A `KnobClient` of a target whose knobs have more than one path."""
+
+    def by(self, via: str) -> KnobClient:
+        """The knobs by this path alone."""
+
+
+def by_path(client: KnobClient, via: str) -> KnobClient:
+    """The knobs of a client by the path `via`."""
+    return client.by(via) if isinstance(client, SeveralPaths) else client
 
 
 class HttpKnobClient:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from enginetop.fleet.ports import FleetSource
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control.driver import ControlError
-from tuners.control.knob_api import KnobClient, KnobReply, ReplyKind
+from tuners.control.knob_api import KnobClient, KnobReply, ReplyKind, by_path
 
 _LONGEST_WAIT_SECONDS = 5.0
 """Without new snapshots the machine is asked all the same: a ttl runs on."""
@@ -61,6 +61,8 @@ class LiveWorld:
         return {target: examined(self._clients(target)) for target in targets}
 
 
-def examined(client: KnobClient | None) -> KnobReply:
-    """What a target's knobs are, asked now; None: it has no path."""
+def examined(client: KnobClient | None, via: str = "") -> KnobReply:
+    """What a target's knobs are by a path (empty: by any), asked now; None: it has no path."""
+    if client is not None and via:
+        client = by_path(client, via)
     return client.examine() if client else KnobReply(ReplyKind.MISSING, "no live path is configured")

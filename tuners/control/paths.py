@@ -132,14 +132,21 @@ PATHS: Mapping[str, Path] = MappingProxyType(
                 "`/v1/min-endpoints`, asked again",
                 _NO_TTL,
             ),
+            Path(
+                "gateway",
+                "every request through the gateway, so that all engines behind it change at once",
+                "its hook, asked again",
+                _NO_TTL,
+            ),
         )
     }
 )
 
 
-def path_of(sheet: KnobSheet) -> Path | None:
-    """The path that a sheet names; None: this version knows none of that name."""
-    return PATHS.get(sheet.writer) if sheet.writer in VIAS else None
+def path_of(sheet: KnobSheet, knob: str = "") -> Path | None:
+    """The path that a sheet names, for a knob or for all; None: this version knows none of that name."""
+    name = sheet.writer_of(knob)
+    return PATHS.get(name) if name in VIAS else None
 
 
 def own_paths(kind: EngineKind, routes: Collection[str]) -> tuple[Path, ...]:

@@ -51,7 +51,11 @@ def plan_from_advice(
     if beside := sheets[replica.target.url].canary:  # an engine that is made for the trial
         canary = replace(own, target=beside, instance=f"{own.instance}/canary")
     others = (_change(other, advice.knob, after, sheets) for other in pool_of(snapshot, replica.target.url))
-    pool = [other for other in others if not isinstance(other, str) and other.before == canary.before]
+    pool = [
+        other
+        for other in others
+        if not isinstance(other, str) and (other.before, other.via) == (canary.before, canary.via)
+    ]
     evidence = evidence_hash(snapshot, replica, advice)
     changes = (canary, *pool) if canary is own else (canary, own, *pool)
     identity = json.dumps([evidence, now, [change.instance for change in changes]])
@@ -111,7 +115,8 @@ def _change(
         return f"{knob} of {name} is {after} already"
     if not row.min <= after <= row.max:
         return f"{knob} {after} is out of bounds on {name} ({row.min} to {row.max} {row.apply})"
-    return PlannedChange(replica.target.url, sheet.instance, knob, row.value, after, via=sheet.writer)
+    instance, via = sheet.instance_of(knob), sheet.writer_of(knob)
+    return PlannedChange(replica.target.url, instance, knob, row.value, after, via=via)
 
 
 def _of_itself(engine: EngineKind, knob: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from enginetop.fleet.admin_surface import AdminSurface, Openness, admin_surface
 from enginetop.fleet.change import value_text
 from enginetop.fleet.knobs import KnobRow
-from enginetop.fleet.plan import VIA_KNOB_API, Plan, PlannedChange
+from enginetop.fleet.plan import VIA_GATEWAY, VIA_KNOB_API, Plan, PlannedChange
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Scalar
 from tuners.control.concerns import concerns
 from tuners.control.guards import FRESH_STATES
@@ -24,6 +24,10 @@ ASSUMED_DESIGN_EFFECT = 2.0
 """Before any block is seen; requests that share a batch are not independent (2 to 10 in the field)."""
 PREFERRED_BASELINES = 2
 _ENOUGH_JUDGED = 200
+_ALONE = (
+    "one change reaches all who serve this model: no canary, nothing to compare with, no verdict; they are "
+    "counted before it and during it, then the value goes back, and a person decides"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +122,13 @@ def check_plan(
     canary = replica_of(snapshot, plan.canary.target)
     if canary is None:
         return Preflight(tuple(problems), (), (), None)
-    baselines = tuple(_baselines(plan, snapshot))[: settings.baselines]
-    if not baselines:
+    row = found_row(sheets, plan.canary)
+    reached = row.reaches if row is not None else ()
+    baselines = tuple(_baselines(plan, snapshot, reached))[: settings.baselines]
+    if not baselines and plan.canary.via == VIA_GATEWAY:
+        minutes = 2 * settings.observation_seconds / 60
+        notes.append(f"{_ALONE} (about {minutes:.0f} min)")
+    elif not baselines:
         many = len(plan.canaries)
         rolls = f"; one change of {plan.canary.instance} rolls all {many} of its own" if many > 1 else ""
         problems.append(
@@ -134,14 +143,17 @@ def check_plan(
             f"change will go back as `inconclusive`"
         )
     reply = sheets.get(plan.canary.target)
-    path = path_of(reply.sheet) if reply is not None and reply.sheet is not None else None
+    sheet = reply.sheet if reply is not None else None
+    path = path_of(sheet, plan.canary.knob) if sheet is not None else None
     if path is not None and path.name != VIA_KNOB_API:
         notes.append(
             f"by {path.name}: touches {path.touches}; read back from {path.read_back}; {path.undone}"
         )
-    notes.extend(concerns(plan.canary, canary, found_row(sheets, plan.canary)))
+    if len(reached) > 1:
+        notes.append(f"reaches {len(reached)} targets at once: {', '.join(reached)}")
+    notes.extend(concerns(plan.canary, canary, row))
     found = [replica for target in baselines if (replica := replica_of(snapshot, target))]
-    sizing = size(canary, found, settings)
+    sizing = size(canary, found, settings) if found else None
     return Preflight(tuple(problems), baselines, tuple(notes), sizing)
 
 
@@ -211,19 +223,19 @@ def _knob_problem(change: PlannedChange, reply: KnobReply | None) -> str:
     if reply.kind is not ReplyKind.OK or reply.sheet is None:
         return f"{where}its knobs cannot be read: {reply.detail or reply.kind}"
     sheet = reply.sheet
-    if sheet.instance != change.instance:
-        return f"{where}the engine was restarted (instance {change.instance} is now {sheet.instance})"
+    instance, writer = sheet.instance_of(change.knob), sheet.writer_of(change.knob)
+    if instance != change.instance:
+        return f"{where}the engine was restarted (instance {change.instance} is now {instance})"
     if sheet.applied != sheet.total:
         return f"{where}only {sheet.applied} of {sheet.total} ranks answer for their knobs"
     row = sheet.knob(change.knob)
     if row is None:
         known = ", ".join(known.name for known in sheet.knobs) or "none"
         return f"{where}no knob {change.knob} (it has: {known})"
-    path = path_of(sheet)
-    if path is None:
-        return f"{where}its knobs are changed by {sheet.writer!r}, which this version does not know"
-    if sheet.writer != change.via:
-        return f"{where}its knobs are changed by {sheet.writer} now, the plan says by {change.via}"
+    if path_of(sheet, change.knob) is None:
+        return f"{where}its knobs are changed by {writer!r}, which this version does not know"
+    if writer != change.via:
+        return f"{where}its knobs are changed by {writer} now, the plan says by {change.via}"
     if row.phase:
         return f"{where}{change.knob} is {row.phase.replace('_', ' ')}{f' ({row.note})' if row.note else ''}"
     if row.value != change.before:
@@ -262,11 +274,11 @@ def found_row(sheets: Mapping[str, KnobReply], change: PlannedChange) -> KnobRow
     return reply.sheet.knob(change.knob) if reply is not None and reply.sheet is not None else None
 
 
-def _baselines(plan: Plan, snapshot: FleetSnapshot) -> Iterable[str]:
+def _baselines(plan: Plan, snapshot: FleetSnapshot, reached: Collection[str]) -> Iterable[str]:
     return (
         replica.target.url
         for replica in snapshot.replicas
-        if replica.target.url not in plan.canaries
+        if replica.target.url not in (*plan.canaries, *reached)
         and replica.state in FRESH_STATES
         and replica.model == plan.scope.model
         and replica.role == plan.scope.role

@@ -129,6 +129,8 @@ class Progress:
     written: Mapping[str, Written] = field(default_factory=lambda: MappingProxyType({}))
     began: float = 0.0
     marks: tuple[Mark, ...] = ()
+    marks_before: tuple[Mark, ...] = ()
+    """Block ends before the change, where nothing can be compared with during it."""
     recent: tuple[Mark, ...] = ()
     guards: tuple[Guard, ...] = ()
     judgement: Judgement | None = None

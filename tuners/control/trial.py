@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from enginetop.fleet.change import ChangeState, Verdict
 from enginetop.fleet.snapshot import ReplicaSnapshot
+from tuners.control import alone
 from tuners.control.effect import Effect, find_effect
 from tuners.control.holding import hold
 from tuners.control.judge import judge
@@ -51,6 +52,8 @@ def preflight(turn: Turn) -> None:
 
 def approved(turn: Turn) -> None:
     """Write the canary."""
+    if not turn.progress.baselines and not alone.seen_before(turn):
+        return
     turn.to(ChangeState.CANARY, "writing the canary")
     write(turn, turn.progress.plan.canaries)
 
@@ -101,6 +104,9 @@ def observe(turn: Turn) -> None:
     marks = (*progress.marks, _mark(turn))
     turn.update(marks=marks)
     if len(marks) <= progress.settings.blocks:
+        return
+    if not progress.baselines:
+        turn.undo(alone.outcome(turn.progress), ChangeState.HELD)
         return
     blocks = blocks_between(marks, progress.plan.canaries, progress.baselines)
     judgement = judge(blocks, alpha=progress.settings.alpha, margin=progress.settings.margin)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from enginetop.fleet.change import ChangeState
-from enginetop.fleet.knobs import FAILED, KNOBS_PATH, KnobRow, KnobSheet
+from enginetop.fleet.knobs import FAILED, KNOBS_PATH, VALUE, KnobRow, KnobSheet
+from enginetop.fleet.plan import VIA_GATEWAY
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.progress import Ending, Purpose, Turn
 from tuners.control.restart_board import BY_HAND
@@ -31,6 +32,7 @@ def advance(turn: Turn, ending: Ending) -> None:
                 turn.ask(target, Purpose.UNDO_READ)
             else:
                 turn.touch(target, undo_asked_at=float("-inf"))
+                _remember(turn, target, answered.reply)
         elif answered.ask.purpose is Purpose.UNDO_READ:
             turn.touch(target, asked_at=turn.now)
             ending = _look(turn, ending, target, answered.reply)
@@ -58,12 +60,13 @@ def _look(turn: Turn, ending: Ending, target: str, reply: KnobReply) -> Ending:
     """What a read says of a target: undone, ours to undo, or somebody else's by now."""
     sheet = reply.sheet
     if reply.kind is not ReplyKind.OK or sheet is None:
+        _remember(turn, target, reply)
         return ending
     change = turn.progress.change_of(target)
     row = sheet.knob(change.knob)
     if row is None:
         return _undone(ending, target, f"{target} has no knob {change.knob} any more")
-    if sheet.instance != change.instance:
+    if sheet.instance_of(change.knob) != change.instance:
         return _undone(ending, target, f"{target} was restarted and runs with {row.value}")
     turn.touch(target, takes_seconds=row.takes_seconds, moves=row.moves)
     if row.phase == FAILED:  # what a person has to do is remembered while it is tried once more
@@ -84,6 +87,15 @@ def _look(turn: Turn, ending: Ending, target: str, reply: KnobReply) -> Ending:
     elif turn.now - turn.progress.written[target].undo_asked_at >= RETRY_SECONDS:
         _write_back(turn, target, sheet)
     return ending
+
+
+def _remember(turn: Turn, target: str, reply: KnobReply) -> None:
+    """Keep why the way back fails, where there is a command for a person."""
+    why, _, command = reply.detail.partition(BY_HAND)
+    command = command or turn.progress.written[target].by_hand.partition(BY_HAND)[2]
+    rollback = turn.progress.change_of(target).rollback
+    if command and rollback is not None:
+        turn.touch(target, by_hand=f"{why}{BY_HAND}{command.replace(VALUE, str(rollback))}")
 
 
 def _another_restarts(turn: Turn, ending: Ending, target: str) -> bool:
@@ -115,6 +127,9 @@ def _keep_on_loan(turn: Turn, target: str, row: KnobRow) -> None:
 def _write_back(turn: Turn, target: str, sheet: KnobSheet) -> None:
     change = turn.progress.change_of(target)
     row = sheet.knob(change.knob)
+    if row is not None and row.by_hand and change.rollback is not None:
+        command = row.by_hand.replace(VALUE, str(change.rollback))
+        turn.touch(target, by_hand=f"it did not go back{BY_HAND}{command}")
     turn.touch(target, undo_asked_at=turn.now)
     turn.ask(
         target,
@@ -140,5 +155,7 @@ def _manual(turn: Turn, ending: Ending, targets: list[str]) -> str:
         told = f" ({why})" if why and why not in words[0] else ""
         words.append(f"rollback NOT confirmed on {target}: set {change.knob} back to {value}{told}")
         commands += [f"{BY_HAND}{command}"] if found else []
-    again = f"enginetop rollback {turn.progress.plan.id}, or PATCH {KNOBS_PATH}, or a restart of the engine"
-    return "; ".join((*words, again)) + "".join(commands)
+    again = f"enginetop rollback {turn.progress.plan.id}"
+    if turn.progress.plan.canary.via != VIA_GATEWAY:
+        again += f", or PATCH {KNOBS_PATH}, or a restart of the engine"
+    return "; ".join((*words, again)) + "".join(dict.fromkeys(commands))

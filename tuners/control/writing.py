@@ -40,7 +40,7 @@ def confirm(turn: Turn, targets: tuple[str, ...]) -> tuple[bool, str, bool]:
     """Follow up on writes.
 
     Returns whether all of `targets` hold the new value, as read back; what went wrong, if anything did; and
-    whether it is certain that the write which went wrong changed nothing.
+    whether it is certain that nothing was changed by any of the writes.
     """
     for answered in turn.answers:
         target, reply = answered.ask.target, answered.reply
@@ -54,7 +54,8 @@ def confirm(turn: Turn, targets: tuple[str, ...]) -> tuple[bool, str, bool]:
                 turn.touch(target, version=reply.row.version, renewed_at=turn.now, sent=True)
                 turn.ask(target, Purpose.READ_BACK)
             elif reply.kind in REFUSALS:
-                return False, f"{where}the write was refused ({reply.kind}): {reply.detail}", True
+                words = f"{where}the write was refused ({reply.kind}): {reply.detail}"
+                return False, words, _none_written(turn, targets)
             elif reply.kind is ReplyKind.NOT_ALL_RANKS:
                 return False, f"{where}not every rank could apply the value: {reply.detail}", False
             elif reply.kind is not ReplyKind.TOO_SOON:
@@ -70,6 +71,13 @@ def confirm(turn: Turn, targets: tuple[str, ...]) -> tuple[bool, str, bool]:
                 if turn.progress.written[target].takes_seconds:
                     turn.touch(target, renewed_at=turn.now)  # its ttl runs from when it is in force
     return _wait(turn, targets)
+
+
+def _none_written(turn: Turn, targets: tuple[str, ...]) -> bool:
+    """Whether all of `targets` refused."""
+    answers = [one for one in turn.answers if one.ask.target in targets]
+    refused = {one.ask.target for one in answers if one.reply.kind in REFUSALS}
+    return refused == set(targets) and not any(turn.progress.written[one].sent for one in targets)
 
 
 def _wait(turn: Turn, targets: tuple[str, ...]) -> tuple[bool, str, bool]:

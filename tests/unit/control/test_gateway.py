@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from enginetop.fleet.knobs import VALUE
 from tuners.control import commands
 from tuners.control.commands import Command
-from tuners.control.gateway import KNOB, VALUE, Gateway
+from tuners.control.gateway import KNOB, Gateway
 from tuners.control.knob_api import ReplyKind
 from tuners.control.stock.exchange import StockError
 from tuners.control.stock.live_board import LiveBoard
@@ -195,7 +196,12 @@ def test_what_a_command_printed_so_far_does_not_disturb_it(tmp_path: Path) -> No
 WRITES = {
     "exits 1": ("exit 1", 422, "ended with 1; not changed: still 8192"),
     "says yes and does nothing": ("exit 0", 501, "not changed: the engine answered 0, and"),
-    "sets another value": ('echo 4096 > "$STATE"', 502, "thinking_token_budget is 4096, not 512"),
+    "sets another value": ('echo 4096 > "$STATE"', 502, "is 4096, not 512; and it could not be taken back"),
+    "sets one more": (
+        '[ $ENGINETOP_VALUE = 512 ] && ENGINETOP_VALUE=513; echo $ENGINETOP_VALUE > "$STATE"',
+        501,
+        "the engine answered 0, and thinking_token_budget is 513, not 512; taken back",
+    ),
     "sets it and fails": ('echo 512 > "$STATE"; exit 3', 200, ""),
     "sets another and fails": ('echo 7 > "$STATE"; exit 3', 502, "hook thinking: "),
 }

@@ -113,7 +113,8 @@ class LiveBoard:
         # several targets may have one API: what a change wrote for one of them stands for the others as well
         joins = knob.value == value and bool(change) and self._changes.get(name) == change
         if if_version is not None and if_version != version and not joins:
-            return self._refusal(CONFLICT, knob, now, f"at version {version}, not {if_version}")
+            words = f"at version {version}, not {if_version}"
+            return self._refusal(CONFLICT, knob, now, "; ".join(filter(None, (words, self._note))))
         known = value in (self._lasting[name], knob.start)
         if not (known or knob.min <= value <= knob.max):
             return self._refusal(422, knob, now, f"{value} is not within {knob.min} to {knob.max}")
@@ -144,6 +145,8 @@ class LiveBoard:
         if after.value is None and knob.value is not None:
             return self._halfway(knob, after, value, now)
         assert problem is not None  # what did not come about has a reason
+        if after.values != knob.values and knob.value is not None:
+            return self._astray(knob, after, problem, now)
         return self._refusal(problem.status, after, now, str(problem))
 
     def _write(self, knob: LiveKnob, value: int) -> tuple[LiveKnob, StockError | None]:
@@ -179,6 +182,19 @@ class LiveBoard:
         whole = after.value == knob.value
         back = "taken back" if whole else f"and it could not be taken back: {after.values}"
         return self._refusal(STATUSES[ReplyKind.NOT_ALL_RANKS], after, now, f"{words}; {back}")
+
+    def _astray(self, knob: LiveKnob, after: LiveKnob, problem: StockError, now: float) -> Outcome:
+        """The write led to a value that nobody asked for: the former one shall be there again."""
+        assert knob.value is not None
+        with suppress(StockError):
+            self._api.write(knob.name, knob.value)
+            after = self._look().knob(knob.name) or after
+        whole = after.values == knob.values
+        status = STATUSES[ReplyKind.MISSING] if whole else problem.status
+        back = "taken back" if whole else f"and it could not be taken back: it is {after.value}"
+        words = f"{problem}; {back}"
+        self._note = "" if whole else words  # whoever asks next hears of it as well
+        return self._refusal(status, after, now, words)
 
     def _current(self, now: float) -> Standing:
         """What the engine says, once what is over was taken back."""

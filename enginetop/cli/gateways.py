@@ -1,0 +1,186 @@
+"""Gateways whose default thinking budget is set by a hook of the config file, and the engines behind them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from enginetop.fleet.knobs import KnobAnswer
+from enginetop.fleet.model import Target
+from enginetop.fleet.plan import VIA_GATEWAY
+from enginetop.simulator.knob_api import KnobApi
+from tuners.control.gateway import KNOB, Gateway
+from tuners.control.knob_api import HttpKnobClient, KnobClient, KnobReply, ReplyKind
+from tuners.control.restart_board import BY_HAND
+from tuners.control.stock.exchange import StockError
+from tuners.control.stock.live_board import LiveBoard
+
+if TYPE_CHECKING:
+    from enginetop.fleet.config import Config
+    from enginetop.fleet.restart_tables import GatewayTable
+
+_LONGEST_SECONDS = 60.0
+"""A change under way is looked at and renewed between two runs of a hook."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySetting:
+    """One gateway: the command behind its hook, and which targets it leads to (shell patterns)."""
+
+    name: str
+    hook: str
+    command: tuple[str, ...]
+    timeout_seconds: float
+    targets: tuple[str, ...]
+
+    def leads_to(self, target: Target) -> bool:
+        """Whether a target is behind it, by its name or its address."""
+        shown = (target.name, target.url, target.url.partition("://")[2])
+        return any(fnmatchcase(one, pattern) for one in shown for pattern in self.targets)
+
+
+def gateway_setting(table: GatewayTable, config: Config) -> GatewaySetting:
+    """The setting of a `[[gateways]]` entry; hooks are looked up by their names."""
+    hook = config.hooks[table.hook]
+    seconds = min(hook.timeout_seconds, _LONGEST_SECONDS)
+    return GatewaySetting(table.name, table.hook, hook.command, seconds, table.targets)
+
+
+class GatewayPath:
+    """A `KnobTransport` to a gateway's hook; what cannot be read says why, and what a person has to do."""
+
+    def __init__(self, setting: GatewaySetting) -> None:
+        self._gateway = Gateway(
+            setting.name,
+            setting.hook,
+            setting.command,
+            timeout_seconds=setting.timeout_seconds,
+            environment={"ENGINETOP_GATEWAY": setting.name},
+        )
+        board = LiveBoard(self._gateway, writer=VIA_GATEWAY, engine_name=VIA_GATEWAY)
+        self._api = KnobApi(board, time.time)
+        self._lock = threading.Lock()
+
+    def request(self, method: str, path: str, body: bytes | None = None) -> KnobAnswer:
+        """See `KnobTransport`."""
+        with self._lock:
+            try:
+                return self._api.request(method, path, body)
+            except StockError as error:
+                if error.kind is ReplyKind.MISSING and method != "GET":
+                    return KnobAnswer(error.status, json.dumps({"detail": str(error)}).encode())
+                return KnobAnswer(None, detail=f"{error}{BY_HAND}{self._gateway.by_hand}")
+
+
+class Reaching:
+    """A `KnobClient` of a gateway, which says whom it reaches."""
+
+    def __init__(self, client: KnobClient, reaches: tuple[str, ...]) -> None:
+        self._client, self._reaches = client, reaches
+
+    def read(self) -> KnobReply:
+        """See `KnobClient`."""
+        reply = self._client.read()
+        if reply.sheet is None:
+            return reply
+        rows = tuple(replace(row, reaches=self._reaches) for row in reply.sheet.knobs)
+        return replace(reply, sheet=replace(reply.sheet, knobs=rows))
+
+    def examine(self) -> KnobReply:
+        """See `KnobClient`. A gateway is no engine that anybody might change."""
+        return self.read()
+
+    def write(
+        self,
+        knob: str,
+        value: int,
+        *,
+        if_version: int | None,
+        ttl_seconds: float | None,
+        change: str,
+        reason: str,
+    ) -> KnobReply:
+        """See `KnobClient`."""
+        return self._client.write(
+            knob, value, if_version=if_version, ttl_seconds=ttl_seconds, change=change, reason=reason
+        )
+
+    def reset(self, knob: str) -> KnobReply:
+        """See `KnobClient`."""
+        return self._client.reset(knob)
+
+
+class BehindGateway:
+    """A `KnobClient` of an engine and of the gateway before it (`SeveralPaths`).
+
+    The engine's own thinking budget counts where it has one: it can be tried on one engine.
+    """
+
+    def __init__(self, own: KnobClient, gateway: KnobClient) -> None:
+        self._own, self._gateway = own, gateway
+
+    def by(self, via: str) -> KnobClient:
+        """See `SeveralPaths`."""
+        return self._gateway if via == VIA_GATEWAY else self._own
+
+    def read(self) -> KnobReply:
+        """See `KnobClient`."""
+        return self._joined(self._own.read())
+
+    def examine(self) -> KnobReply:
+        """See `KnobClient`."""
+        return self._joined(self._own.examine())
+
+    def write(
+        self,
+        knob: str,
+        value: int,
+        *,
+        if_version: int | None,
+        ttl_seconds: float | None,
+        change: str,
+        reason: str,
+    ) -> KnobReply:
+        """See `KnobClient`; by the engine's own path."""
+        return self._own.write(
+            knob, value, if_version=if_version, ttl_seconds=ttl_seconds, change=change, reason=reason
+        )
+
+    def reset(self, knob: str) -> KnobReply:
+        """See `KnobClient`; by the engine's own path."""
+        return self._own.reset(knob)
+
+    def _joined(self, own: KnobReply) -> KnobReply:
+        if own.sheet is not None and own.sheet.knob(KNOB) is not None:
+            return own
+        told = self._gateway.read()
+        if told.sheet is None or own.sheet is None:
+            return own if told.sheet is None else told
+        rows = (replace(row, via=told.sheet.writer, instance=told.sheet.instance) for row in told.sheet.knobs)
+        return replace(own, sheet=replace(own.sheet, knobs=(*own.sheet.knobs, *rows)))
+
+
+_paths: dict[GatewaySetting, GatewayPath] = {}
+_making = threading.Lock()
+
+
+def behind_gateways(
+    clients: Mapping[str, KnobClient], settings: Sequence[GatewaySetting], targets: Sequence[Target]
+) -> dict[str, KnobClient]:
+    """The clients of targets (by URL), with the gateway that leads to each. One path a gateway for all who
+    ask in this process, since it knows what is on loan.
+    """
+    led = {target.url: next((one for one in settings if one.leads_to(target)), None) for target in targets}
+    found = dict(clients)
+    for setting in settings:
+        reaches = tuple(url for url, leader in led.items() if leader is setting)
+        with _making:
+            path = _paths.setdefault(setting, GatewayPath(setting))
+        gateway = Reaching(HttpKnobClient(path), reaches)
+        found |= {url: BehindGateway(clients[url], gateway) for url in reaches if url in clients}
+    return found
