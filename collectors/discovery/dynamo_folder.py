@@ -6,6 +6,7 @@ its identity: it changes with every start of the worker.
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -37,24 +38,31 @@ class DynamoFolder:
         found: dict[str, Listed] = {}
         broken: list[Path] = []
         try:
-            paths = sorted(path for path in self._folder.rglob("*") if path.is_file())
+            for card in entries(self._folder, broken):
+                if (listed := listed_card(card)) is not None:
+                    found.setdefault(listed.target.url, listed)
         except OSError as error:
             raise ListingError(f"{self.title}: {error.strerror}") from None
-        if not self._folder.is_dir():
-            raise ListingError(f"{self.title}: no such folder")
-        for path in paths[:_MOST_FILES]:
-            try:
-                with path.open("rb") as file:
-                    card = json.loads(file.read(_MOST_BYTES))
-            except FileNotFoundError:
-                continue  # its worker has just left
-            except (OSError, ValueError, RecursionError):
-                broken.append(path)
-                continue
-            if (listed := listed_card(card)) is not None:
-                found.setdefault(listed.target.url, listed)
         self.note = f"{self.title}: {broken[0].name} cannot be read; its worker is left out" if broken else ""
         return list(found.values())
+
+
+def entries(folder: Path, broken: list[Path]) -> Iterator[Any]:
+    """What the files of a folder hold; those that cannot be read are added to `broken`.
+
+    OSError when there is no such folder.
+    """
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "no such folder")
+    for path in paths[:_MOST_FILES]:
+        try:
+            with path.open("rb") as file:
+                yield json.loads(file.read(_MOST_BYTES))
+        except FileNotFoundError:
+            continue  # its worker has just left
+        except (OSError, ValueError, RecursionError):
+            broken.append(path)
 
 
 def listed_card(entry: Any) -> Listed | None:

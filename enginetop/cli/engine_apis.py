@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from tuners.control.restart_board import (
 from tuners.control.stock import switches
 from tuners.control.stock.dynamo_busy import BusyThreshold
 from tuners.control.stock.dynamo_planner import PlannerFloors
+from tuners.control.stock.dynamo_taint import Card, WorkerTaint
 from tuners.control.stock.exchange import StockError
 from tuners.control.stock.live_board import LiveBoard
 from tuners.control.stock.llamacpp_router import RouterModel
@@ -104,6 +106,12 @@ def board(
         assert table.model is not None  # the config file's schema sees to it
         busy = BusyThreshold(transport, table.model)
         return LiveBoard(busy, writer=table.path, engine_name=EngineKind.DYNAMO)
+    if table.path == "dynamo_taint":
+        assert table.cards is not None  # the config file's schema sees to these
+        assert table.taint is not None
+        card = partial(_card, Path(table.cards).expanduser(), address)
+        tainted = WorkerTaint(transport, card, table.taint)
+        return LiveBoard(tainted, writer=table.path, engine_name=EngineKind.DYNAMO)
     if table.path == "dynamo_planner":
         return LiveBoard(PlannerFloors(transport), writer=table.path, engine_name=EngineKind.DYNAMO)
     patience = Patience(table.drain_seconds, table.ready_seconds, table.cut_requests)
@@ -117,6 +125,17 @@ def board(
         patience=patience,
         present=present,
     )
+
+
+def _card(folder: Path, address: str) -> Card | None:
+    """See `WorkerTaint`."""
+    from collectors.discovery.dynamo_taints import taints_of
+
+    try:
+        found = taints_of(folder, address)
+    except OSError as error:
+        raise StockError(f"the discovery folder: {error.strerror}", ReplyKind.MISSING) from None
+    return None if found is None else Card(*found)
 
 
 def _restartable(

@@ -28,6 +28,7 @@ ENGINE_APIS = (
     "triton_load",
     "dynamo_busy",
     "dynamo_planner",
+    "dynamo_taint",
 )
 """The paths that are an engine's own API, named in the `engine_api` table of a target."""
 VIAS = (VIA_KNOB_API, "process", "systemd", "file", VIA_KUBERNETES, *ENGINE_APIS, VIA_GATEWAY)

@@ -72,6 +72,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "llamacpp_router": ("model", "preset"),
     "triton_load": ("model",),
     "dynamo_busy": ("model",),
+    "dynamo_taint": ("cards", "taint"),
 }
 
 
@@ -80,7 +81,8 @@ class EngineApiTable(_Table):
 
     `model` is the model that is loaded anew (of `dynamo_busy`: whose admission is limited), `preset` the
     router's preset file, `url` where the API is when it is not at the target's own address (Triton: port
-    8000, the metrics are on 8002; Dynamo's planner: port 9086).
+    8000, the metrics are on 8002; Dynamo's planner: port 9086). `cards` is Dynamo's discovery folder, where
+    a worker's `taint` is read back.
     """
 
     path: Literal[
@@ -92,10 +94,13 @@ class EngineApiTable(_Table):
         "triton_load",
         "dynamo_busy",
         "dynamo_planner",
+        "dynamo_taint",
     ]
     url: str | None = None
     model: str | None = None
     preset: str | None = None
+    cards: str | None = None
+    taint: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,63}$")] | None = None
     drain_seconds: _Patience = 120.0
     ready_seconds: _Patience = 900.0
     cut_requests: bool = False
@@ -103,7 +108,7 @@ class EngineApiTable(_Table):
     @model_validator(mode="after")
     def _all_there(self) -> EngineApiTable:
         needs = _NEEDS.get(self.path, ())
-        for key in ("model", "preset"):
+        for key in ("model", "preset", "cards", "taint"):
             if (getattr(self, key) is not None) != (key in needs):
                 raise ValueError(f"{self.path} {'needs' if key in needs else 'takes no'} {key}")
         return self

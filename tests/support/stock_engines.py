@@ -400,3 +400,38 @@ class DynamoPlanner(StockEngine):
             "disagg": {"prefill_min_endpoint": self.prefill, "decode_min_endpoint": self.value},
         }
         return {"mode": self.mode, **floors[self.mode], "min_gpu_budget": -1, "max_gpu_budget": self.budget}
+
+
+@dataclass
+class DynamoWorker(StockEngine):
+    """A Dynamo worker whose card lies at `card`; `value` is whether it has the taint `t`. `others` it has
+    beside that: one of somebody else, and one that Dynamo makes by itself.
+    """
+
+    value: int = 0
+    card: Any = None
+    url: str = "http://r1:8000"
+    worker: int = 0xC9228E1EDDC82C4
+    others: tuple[str, ...] = ("dynamo.topology/zone=a", "theirs")
+
+    def publish(self) -> None:
+        """Write the card anew."""
+        taints = [*self.others, *(["t"] if self.value else [])]
+        page = {"path": f"{self.url}/v1/metadata/config.json"}
+        card = {"display_name": "tiny", "model_info": page, "runtime_config": {"taints": taints}}
+        self.card.write_text(json.dumps({"instance_id": self.worker, "component": "b", "card_json": card}))
+
+    def yes(self, document: dict[str, Any]) -> KnobAnswer:
+        """See `StockEngine`."""
+        return told({"status": "ok", "taints": document["taints"]})
+
+    def write(self, path: str, document: dict[str, Any]) -> KnobAnswer:
+        """See `StockEngine`. All taints but those of its own are replaced."""
+        assert path == "/engine/update/model_taints"
+        taints = document["taints"]
+        if any(one.startswith("dynamo.topology/") for one in taints):
+            return told({"error": "Handler error", "message": "uses reserved prefix"}, 500)
+        self.value = int("t" in taints)
+        self.others = ("dynamo.topology/zone=a", *(one for one in taints if one != "t"))
+        self.publish()
+        return self.yes(document)

@@ -133,6 +133,12 @@ PATHS: Mapping[str, Path] = MappingProxyType(
                 _NO_TTL,
             ),
             Path(
+                "dynamo_taint",
+                "one worker, which runs on: who is routed to it of those whose requests name the taint",
+                "the worker's card in the discovery folder",
+                _NO_TTL,
+            ),
+            Path(
                 "gateway",
                 "every request through the gateway, so that all engines behind it change at once",
                 "its hook, asked again",

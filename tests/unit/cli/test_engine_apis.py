@@ -182,6 +182,9 @@ def test_doctor_tells_what_a_path_offers_and_what_an_engine_has_by_itself(
         ('path = "triton_load"', "triton_load needs model"),
         ('path = "sglang_cap", model = "a"', "sglang_cap takes no model"),
         ('path = "sglang_cap", url = "nonsense://x"', "targets.0.engine_api.url"),
+        ('path = "dynamo_busy"', "dynamo_busy needs model"),
+        ('path = "dynamo_taint", taint = "t"', "dynamo_taint needs cards"),
+        ('path = "dynamo_taint", cards = "/c", taint = "a b"', "targets.0.engine_api.taint"),
         ('path = "sglang_cap", drain_seconds = 0', "drain_seconds"),
         (
             'path = "sglang_cap" }\ncontrol_url = "http://h:2"\nrestart = { unit = "a.service"',

@@ -18,6 +18,7 @@ import pytest
 
 from collectors.discovery.dns import DnsNames, system_servers
 from collectors.discovery.dynamo_folder import DynamoFolder, listed_card
+from collectors.discovery.dynamo_taints import taints_of
 from collectors.discovery.listing import Listed, ListingError
 from collectors.discovery.local import LocalProcesses
 from collectors.discovery.watcher import SourceWatcher
@@ -112,6 +113,24 @@ def test_a_folder_with_other_things_in_it(tmp_path: Path) -> None:
     assert "half cannot be read" in source.note
     with pytest.raises(ListingError, match="no such folder"):
         DynamoFolder(str(tmp_path / "nowhere")).look()
+
+
+def test_taints_of_the_worker_at_an_address(tmp_path: Path) -> None:
+    entry = json.loads(FIXTURE.read_text())
+    entry["card_json"]["runtime_config"]["taints"] = ["a", 5, "b"]
+    (tmp_path / "one").write_text(json.dumps(entry))
+    (tmp_path / "half").write_text("{")
+    worker = f"{entry['instance_id']:x}"
+    assert taints_of(tmp_path, "http://192.0.2.2:40863/") == (worker, frozenset({"a", "b"}))
+    assert taints_of(tmp_path, "http://192.0.2.2:40864") is None
+    assert taints_of(tmp_path, "http://192.0.2.3:40863") is None
+    wrong: tuple[object, ...] = ("none", None, {})
+    for told in wrong:
+        entry["card_json"]["runtime_config"]["taints"] = told
+        (tmp_path / "one").write_text(json.dumps(entry))
+        assert taints_of(tmp_path, "http://192.0.2.2:40863") == (worker, frozenset())
+    with pytest.raises(OSError, match="no such folder"):
+        taints_of(tmp_path / "nowhere", "http://192.0.2.2:40863")
 
 
 @pytest.mark.parametrize(

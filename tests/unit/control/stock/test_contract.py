@@ -18,6 +18,7 @@ from enginetop.fleet.restart_tables import EngineApiTable
 from tests.support.stock_engines import (
     DynamoFrontend,
     DynamoPlanner,
+    DynamoWorker,
     LlamaRouter,
     RuntimeConfigVllm,
     Sglang,
@@ -63,6 +64,7 @@ WRITERS = (
         "dynamo_busy", DynamoFrontend, "active_decode_blocks_threshold", 2, waits=False, tells_start=False
     ),
     Writer("dynamo_planner", DynamoPlanner, "decode_min_endpoint", 2, waits=False, tells_start=False),
+    Writer("dynamo_taint", DynamoWorker, "tainted", 1, waits=False),
 )
 WAITING = tuple(writer for writer in WRITERS if writer.waits)
 
@@ -76,18 +78,24 @@ class Rig:
         if isinstance(self.engine, LlamaRouter):
             self.engine.preset = folder / "models.ini"
             self.engine.preset.write_text(PRESET)
+        if isinstance(self.engine, DynamoWorker):
+            (folder / "cards").mkdir()
+            self.engine.card = folder / "cards" / "one"
+            self.engine.publish()
         self.first = self.engine.value
         self.board = self.new_board()
 
     def new_board(self) -> KnobBoard:
         """A board as another process would make it."""
         models = {"llamacpp_router": "a", "triton_load": "m", "dynamo_busy": "tiny"}
-        router = self.writer.path == "llamacpp_router"
+        router, taint = self.writer.path == "llamacpp_router", self.writer.path == "dynamo_taint"
         table = EngineApiTable.model_validate(
             {
                 "path": self.writer.path,
                 "model": models.get(self.writer.path),
                 "preset": str(self.folder / "models.ini") if router else None,
+                "cards": str(self.folder / "cards") if taint else None,
+                "taint": "t" if taint else None,
                 "drain_seconds": 30.0,
                 "ready_seconds": 60.0,
             }

@@ -19,7 +19,7 @@ from tests.unit.control.stock.test_contract import WRITERS, Rig, Writer
 from tuners.control.knob_api import HttpKnobClient
 
 NEW = 2
-TUNING = tuple(writer for writer in WRITERS if "switches" not in writer.path and "sleep" not in writer.path)
+TUNING = tuple(writer for writer in WRITERS if writer.new == NEW)
 
 
 class StockFleet(VirtualFleet):

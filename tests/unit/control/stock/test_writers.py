@@ -11,6 +11,7 @@ from enginetop.fleet.knobs import KnobAnswer
 from tests.support.stock_engines import (
     DynamoFrontend,
     DynamoPlanner,
+    DynamoWorker,
     LlamaRouter,
     RuntimeConfigVllm,
     Sglang,
@@ -24,6 +25,7 @@ from tuners.control.restart_board import Load, NothingDoneError, RestartError, V
 from tuners.control.stock import switches
 from tuners.control.stock.dynamo_busy import BusyThreshold
 from tuners.control.stock.dynamo_planner import PlannerFloors
+from tuners.control.stock.dynamo_taint import Card, WorkerTaint
 from tuners.control.stock.exchange import StockError, ask, error_words, refused
 from tuners.control.stock.live_board import LiveBoard
 from tuners.control.stock.llamacpp_router import RouterModel
@@ -417,3 +419,27 @@ def test_what_is_no_planner_offers_no_floors(document: object) -> None:
 
     with pytest.raises(StockError, match="tells no floors"):
         PlannerFloors(Odd()).read()
+
+
+def test_taints_of_others_stay_and_those_of_dynamo_are_not_sent(tmp_path: Path) -> None:
+    engine = DynamoWorker(card=tmp_path / "c")
+
+    def card() -> Card:
+        return Card("c9228e1eddc82c4", frozenset({*engine.others, *(["t"] if engine.value else [])}))
+
+    api = WorkerTaint(engine, card, "t")
+    assert api.read().instance == "c9228e1eddc82c4"
+    assert api.write("tainted", 1) == "200 with ['t', 'theirs']"
+    assert (engine.value, set(engine.others)) == (1, {"dynamo.topology/zone=a", "theirs"})
+    assert api.write("tainted", 0) == "200 with ['theirs']"
+    assert (engine.value, set(engine.others)) == (0, {"dynamo.topology/zone=a", "theirs"})
+
+
+def test_a_worker_that_the_discovery_does_not_know_is_not_tainted() -> None:
+    engine = DynamoWorker()
+    api = WorkerTaint(engine, lambda: None, "t")
+    for ask_it in (api.read, lambda: api.write("tainted", 1)):
+        with pytest.raises(StockError, match="no card of this worker") as found:
+            ask_it()
+        assert found.value.kind is ReplyKind.MISSING
+    assert engine.writes == []
