@@ -10,6 +10,8 @@ import ipaddress
 
 from collectors.fetch import FetchError, RawResponse, connection_fault
 from collectors.http_response import NeedsFullClient, ResponseParser
+from collectors.no_engine_there import leads_astray
+from enginetop.fleet.observation import FailureKind
 
 _SECOND_ADDRESS_DELAY_SECONDS = 0.25
 """A host with two address families is tried over the second after this long (RFC 8305)."""
@@ -32,6 +34,11 @@ class _Connection(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]  # always a stream transport here
         self.usable = True
 
+    @property
+    def peer(self) -> object:
+        """The address of the other end, as the socket tells it; None where there is none."""
+        return self._transport.get_extra_info("peername") if self._transport is not None else None
+
     def data_received(self, data: bytes) -> None:
         if self._parser is None or self._answer is None:
             self.close()  # bytes nobody asked for
@@ -39,7 +46,7 @@ class _Connection(asyncio.Protocol):
         try:
             complete = self._parser.feed(data)
         except (FetchError, NeedsFullClient) as outcome:
-            self._settle(outcome)
+            self._settle(outcome.with_traceback(None))  # which holds all that was read of the body
             self.close()
             return
         if complete:
@@ -139,6 +146,9 @@ class PlainHttp:
             )
         except (OSError, UnicodeError) as error:
             raise connection_fault(error) from error
+        if leads_astray(self._host, connection.peer):
+            connection.close()
+            raise FetchError(FailureKind.REFUSED, "the name leads to the metadata service of a cloud")
         return connection
 
     async def _ask(self, connection: _Connection, request: bytes) -> RawResponse:

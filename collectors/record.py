@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -53,7 +54,9 @@ class Recorder:
         self.problem = ""
         self.scrapes = 0
         try:
-            self._raw = path.open("wb")
+            # pages may hold more than is known to be secret: a new file is for its owner alone
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            self._raw = os.fdopen(os.open(path, flags, 0o600), "wb")
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}; name a file that can be written") from error
         self._file: IO[bytes] | gzip.GzipFile = self._raw

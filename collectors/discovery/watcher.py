@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from collectors.discovery.listing import Listed, ListingError, Source
 from collectors.fetch import one_line
+from collectors.no_engine_there import why_not_listed
 
 _FIRST_LOOK_SECONDS = 5.0
 """How long a start waits for the first lists."""
@@ -50,7 +51,7 @@ class SourceWatcher:
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         late = {
-            at: Look(source.title, None, f"{source.title}: no list within {timeout_seconds:g} s")
+            at: Look(source.title, None, _late(source, timeout_seconds))
             for at, source in enumerate(self._sources)
         }
         return [looks.get(at, missing) for at, missing in late.items()]
@@ -73,6 +74,12 @@ class SourceWatcher:
                 on_look(look)
 
 
+def _late(source: Source, seconds: float) -> str:
+    """Why there is no list yet, with what the source itself says of it."""
+    said = f"{source.title}: no list within {seconds:g} s"
+    return one_line(f"{said}; {source.note}" if source.note else said)
+
+
 def look_at(source: Source) -> Look:
     """One look. Never raises."""
     try:
@@ -81,4 +88,7 @@ def look_at(source: Source) -> Look:
         return Look(source.title, None, str(error))
     except Exception as error:  # noqa: BLE001 - a source's trouble is told, the fleet goes on
         return Look(source.title, None, one_line(f"{source.title}: {type(error).__name__}: {error}"))
-    return Look(source.title, listed, one_line(source.note))
+    reasons = {one.target.url: why_not_listed(one.target) for one in listed}
+    astray = [f"{url}: {reason}, left out" for url, reason in reasons.items() if reason]
+    kept = tuple(one for one in listed if not reasons[one.target.url])
+    return Look(source.title, kept, one_line("; ".join([*astray, *filter(None, [source.note])])))

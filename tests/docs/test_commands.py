@@ -6,7 +6,6 @@ import argparse
 import importlib.util
 import json
 import re
-import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +17,8 @@ from enginetop.cli.parser import COMMANDS, UI, Command, parse
 from enginetop.fleet.config import parse_config
 from enginetop.simulator.builtin import scenario_named
 from enginetop.simulator.simulated_fleet import SimulatedFleet
+from tests.support.shown_commands import DOCUMENTS, ROOT, arguments, blocks, named, shown
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 OF_OTHERS = {
     "--metrics",  # llama.cpp
     "--export-metrics-to-file",  # SGLang
@@ -29,31 +27,6 @@ OF_OTHERS = {
     "--held-back",  # bench.tuning
 }
 """Options that README.md and the pages on the command line name of other programs."""
-
-
-def blocks(document: Path) -> Iterator[str]:
-    """The indented blocks of a document, without the indent."""
-    for found in re.finditer(r"(?:^ {4}.*\n|^\n(?= {4}))+", document.read_text(), re.M):
-        yield re.sub(r"^ {4}", "", found[0], flags=re.M)
-
-
-def shown(document: Path) -> Iterator[str]:
-    """Command lines of enginetop in the blocks of a document, without comments."""
-    for block in blocks(document):
-        for line in block.splitlines():
-            for command in re.split(r"\s+(?:;|&&|\|\|?)\s+", re.sub(r"(^|\s{2,})#.*", "", line)):
-                if re.match(r"enginetop(\s|$)", command):
-                    yield re.sub(r"\s+[<>].*", "", command).strip()
-
-
-def named(document: Path) -> Iterator[str]:
-    """Commands named in running text: parts of a command line, or its usage."""
-    return (code for code in re.findall(r"`(enginetop [^`]+)`", document.read_text()))
-
-
-def arguments(command: str) -> list[str]:
-    """What the shell would hand over, without `...`."""
-    return [word for word in shlex.split(command)[1:] if word != "..."]
 
 
 def options(command: Command) -> set[str]:
@@ -91,7 +64,7 @@ def test_the_command_line_takes_what_is_shown(command: str, capsys: pytest.Captu
 @pytest.mark.parametrize("command", NAMED)
 def test_what_is_named_is_a_command_with_these_options(command: str) -> None:
     first = command.split()[1]
-    name = "" if first.startswith("-") else first
+    name = "" if first.startswith("-") or first.isupper() else first  # `enginetop TARGET`
     assert name in OPTIONS
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", command)) <= OPTIONS[name]
 
@@ -113,14 +86,27 @@ def test_tasks_and_modules_that_are_named_exist(document: Path) -> None:
         assert (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize(
-    "name", ["README.md", "docs/alerts.md", "docs/records.md", "docs/keys.md", "docs/control.md"]
-)
-def test_tables_of_the_config_file_are_taken(name: str) -> None:
-    tables = [block for block in blocks(ROOT / name) if re.search(r"^\[+\w+\]+$", block, re.M)]
-    assert tables
-    for block in tables:
-        parse_config(tomllib.loads(block), name)
+CONFIGS = {
+    document: tables
+    for document in DOCUMENTS
+    if (tables := [block for block in blocks(document) if re.search(r"^\[+[\w.-]+\]+$", block, re.M)])
+}
+"""Documents that show tables of the config file."""
+
+
+@pytest.mark.parametrize("document", CONFIGS, ids=lambda document: document.name)
+def test_tables_of_the_config_file_are_taken(document: Path) -> None:
+    for block in CONFIGS[document]:
+        parse_config(tomllib.loads(block), document.name)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        assert "://" in link or (document.parent / link).exists(), link
+    for name in re.findall(r"`(docs/[\w./-]+\.md|[A-Z]+\.md|\w+\.md)`", text):
+        assert any((base / name).exists() for base in (ROOT, ROOT / "docs", document.parent)), name
 
 
 # README's own commands, those that end by themselves, against a simulated engine

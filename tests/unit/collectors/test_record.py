@@ -287,6 +287,20 @@ def test_a_recording_holds_a_header_and_the_pages(tmp_path: Path, name: str) -> 
     )
 
 
+def test_a_new_recording_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """Whatever the umask allows; a file that somebody made for others stays as it is."""
+    mine, shared = tmp_path / "mine.jsonl", tmp_path / "shared.jsonl"
+    shared.touch()
+    shared.chmod(0o644)
+    before = os.umask(0)
+    try:
+        recorder(mine).close()
+        recorder(shared).close()
+    finally:
+        os.umask(before)
+    assert (mine.stat().st_mode & 0o777, shared.stat().st_mode & 0o777) == (0o600, 0o644)
+
+
 def test_each_scrape_is_on_disk_before_the_end(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with recorder(path) as writing:
