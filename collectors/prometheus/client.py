@@ -8,8 +8,10 @@ an event loop: every call waits for its answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -22,6 +24,7 @@ from collectors.fetch import NO_CREDENTIALS, Credentials, FetchError, connection
 from collectors.full_http import tls_context
 from collectors.http import USER_AGENT
 from collectors.origin import Origin
+from collectors.prometheus.ahead import asked_ahead
 from collectors.secrets import without_these
 from enginetop.fleet.errors import EnginetopError
 from enginetop.fleet.observation import FailureKind
@@ -46,7 +49,7 @@ class PrometheusError(EnginetopError):
 class PrometheusClient:
     """One server, by the base URL of its API (with a prefix where it has one: `https://host/prometheus`).
 
-    Used from one thread at a time.
+    Any thread may ask; `warning` is that of the thread's own newest result.
     """
 
     def __init__(
@@ -61,8 +64,7 @@ class PrometheusClient:
         self._shown = Origin.of(urlsplit(self.url)).url
         self._credentials = credentials
         self._secrets: tuple[str, ...] = ()
-        self.warning = ""
-        """What the server said beside the newest result (a part of the data is missing); empty: nothing."""
+        self._heard_here = threading.local()
         self._session = requests.Session()
         self._session.verify = not credentials.insecure_skip_verify and (credentials.ca_file or True)
         if credentials.client_cert_file is not None:
@@ -81,6 +83,11 @@ class PrometheusClient:
             timeout=timeout_seconds,
             method="POST",
         )
+
+    @property
+    def warning(self) -> str:
+        """What the server said beside the newest result (a part of the data is missing); empty: nothing."""
+        return str(getattr(self._heard_here, "warning", ""))
 
     def close(self) -> None:
         """Close every connection."""
@@ -108,6 +115,13 @@ class PrometheusClient:
         if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in found):
             raise self._error(FailureKind.PROTOCOL, _OTHER_FORM)
         return found
+
+    def matrices(self, queries: Iterable[str], at: float) -> Iterator[tuple[Sequence[dict[str, Any]], str]]:
+        """`matrix` of each query with its warning, the next ones asked for while the caller works on one."""
+        return asked_ahead(partial(self._with_warning, query, at) for query in queries)
+
+    def _with_warning(self, query: str, at: float) -> tuple[Sequence[dict[str, Any]], str]:
+        return self.matrix(query, at), self.warning
 
     def over(self, query: str, start: float, end: float, step: float) -> Sequence[dict[str, Any]]:
         """A query at every `step` seconds from Unix time `start` (whole seconds) to `end`, as `matrix`."""
@@ -143,7 +157,7 @@ class PrometheusClient:
         return found
 
     def _call(self, ask: Callable[[], Any]) -> Any:
-        self.warning = ""
+        self._heard_here.warning = ""
         try:
             if self._files_unread:
                 tls_context(self._credentials)  # says what is wrong with a file in better words than requests
@@ -187,9 +201,9 @@ class PrometheusClient:
             said = _WARNINGS.search(response.content[-_TAIL_BYTES:])
             if said is not None:
                 words = without_these(said[1].decode("utf-8", "replace"), self._secrets)
-                self.warning = one_line(words)
+                self._heard_here.warning = one_line(words)
             elif _PARTIAL in response.content[:_TAIL_BYTES].replace(b" ", b""):
-                self.warning = "a part of the data is missing"
+                self._heard_here.warning = "a part of the data is missing"
 
     def _within_origin(self, response: requests.Response) -> None:
         try:

@@ -20,7 +20,7 @@ from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.direct import DirectSides
 from collectors.prometheus.gpus import PrometheusGpus
 from collectors.prometheus.members import Members, Scraped
-from collectors.prometheus.names import batches, one_of, selectors, wanted_names
+from collectors.prometheus.names import START_TIME, batches, one_of, selectors, wanted_names
 from collectors.prometheus.pages import PageAssembler, body_of
 from collectors.scrape import Feed, Scrape
 from enginetop.fleet.gpu_device import GpuReport
@@ -43,6 +43,9 @@ _LATE_SECONDS = 30.0
 _MOST_SAMPLES = 2_000_000
 """Samples in one query; a longer stretch of time is asked in parts."""
 _SLACK_SECONDS = 1.0
+_NAMES_A_QUERY, _MOST_QUERIES = 8_000, 6
+"""A look at a large fleet is asked in several queries, by names on pages: while we read the answer of one,
+the server works on the next ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,9 +126,8 @@ class PrometheusFleet:
         warnings.append(self._client.warning)
         pages: dict[tuple[Scraped, float], list[str]] = {}
         for start, end in self._parts(news, at):
-            for scraped_at, lines in self._pages(news.pages, start, end).items():
+            for scraped_at, lines in self._pages(news.pages, start, end, warnings).items():
                 pages.setdefault(scraped_at, []).extend(lines)
-            warnings.append(self._client.warning)
         taken = self._taken(news, pages, at)
         changes = self._changes(at)
         scrapes = self._scrapes([one for one in taken if one[1].is_row])
@@ -154,6 +156,9 @@ class PrometheusFleet:
                 jobs.update(self._client.label_values("job", start, at, match))
                 self._members.engines.update(self._client.label_values("instance", start, at, match))
         self._jobs = sorted(jobs)
+        if jobs and any(name.endswith("_created") for name in self._names):
+            started = self._client.label_values("job", start, at, f'{{__name__="{START_TIME}"}}')
+            self._names = wanted_names(known, births=not jobs <= {*started})
 
     def _ups(self, begin: float, at: float) -> _News:
         """Which scrapes there were, good and failed ones."""
@@ -211,15 +216,18 @@ class PrometheusFleet:
             start = math.nextafter(end, math.inf)
 
     def _pages(
-        self, wanted: Mapping[Scraped, Set[float]], start: float, end: float
+        self, wanted: Mapping[Scraped, Set[float]], start: float, end: float, warnings: list[str]
     ) -> Mapping[tuple[Scraped, float], list[str]]:
         inside = {
             scraped: {time for time in times if start <= time <= end} for scraped, times in wanted.items()
         }
         span = math.ceil(end - start + _SLACK_SECONDS)
         pages: dict[tuple[Scraped, float], list[str]] = {}
-        for selector in selectors(self._names, self._jobs):
-            matrix = self._client.matrix(f"{selector}[{span}s]", end)
+        asked = sum(map(len, inside.values())) * len(self._names)
+        parts = min(_MOST_QUERIES, math.ceil(asked / _NAMES_A_QUERY))
+        queries = (f"{selector}[{span}s]" for selector in selectors(self._names, self._jobs, parts))
+        for matrix, warning in self._client.matrices(queries, end):
+            warnings.append(warning)
             for place, lines in self._assembler.pages(matrix, inside).items():
                 pages.setdefault(place, []).extend(lines)
         return pages

@@ -33,28 +33,37 @@ _READ_FAMILIES = frozenset(
 )
 
 
-def wanted_names(known: Iterable[str]) -> tuple[str, ...]:
+def wanted_names(known: Iterable[str], *, births: bool = True) -> tuple[str, ...]:
     """Of all names of a server those that are worth asking for, in order.
 
-    Buckets that no table reads are left out; everything else of an engine stays, since its counts show
-    progress and its information series tell settings.
+    Buckets and birth times that no table reads are left out (without `births` all of these: a process's start
+    tells as much); everything else of an engine stays, since its counts show progress and its information
+    series tell settings.
     """
-    return tuple(sorted(name for name in known if _wanted(name)))
+    return tuple(sorted(name for name in known if _wanted(name, births)))
 
 
-def _wanted(name: str) -> bool:
+def _wanted(name: str, births: bool) -> bool:
     if name == SIMULATED_GAUGE:
         return True
     if not name.startswith(PREFIXES):
         return False
-    return not name.endswith("_bucket") or name.removesuffix("_bucket") in _READ_FAMILIES
+    family, _, part = name.rpartition("_")
+    if part == "created":
+        return births and not _READ_FAMILIES.isdisjoint((family, f"{family}_total"))
+    return part != "bucket" or family in _READ_FAMILIES
 
 
-def selectors(names: Sequence[str], jobs: Sequence[str]) -> Iterator[str]:
-    """Instant selectors for these names of these jobs; series that name a `server` are a router's copies."""
+def selectors(names: Sequence[str], jobs: Sequence[str], parts: int = 1) -> Iterator[str]:
+    """Instant selectors for these names of these jobs, at least `parts` of about the same weight.
+
+    Series that name a `server` are a router's copies.
+    """
     job = f'job=~"{one_of(jobs)}",server=""'
-    for batch in batches((*names, START_TIME)):
-        yield f'{{__name__=~"{one_of(batch)}",{job}}}'
+    wanted = (*names, START_TIME)
+    for part in range(min(parts, len(wanted))):
+        for batch in batches(wanted[part::parts]):
+            yield f'{{__name__=~"{one_of(batch)}",{job}}}'
 
 
 def batches(names: Iterable[str]) -> Iterator[Sequence[str]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from collectors.fetch import NO_CREDENTIALS, Credentials
+from collectors.prometheus.ahead import asked_ahead
 from collectors.prometheus.client import PrometheusClient, PrometheusError
 from collectors.prometheus.names import PREFIXES, one_of, selectors, wanted_names
 from enginetop.fleet.observation import FailureKind
@@ -212,3 +215,43 @@ def test_selectors_stay_short_and_name_everything_once() -> None:
     asked = [name for selector in made for name in selector.partition('"')[2].partition('"')[0].split("|")]
     assert asked == [*names, "process_start_time_seconds"]
     assert one_of(['team "a"', "b.c", "x\\y"]) == 'team \\"a\\"|b\\\\.c|x\\\\\\\\y'
+
+
+def test_answers_asked_ahead_come_in_order_and_so_do_faults() -> None:
+    turns = [threading.Event() for _ in range(3)]
+    begun: list[int] = []
+
+    def ask(number: int) -> int:
+        begun.append(number)
+        assert turns[number].wait(30)
+        if number == 2:
+            raise OSError("the third")
+        return number
+
+    asked = asked_ahead([partial(ask, number) for number in range(3)])
+    turns[1].set()  # the second one is there first
+    threading.Timer(0.0, turns[0].set).start()
+    assert next(asked) == 0
+    turns[2].set()
+    assert next(asked) == 1
+    with pytest.raises(OSError, match="the third"):
+        next(asked)
+    assert sorted(begun) == [0, 1, 2]
+
+
+def test_a_large_fleet_is_asked_in_parts_that_name_everything_once() -> None:
+    names = [f"vllm:x{number}" for number in range(10)]
+    made = list(selectors(names, ["j"], 4))
+    asked = [name for selector in made for name in selector.partition('"')[2].partition('"')[0].split("|")]
+    assert [len(selector.split("|")) for selector in made] == [3, 3, 3, 2]
+    assert sorted(asked) == sorted([*names, "process_start_time_seconds"])
+    assert len(list(selectors([], ["j"], 4))) == 1
+
+
+def test_each_answer_asked_ahead_has_its_own_warning() -> None:
+    fake = FakePrometheus(warnings=["a store is away"])
+    with fake.serving() as url:
+        client = PrometheusClient(url)
+        found = list(client.matrices(["up[9s]", "up[9s]"], 1000.0))
+        client.close()
+    assert [warning for _, warning in found] == ["a store is away"] * 2
