@@ -15,13 +15,16 @@ from enginetop.fleet.snapshot import Advice
 from enginetop.simulator.knob_api import KnobApi
 from tests.support.control_runs import SHORT, run
 from tests.support.virtual_fleet import START, VERSION, Engine, VirtualFleet, plan_for
+from tuners.control.driver import drive
 from tuners.control.gateway import KNOB
 from tuners.control.knob_api import HttpKnobClient, KnobClient
 from tuners.control.planning import plan_from_advice
 from tuners.control.progress import Progress
+from tuners.control.recovery import progress_document, resume_to_undo
 from tuners.control.restart_board import BY_HAND
 from tuners.control.stock.exchange import StockError
 from tuners.control.stock.live_board import LiveBoard, LiveKnob, Standing
+from tuners.control.store import MemoryJournal
 
 OLD, NEW = 8192, 512
 BY = f"ENGINETOP_VALUE={VALUE} /opt/hook"
@@ -256,3 +259,30 @@ def test_settings_of_the_trial_hold_here_as_well() -> None:
     fleet = Fleet(3)
     end, rows = run(fleet, fleet.plan(), settings=replace(SHORT, blocks=3))
     assert (end.state, state_at(rows, ChangeState.CANARY)) == (ChangeState.HELD, 180.0)
+
+
+def interrupted(fleet: Fleet) -> Progress:
+    """What the next start of enginetop finds of a change whose controller ended during the observation."""
+    seen: list[Progress] = []
+    run(fleet, fleet.plan(), publish=seen.append)
+    stored = progress_document(next(one for one in seen if one.state is ChangeState.OBSERVE))
+    fleet.gateway = Gateway(value=NEW)
+    fleet.api = KnobApi(LiveBoard(fleet.gateway, writer="gateway", engine_name="gateway"), lambda: fleet.time)
+    return resume_to_undo(stored, now=fleet.time, why="it ended", settings=SHORT, tool_version=VERSION)
+
+
+@pytest.mark.parametrize("behind", [2, 3])
+def test_the_next_start_undoes_what_a_crash_left(behind: int) -> None:
+    fleet = Fleet(behind, count=4 if behind == 2 else 3)
+    end = drive(interrupted(fleet), fleet, journal=MemoryJournal())
+    assert (end.state, fleet.gateway.written, fleet.gateway.value) == (ChangeState.ROLLED_BACK, [OLD], OLD)
+
+
+def test_the_next_start_finds_a_hook_that_is_gone() -> None:
+    fleet = Fleet(3)
+    progress = interrupted(fleet)
+    fleet.gateway.fails_to_read = "cannot be run: No such file or directory"
+    end = drive(progress, fleet, journal=MemoryJournal())
+    assert end.state is ChangeState.ROLLBACK_FAILED
+    assert "(hook h: cannot be run: No such file or directory)" in end.detail
+    assert end.detail.endswith(f"{BY_HAND}ENGINETOP_VALUE=8192 /opt/hook")

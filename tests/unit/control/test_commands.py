@@ -257,6 +257,44 @@ def test_an_open_target_that_is_accepted_is_named_and_changed(
     assert "with --accept-open-admin" in approved
 
 
+def test_a_gateway_before_all_is_tried_without_a_verdict(
+    run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str]
+) -> None:
+    value, hook = home / "value", home / "hook"
+    value.write_text("8192\n")
+    hook.write_text(
+        f'#!/bin/sh\n[ "$ENGINETOP_ACTION" = read ] || echo "$ENGINETOP_VALUE" > {value}\ncat {value}\n'
+    )
+    hook.chmod(0o755)
+    (home / "control.toml").write_text(
+        f'{QUICK}[hooks.budget]\ncommand = ["{hook}"]\n'
+        '[[gateways]]\nname = "edge"\nhook = "budget"\ntargets = ["*"]\n'
+    )
+    plan = plan_on(urls)
+    changes = tuple(
+        PlannedChange(url, "gateway edge", "thinking_token_budget", 8192, 512, "gateway") for url in urls
+    )
+    words = (
+        "apply",
+        _file(home, replace(plan, changes=changes)),
+        *_config(home),
+        "--yes",
+        "--format",
+        "json",
+    )
+    code, out, err = run(*words, *urls)
+    found = json.loads(out)
+    assert (code, found["state"], found["verdict"]) == (3, "HELD", None)
+    assert found["detail"].startswith("no verdict: ")
+    assert found["detail"].endswith(
+        f"to keep 512: ENGINETOP_GATEWAY=edge ENGINETOP_ACTION=write "
+        f"ENGINETOP_KNOB=thinking_token_budget ENGINETOP_VALUE=512 {hook}"
+    )
+    assert f"reaches 3 targets at once: {', '.join(urls)}" in err
+    assert "no canary, nothing to compare with, no verdict" in err
+    assert value.read_text() == "8192\n"
+
+
 def test_a_change_that_nobody_knows(
     run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str]
 ) -> None:
