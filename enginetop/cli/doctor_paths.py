@@ -8,22 +8,45 @@ from enginetop.cli import control
 from enginetop.cli.settings import Settings
 from enginetop.doctor.finding import Finding, Level
 from enginetop.doctor.target import TargetFacts
+from enginetop.fleet.change import value_text
 from enginetop.fleet.model import Target
-from tuners.control.paths import offer, own_paths, path_of
+from enginetop.fleet.plan import VIA_GATEWAY, VIA_KNOB_API
+from tuners.control.knob_api import KnobClient, KnobReply, by_path
+from tuners.control.paths import PATHS, offer, own_paths, path_of
+from tuners.control.restart_board import BY_HAND
 
 _AREA = "knobs"
 
 
 def path_findings(settings: Settings, target: Target, facts: TargetFacts) -> Iterator[Finding]:
     """A look at the path that is configured or opened by itself on this machine; where there is none, the
-    paths that the engine has by itself are named, and not tried.
+    paths that the engine has by itself are named, and not tried. Then at the gateway before it.
     """
-    if not control.has_path(settings, target):
+    known = control.has_path(settings, target)
+    gateway = next((one for one in settings.gateways if one.leads_to(target)), None)
+    if not known:
         yield from _own_paths(facts)
+    if not known and gateway is None:
         return
     client = control.knob_clients(settings, [target])(target.url)
-    if client is None:
-        return
+    if known and client is not None:
+        yield from _path(by_path(client, VIA_KNOB_API))
+    if gateway is not None and client is not None and settings.control is not None:
+        yield _before(gateway.name, by_path(client, VIA_GATEWAY).read())
+
+
+def _before(name: str, reply: KnobReply) -> Finding:
+    """What a gateway's hook says."""
+    if reply.sheet is None:
+        why = (reply.detail or reply.kind.value).partition(BY_HAND)[0]
+        return Finding(
+            _AREA, Level.WARNING, f"gateway {name}: {why}", "see docs/control.md, a gateway and a hook"
+        )
+    said = ", ".join(f"{row.name} is {value_text(row.value)}" for row in reply.sheet.knobs)
+    return Finding(_AREA, Level.OK, f"gateway {name}: {said} (touches {PATHS[VIA_GATEWAY].touches})")
+
+
+def _path(client: KnobClient) -> Iterator[Finding]:
     reply = client.read()
     if reply.sheet is None:
         why = reply.detail or reply.kind.value

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from enginetop.cli import control
+from enginetop.cli import control, gateways
+from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.gateways import BehindGateway, GatewaySetting
 from enginetop.cli.settings import Settings
+from enginetop.doctor.finding import Level
+from enginetop.doctor.target import TargetFacts
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 from tests.unit.cli.test_settings import _settings
@@ -108,6 +111,22 @@ def test_a_hook_that_cannot_be_run_says_so_with_the_command(desk: Desk) -> None:
         KNOB, 5, if_version=None, ttl_seconds=None, change="c", reason="r"
     )
     assert (write.kind, write.detail) == (ReplyKind.MISSING, f"HTTP 501: {why}")
+
+
+def test_doctor_tells_what_the_hook_says(desk: Desk) -> None:
+    def told(found: Settings) -> list[tuple[Level, str]]:
+        facts = TargetFacts("a1", found.targets[0].url, 2.0)
+        return [(one.level, one.what) for one in path_findings(found, found.targets[0], facts)]
+
+    all_at_once = "touches every request through the gateway, so that all engines behind it change at once"
+    assert told(desk.settings()) == [(Level.OK, f"gateway edge: {KNOB} is 8192 ({all_at_once})")]
+    assert told(desk.settings(writes=False)) == []
+    desk.hook.write_text("#!/bin/sh\necho locked >&2; exit 7\n")
+    (setting,) = desk.settings().gateways
+    gateways._paths.pop(setting)  # another process: nothing is remembered
+    assert told(desk.settings()) == [
+        (Level.WARNING, f"gateway edge: hook h: {desk.hook} ended with 7: locked")
+    ]
 
 
 @pytest.mark.parametrize(
