@@ -224,25 +224,27 @@ class KubernetesClient:
 
     def _fault(self, error: httpx.TransportError) -> KubernetesError:
         if isinstance(error, httpx.TimeoutException):
-            return KubernetesError(f"{self._shown()}: no answer in time; is the context the right one?")
+            return KubernetesError(f"{self._shown()}: no answer in time; {_OTHER_CONTEXT}")
         try:
             said = connection_fault(error).detail
         except httpx.TransportError:
             said = "the connection broke"
         for ours, theirs in _KUBECONFIG_WORDS:
             said = said.replace(ours, theirs)
-        return KubernetesError(f"{self._shown()}: {said}")
+        return KubernetesError(f"{self._shown()}: {said}; {_OTHER_CONTEXT}")
 
     def _refusal(self, method: str, path: str, response: httpx.Response) -> KubernetesError:
-        """The server's own words, without what it was sent, and what helps."""
+        """What helps, and the server's own words, without what it was sent; these may be cut off."""
         try:
             answer = json.loads(bytes_without_these(response.content, self._secrets))
         except (ValueError, RecursionError):
             answer = None
         said = text(answer, "message") or without_these(response.reason_phrase, self._secrets)
         status = response.status_code
-        helps = _HELP.get(status, "")
-        return KubernetesError(f"{self._shown()}: {method} {path}: {status}: {said}{helps}", status)
+        helps = _HELP.get(status)
+        asked = "" if status in _TELLS_ITSELF else f"{method} {path}: "
+        told = f"{status}, {helps}" if helps else str(status)
+        return KubernetesError(f"{self._shown()}: {told}: {asked}{said}", status)
 
 
 _KUBECONFIG_WORDS = (
@@ -252,13 +254,16 @@ _KUBECONFIG_WORDS = (
 )
 """What a file of credentials is called in a kubeconfig."""
 
+_OTHER_CONTEXT = "is that the context you mean? Name one with --discover kubernetes:CONTEXT"
 _HELP = {
-    401: "; log in to the cluster again",
-    403: "; ask for that verb in a Role of yours",
-    404: "; the kind or the object is not there",
-    409: "; somebody else changed it, or owns that field",
-    415: "; this kind does not take that form of a patch",
+    401: "log in to the cluster again",
+    403: "ask for that verb in a Role of yours",
+    404: "the kind or the object is not there",
+    409: "somebody else changed it, or owns that field",
+    415: "this kind does not take that form of a patch",
 }
+_TELLS_ITSELF = frozenset({401, 403})
+"""Answers that name verb and resource, or have none."""
 
 
 def _parts(url: str) -> SplitResult:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ class Printed:
 
 def run_plugin(plugin: ExecPlugin, context: Context, *, timeout_seconds: float = _MOST_SECONDS) -> Printed:
     """Run the plugin. KubernetesError says what to do: install it, log in with it, or look why it hangs."""
-    by_hand = shlex.join((plugin.command, *plugin.arguments))
+    by_hand = plugin.shown
     if plugin.api_version not in _VERSIONS:
         raise KubernetesError(
             f"{plugin.command}: {plugin.api_version} is not read; have the plugin write a v1 entry"

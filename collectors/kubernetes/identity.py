@@ -40,12 +40,19 @@ class Identity:
         self._folder: Path | None = None
         self._printed: Printed | None = None
         self._credentials: Credentials | None = None
+        self.waits_for = ""
+        """The command of the plugin that runs now; empty: none does."""
 
     def credentials(self) -> Credentials:
         """How the server is asked, at this moment. KubernetesError: a plugin gives nothing."""
         with self._lock:
-            if self._context.exec_plugin is not None and self._is_stale():
-                self._take(self._run(self._context))
+            plugin = self._context.exec_plugin
+            if plugin is not None and self._is_stale():
+                self.waits_for = plugin.shown
+                try:
+                    self._take(self._run(self._context))
+                finally:
+                    self.waits_for = ""
             if self._credentials is None:
                 self._credentials = self._written()
             return self._credentials

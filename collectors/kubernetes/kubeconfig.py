@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,11 @@ class ExecPlugin:
     """`Never`, `IfAvailable` or `Always`."""
     install_hint: str
     wants_cluster: bool
+
+    @property
+    def shown(self) -> str:
+        """The command as a person runs it."""
+        return shlex.join((self.command, *self.arguments))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

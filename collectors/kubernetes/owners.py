@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -12,7 +12,8 @@ from collectors.kubernetes.client import Fields, KubernetesClient
 from collectors.kubernetes.kubeconfig import KubernetesError
 
 _LONGEST_CHAIN = 8
-_UNTOLD = frozenset({403, 404})
+_NOT_FOUND = 404
+_UNTOLD = frozenset({403, _NOT_FOUND})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Owners:
     def __init__(self, client: KubernetesClient) -> None:
         self._client = client
         self._above: dict[Reference, Reference | None] = {}
+        self._served: dict[Reference, Reference] = {}
 
     def chain(self, item: Mapping[str, Any]) -> tuple[Reference, ...]:
         """From the object's own controller up to the root; empty: nobody owns it.
@@ -80,8 +82,41 @@ class Owners:
         return chain[-1].kind if chain else ""
 
     def read(self, reference: Reference) -> Fields:
-        """The object itself. KubernetesError: it is not there, or not for us."""
-        return self._client.get(reference.path)
+        """The object itself, in another version of its kind where that one is not served any more.
+
+        KubernetesError: it is not there, or not for us.
+        """
+        try:
+            return self._client.get(self.as_served(reference).path)
+        except KubernetesError as error:
+            if error.status != _NOT_FOUND or "/" not in reference.api_version:
+                raise
+            served = self._versions(reference.api_version.partition("/")[0])
+            if not served or reference.api_version in served:
+                raise
+        for version in served:
+            other = replace(reference, api_version=version)
+            try:
+                found = self._client.get(other.path)
+            except KubernetesError:
+                continue
+            self._served[reference] = other
+            return found
+        words = f"{reference.api_version} is not served here, and none of {', '.join(served)} has it"
+        raise KubernetesError(f"{reference.kind} {reference.name}: {words}", _NOT_FOUND)
+
+    def as_served(self, reference: Reference) -> Reference:
+        """The object in the version in which it was read."""
+        return self._served.get(reference, reference)
+
+    def _versions(self, group: str) -> tuple[str, ...]:
+        """The versions of a group that the server has; none where it does not say."""
+        try:
+            found = self._client.get(f"/apis/{group}")
+        except KubernetesError:
+            return ()
+        versions = (text(one, "groupVersion") for one in items(found, "versions"))
+        return tuple(version for version in versions if version)
 
     def _owner(self, reference: Reference) -> Reference | None:
         if reference not in self._above:

@@ -46,7 +46,7 @@ class KubernetesPods:
     ) -> None:
         context, namespace = split_place(place)
         self.title = f"kubernetes {place}".rstrip()
-        self.note = ""
+        self._note = ""
         self._context_name = context
         self._namespace = namespace
         self._reach = reach
@@ -54,6 +54,12 @@ class KubernetesPods:
         self._pods: PodList | None = None
         self._owners: Owners | None = None
         self._pools: InferencePools | None = None
+
+    @property
+    def note(self) -> str:
+        """See `Source`; before the first list it says what is waited for."""
+        waits_for = self._client.identity.waits_for if self._client is not None else ""
+        return f"it waits for a login: run {waits_for}" if waits_for else self._note
 
     def look(self) -> Sequence[Listed]:
         """The serving pods now; waits for a change after the first look. ListingError: it cannot be told."""
@@ -122,7 +128,7 @@ class KubernetesPods:
                 "server; use --prometheus for all, or run in the cluster"
             )
             there = there[:MOST_THROUGH_SERVER]
-        self.note = "; ".join(notes)
+        self._note = "; ".join(notes)
         several = len({pod.namespace for pod in there}) > 1
         how = (
             self._client.identity.credentials() if self._client is not None and self._through_server else None

@@ -63,10 +63,11 @@ class Cluster:
         if not chain or serves is None:
             raise NoPlaceError(f"{target.name}: nobody owns its pod")
         owner = self._owners.read(chain[-1])
-        owner.setdefault("kind", chain[-1].kind)
-        owner.setdefault("apiVersion", chain[-1].api_version)
+        top = self._owners.as_served(chain[-1])
+        owner.setdefault("kind", top.kind)
+        owner.setdefault("apiVersion", top.api_version)
         point = change_point(owner, pod, serves.container, serves.role)
-        return OwnedFlags(chain[-1].path, owner, pod, point, serves.container, serves.role)
+        return OwnedFlags(top.path, owner, pod, point, serves.container, serves.role)
 
     # As the `Cluster` of the owners' boards
 
@@ -87,7 +88,7 @@ class Cluster:
         with self._lock:
             self._owners = self._owners or Owners(self.client)
             chain = self._owners.chain(pod)
-        return chain[-1].path if chain else ""
+            return self._owners.as_served(chain[-1]).path if chain else ""
 
     def close(self) -> None:
         """Nothing is asked for a while."""

@@ -220,6 +220,11 @@ class FakeKubernetes:
             api, rest = steps[1], steps[2:]
         else:
             api, rest = "/".join(steps[1:3]), steps[3:]
+        if not rest:
+            versions = sorted({key[0] for key in self._items if key[0].startswith(f"{steps[1]}/")})
+            if not versions:
+                raise RefusedError(404, "NotFound", "404 page not found")
+            return {"kind": "APIGroup", "versions": [{"groupVersion": version} for version in versions]}
         if rest == ["selfsubjectaccessreviews"]:
             asked = body["spec"]["resourceAttributes"]
             allowed = self.review(asked["verb"], asked["resource"], asked.get("namespace", ""))
