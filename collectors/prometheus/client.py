@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -31,7 +32,8 @@ from enginetop.fleet.observation import FailureKind
 
 TENANT_HEADER = "X-Scope-OrgID"
 
-_TAIL_BYTES = 4096
+_NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
+_HEAD_BYTES = 4096
 _WARNINGS = re.compile(rb'"warnings"\s*:\s*\[\s*"((?:[^"\\]|\\.)*)"')
 _PARTIAL = b'"isPartial":true'
 _MOST_ERROR_BYTES = 65_536
@@ -58,8 +60,10 @@ class PrometheusClient:
         credentials: Credentials = NO_CREDENTIALS,
         *,
         tenant: str | None = None,
+        parameters: Mapping[str, str] = _NO_PARAMETERS,
         timeout_seconds: float = 30.0,
     ) -> None:
+        """`parameters` go with every request (Thanos: `dedup`, `partial_response`)."""
         self.url = url.rstrip("/")
         self._shown = Origin.of(urlsplit(self.url)).url
         self._credentials = credentials
@@ -72,6 +76,7 @@ class PrometheusClient:
             self._session.cert = own
         self._files_unread = self.url.startswith("https:")
         self._session.headers["User-Agent"] = USER_AGENT
+        self._session.params = dict(parameters)
         if tenant is not None:
             self._session.headers[TENANT_HEADER] = tenant
         self._session.hooks["response"] = [self._heard]
@@ -198,11 +203,12 @@ class PrometheusClient:
         elif response.status_code != 200:
             raise self._refused(response)
         else:
-            said = _WARNINGS.search(response.content[-_TAIL_BYTES:])
+            at = response.content.rfind(b'"warnings"')  # the last of all keys, however many they are
+            said = _WARNINGS.match(response.content, at) if at >= 0 else None
             if said is not None:
                 words = without_these(said[1].decode("utf-8", "replace"), self._secrets)
                 self._heard_here.warning = one_line(words)
-            elif _PARTIAL in response.content[:_TAIL_BYTES].replace(b" ", b""):
+            elif _PARTIAL in response.content[:_HEAD_BYTES].replace(b" ", b""):
                 self._heard_here.warning = "a part of the data is missing"
 
     def _within_origin(self, response: requests.Response) -> None:

@@ -38,12 +38,14 @@ class PrometheusSetting:
     """The server, how it is reached, and whose data of it are read.
 
     `direct_knobs`: the engines themselves are asked for what it does not keep (release, start flags, knobs).
+    `parameters` go with every request.
     """
 
     url: str
     credentials: Credentials = NO_CREDENTIALS
     tenant: str | None = None
     direct_knobs: bool = False
+    parameters: tuple[tuple[str, str], ...] = ()
 
 
 def prometheus_url(text: str) -> str:
@@ -76,7 +78,11 @@ def client_of(setting: PrometheusSetting) -> PrometheusClient:
     from collectors.prometheus.client import PrometheusClient
 
     return PrometheusClient(
-        setting.url, setting.credentials, tenant=setting.tenant, timeout_seconds=_TIMEOUT_SECONDS
+        setting.url,
+        setting.credentials,
+        tenant=setting.tenant,
+        parameters=dict(setting.parameters),
+        timeout_seconds=_TIMEOUT_SECONDS,
     )
 
 

@@ -186,6 +186,11 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
     )
     if settings.unverified:
         warn(settings.unverified)
+    if settings.prometheus is not None and settings.gpu_exporters:
+        warn(
+            f"{settings.origin}: [[gpu_exporters]] are not asked: with a Prometheus, GPUs are those that it "
+            "scrapes; add the exporters to its jobs"
+        )
     return settings
 
 
@@ -219,7 +224,9 @@ def _prometheus(args: argparse.Namespace, config: Config | None) -> PrometheusSe
     direct: bool = getattr(args, "direct_knobs", False)
     if table is None or prometheus_url(table.url) != url:
         return PrometheusSetting(url, direct_knobs=direct)
-    return PrometheusSetting(url, _credentials(table), table.tenant, direct or table.direct_knobs)
+    thanos = (("dedup", table.dedup), ("partial_response", table.partial_response))
+    parameters = tuple((name, str(wish).lower()) for name, wish in thanos if wish is not None)
+    return PrometheusSetting(url, _credentials(table), table.tenant, direct or table.direct_knobs, parameters)
 
 
 def _gpu_exporters(args: argparse.Namespace, config: Config | None) -> tuple[tuple[Target, Credentials], ...]:

@@ -154,6 +154,10 @@ class PrometheusTable(_ReachedTable):
     url: str
     tenant: str | None = None
     """Sent as `X-Scope-OrgID`, where several tenants share a server (Mimir)."""
+    dedup: bool | None = None
+    """Thanos: whether replicas of a Prometheus are laid together; not said: as the server has it."""
+    partial_response: bool | None = None
+    """Thanos: whether an answer without some of its stores counts; not said: as the server has it."""
     direct_knobs: bool = False
     """Ask the engines themselves for settings that it does not keep."""
 

@@ -38,6 +38,7 @@ class FakePrometheus:
     active: list[Any] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    queries: list[Mapping[str, list[str]]] = field(default_factory=list)
     _samples: dict[tuple[tuple[str, str], ...], list[tuple[float, str]]] = field(default_factory=dict)
     _ended: dict[tuple[tuple[str, str], ...], float] = field(default_factory=dict)
 
@@ -69,6 +70,7 @@ class FakePrometheus:
     def answer(self, path: str, query: Mapping[str, list[str]]) -> Reply:
         """Status and body of one request."""
         self.asked.append(path)
+        self.queries.append(query)
         fault = self.fault(path)
         if fault is not None:
             return fault

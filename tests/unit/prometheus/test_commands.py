@@ -99,6 +99,41 @@ def test_the_config_file_says_how_it_is_reached(
     assert KEY not in out + err
 
 
+def test_options_of_thanos_go_with_every_request(
+    url: str, fake: FakePrometheus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "c.toml"
+    for written, sent in (
+        ("dedup = true\npartial_response = false\n", {"dedup": ["true"], "partial_response": ["false"]}),
+        ("dedup = false\n", {"dedup": ["false"]}),
+        ("", {}),
+    ):
+        fake.queries.clear()
+        config.write_text(f'[prometheus]\nurl = "{url}"\n{written}')
+        assert main(["snapshot", "--config", str(config)]) == exit_codes.OK
+        assert set(printed(capsys)) == {"p1", "p2"}
+        assert len(fake.queries) > 4
+        for query in fake.queries:
+            assert {name: query[name] for name in ("dedup", "partial_response") if name in query} == sent
+
+
+def test_a_part_that_is_missing_is_told(
+    url: str, fake: FakePrometheus, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.warnings = ["store 10.0.0.9:10901: deadline exceeded", *(f"store {n} too" for n in range(300))]
+    assert main(["snapshot", "--prometheus", url]) == exit_codes.OK
+    assert "store 10.0.0.9:10901: deadline exceeded" in capsys.readouterr().err
+
+
+def test_exporters_of_the_config_file_are_said_to_be_left_out(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text('[[gpu_exporters]]\nurl = "http://127.0.0.1:1"\n')
+    assert main(["check", "--prometheus", url, "--config", str(config)]) == exit_codes.OK
+    assert "[[gpu_exporters]] are not asked" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "why"),
     [
