@@ -30,7 +30,7 @@ from tuners.control.restart_board import (
 from tuners.control.stock import switches
 from tuners.control.stock.dynamo_busy import BusyThreshold
 from tuners.control.stock.dynamo_planner import PlannerFloors
-from tuners.control.stock.dynamo_taint import Card, WorkerTaint
+from tuners.control.stock.dynamo_taint import WorkerTaint
 from tuners.control.stock.exchange import StockError
 from tuners.control.stock.live_board import LiveBoard
 from tuners.control.stock.llamacpp_router import RouterModel
@@ -109,8 +109,8 @@ def board(
     if table.path == "dynamo_taint":
         assert table.cards is not None  # the config file's schema sees to these
         assert table.taint is not None
-        card = partial(_card, Path(table.cards).expanduser(), address)
-        tainted = WorkerTaint(transport, card, table.taint)
+        taints = partial(_taints, Path(table.cards).expanduser())
+        tainted = WorkerTaint(transport, taints, table.taint)
         return LiveBoard(tainted, writer=table.path, engine_name=EngineKind.DYNAMO)
     if table.path == "dynamo_planner":
         return LiveBoard(PlannerFloors(transport), writer=table.path, engine_name=EngineKind.DYNAMO)
@@ -127,15 +127,14 @@ def board(
     )
 
 
-def _card(folder: Path, address: str) -> Card | None:
+def _taints(folder: Path, worker: str) -> frozenset[str] | None:
     """See `WorkerTaint`."""
     from collectors.discovery.dynamo_taints import taints_of
 
     try:
-        found = taints_of(folder, address)
+        return taints_of(folder, worker)
     except OSError as error:
         raise StockError(f"the discovery folder: {error.strerror}", ReplyKind.MISSING) from None
-    return None if found is None else Card(*found)
 
 
 def _restartable(

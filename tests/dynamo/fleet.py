@@ -59,12 +59,13 @@ class Fleet:
         self._blocks = blocks
         self._processes: list[subprocess.Popen[bytes]] = []
         self.stream_file = folder / "steps.jsonl"
+        self.store = folder / "store"
         port = free_port()
         self.frontend = f"http://127.0.0.1:{port}"
         self._environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("DYN_")},
             "DYN_DISCOVERY_BACKEND": "file",
-            "DYN_FILE_KV": str(folder / "store"),
+            "DYN_FILE_KV": str(self.store),
             "DYN_REQUEST_PLANE": "tcp",
             "DYN_EVENT_PLANE": "zmq",
             "DYN_LOG": "warn",
@@ -74,7 +75,7 @@ class Fleet:
         self._port = port
 
     def __enter__(self) -> Self:
-        (self._folder / "store").mkdir(parents=True)
+        self.store.mkdir(parents=True)
         write_model(self._folder / "model")
         try:
             self._begin()
@@ -107,7 +108,7 @@ class Fleet:
     def workers(self) -> list[Worker]:
         """The workers that are registered, from their discovery cards."""
         found = []
-        for path in (self._folder / "store").rglob("*"):
+        for path in self.store.rglob("*"):
             if "mdc" in path.parts and path.is_file():
                 entry = json.loads(path.read_text())
                 card = card_of(entry, entry["instance_id"])

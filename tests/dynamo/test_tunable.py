@@ -16,14 +16,18 @@ import httpx
 import pytest
 
 from collectors.control_http import HttpKnobTransport
+from collectors.discovery.dynamo_taints import taints_of
 from collectors.fetch import NO_CREDENTIALS
 from enginetop import __version__
+from enginetop.cli.engine_apis import board as board_of
 from enginetop.fleet.knobs import KnobAnswer
 from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
+from enginetop.fleet.restart_tables import EngineApiTable
 from tests.dynamo.fleet import MODEL
 from tests.dynamo.installation import install
 from tests.dynamo.tunable_fleet import TunableFleet, TunableWorker
 from tests.vllm.load import Load
+from tuners.control.restart_board import Load as Requests
 from tuners.control.stock.exchange import StockError, ask
 
 pytestmark = [pytest.mark.dynamo, pytest.mark.timeout(600)]
@@ -165,3 +169,58 @@ def test_a_refusal_of_a_real_worker_is_200_and_is_not_believed(fleet: TunableFle
         ask(transport, "POST", path, body)
     with pytest.raises(StockError, match="answered HTTP 404"):
         ask(transport, "POST", "/engine/control/nonsense", {})
+
+
+@pytest.fixture
+def routed_fleet(tmp_path: Path) -> Iterator[TunableFleet]:
+    """Only the KV router looks at taints."""
+    with TunableFleet(install(), tmp_path / "routed", seats=FEW, router="kv") as running:
+        yield running
+
+
+def test_a_taint_is_read_back_from_the_card_and_honoured_by_the_router(
+    routed_fleet: TunableFleet, tmp_path: Path, record: dict[str, object]
+) -> None:
+    fleet, (first, second) = routed_fleet, routed_fleet.tunable
+    set_taints(second, ["held"])
+    set_taints(first, ["theirs"])
+    table = EngineApiTable(path="dynamo_taint", taint="held", cards=str(fleet.store))
+    transport = HttpKnobTransport(first.url, NO_CREDENTIALS)
+    board = board_of(
+        table, transport, lambda: Requests(ready=True, requests=0), wanted=tmp_path / "w", address=first.url
+    )
+    assert board.sheet(0.0).knobs[0].value == 0
+    set_taints(second, [])
+    assert board.patch("tainted", 1, if_version=None, ttl_seconds=60.0, change="c", now=0.0).status == 200
+    worker = board.sheet(0.0).instance
+    assert taints_of(fleet.store, worker) == frozenset({"held", "theirs"})
+    chosen = [routed(fleet, required_taints=["held"]) for _ in range(12)]
+    assert set(chosen) == {int(worker, 16)}
+    anywhere = {routed(fleet) for _ in range(12)}  # requests that name no taint: whoever has room
+    assert board.sheet(61.0).knobs[0].value == 0  # the loan is over
+    assert taints_of(fleet.store, worker) == frozenset({"theirs"})
+    set_taints(second, ["held"])
+    others = [routed(fleet, required_taints=["held"]) for _ in range(12)]
+    assert len(set(others)) == 1
+    assert int(worker, 16) not in others
+    record["a taint on one of two workers: requests that require it, workers that others go to"] = (
+        f"{len(chosen)} of 12 to that worker, then {len(others)} of 12 to the other one; {len(anywhere)}"
+    )
+
+
+def set_taints(worker: TunableWorker, taints: list[str]) -> None:
+    answer = httpx.post(f"{worker.url}/engine/update/model_taints", json={"taints": taints}, timeout=10.0)
+    assert answer.json() == {"status": "ok", "taints": taints}
+
+
+def routed(fleet: TunableFleet, **constraints: object) -> int:
+    """The worker that served a request; 0: none may."""
+    body = {
+        "model": MODEL,
+        "max_tokens": 1,
+        "messages": [{"role": "user", "content": "x"}],
+        "nvext": {"extra_fields": ["worker_id"]}
+        | ({"routing_constraints": constraints} if constraints else {}),
+    }
+    answer = httpx.post(f"{fleet.frontend}/v1/chat/completions", json=body, timeout=60.0)
+    return int(answer.json()["nvext"]["worker_id"]["decode_worker_id"]) if answer.status_code == 200 else 0

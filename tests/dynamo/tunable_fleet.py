@@ -1,4 +1,4 @@
-"""A Dynamo frontend and two of the tunable workers, whose requests it shares out by those in flight."""
+"""A Dynamo frontend and two of the tunable workers."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ class TunableWorker:
 class TunableFleet(Fleet):
     """Two workers with `seats` each; every one a process, as engines are."""
 
-    def __init__(self, here: Installation, folder: Path, *, seats: int) -> None:
+    def __init__(self, here: Installation, folder: Path, *, seats: int, router: str = "least-loaded") -> None:
         super().__init__(here, folder, decode=2, blocks=0)
+        self._router = router
         self._seats = seats
         self.tunable: list[TunableWorker] = []
 
     def _begin(self) -> None:
-        self._start("-m", "dynamo.frontend", "--http-port", str(self._port), "--router-mode", "least-loaded")
+        self._start("-m", "dynamo.frontend", "--http-port", str(self._port), "--router-mode", self._router)
         while len(self.tunable) < self._wanted["backend"]:
             self.tunable.append(self._one_more())
         self._wait(self._serving)

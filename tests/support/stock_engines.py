@@ -404,20 +404,26 @@ class DynamoPlanner(StockEngine):
 
 @dataclass
 class DynamoWorker(StockEngine):
-    """A Dynamo worker whose card lies at `card`; `value` is whether it has the taint `t`. `others` it has
-    beside that: one of somebody else, and one that Dynamo makes by itself.
+    """A Dynamo worker whose card lies at `card`, with another address than the one that is asked; `value` is
+    whether it has the taint `t`. `others` it has beside that: one of somebody else, and one that Dynamo makes
+    by itself.
     """
 
     value: int = 0
     card: Any = None
-    url: str = "http://r1:8000"
     worker: int = 0xC9228E1EDDC82C4
     others: tuple[str, ...] = ("dynamo.topology/zone=a", "theirs")
+
+    def read(self, method: str, path: str) -> KnobAnswer:
+        """See `StockEngine`."""
+        assert path == "/metrics"
+        labels = f'dynamo_namespace="d",worker_id="{self.worker:x}"'
+        return KnobAnswer(200, f"# HELP x y\ndynamo_component_uptime_seconds{{{labels}}} 5.0\n".encode())
 
     def publish(self) -> None:
         """Write the card anew."""
         taints = [*self.others, *(["t"] if self.value else [])]
-        page = {"path": f"{self.url}/v1/metadata/config.json"}
+        page = {"path": "http://192.0.2.2:9090/v1/metadata/config.json"}
         card = {"display_name": "tiny", "model_info": page, "runtime_config": {"taints": taints}}
         self.card.write_text(json.dumps({"instance_id": self.worker, "component": "b", "card_json": card}))
 

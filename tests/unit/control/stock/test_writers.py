@@ -25,7 +25,7 @@ from tuners.control.restart_board import Load, NothingDoneError, RestartError, V
 from tuners.control.stock import switches
 from tuners.control.stock.dynamo_busy import BusyThreshold
 from tuners.control.stock.dynamo_planner import PlannerFloors
-from tuners.control.stock.dynamo_taint import Card, WorkerTaint
+from tuners.control.stock.dynamo_taint import WorkerTaint
 from tuners.control.stock.exchange import StockError, ask, error_words, refused
 from tuners.control.stock.live_board import LiveBoard
 from tuners.control.stock.llamacpp_router import RouterModel
@@ -421,13 +421,15 @@ def test_what_is_no_planner_offers_no_floors(document: object) -> None:
         PlannerFloors(Odd()).read()
 
 
-def test_taints_of_others_stay_and_those_of_dynamo_are_not_sent(tmp_path: Path) -> None:
-    engine = DynamoWorker(card=tmp_path / "c")
+def test_taints_of_others_stay_and_those_of_dynamo_are_not_sent() -> None:
+    engine = DynamoWorker()
+    engine.publish = lambda: None  # type: ignore[method-assign]
 
-    def card() -> Card:
-        return Card("c9228e1eddc82c4", frozenset({*engine.others, *(["t"] if engine.value else [])}))
+    def taints(worker: str) -> frozenset[str]:
+        assert worker == "c9228e1eddc82c4"
+        return frozenset({*engine.others, *(["t"] if engine.value else [])})
 
-    api = WorkerTaint(engine, card, "t")
+    api = WorkerTaint(engine, taints, "t")
     assert api.read().instance == "c9228e1eddc82c4"
     assert api.write("tainted", 1) == "200 with ['t', 'theirs']"
     assert (engine.value, set(engine.others)) == (1, {"dynamo.topology/zone=a", "theirs"})
@@ -437,9 +439,21 @@ def test_taints_of_others_stay_and_those_of_dynamo_are_not_sent(tmp_path: Path) 
 
 def test_a_worker_that_the_discovery_does_not_know_is_not_tainted() -> None:
     engine = DynamoWorker()
-    api = WorkerTaint(engine, lambda: None, "t")
+    api = WorkerTaint(engine, lambda _: None, "t")
     for ask_it in (api.read, lambda: api.write("tainted", 1)):
-        with pytest.raises(StockError, match="no card of this worker") as found:
+        with pytest.raises(StockError, match="no card of worker c9228e1eddc82c4") as found:
             ask_it()
         assert found.value.kind is ReplyKind.MISSING
     assert engine.writes == []
+
+
+@pytest.mark.parametrize(
+    "page", [b"", b"vllm:x 1\n", b'dynamo_component_x{worker_id="../../x"} 1\n', b'other{worker_id="5"} 1\n']
+)
+def test_a_page_that_names_no_worker_is_of_none(page: bytes) -> None:
+    class Odd(DynamoWorker):
+        def read(self, method: str, path: str) -> KnobAnswer:
+            return KnobAnswer(200, page)
+
+    with pytest.raises(StockError, match="names no worker of Dynamo"):
+        WorkerTaint(Odd(), lambda _: frozenset(), "t").read()
