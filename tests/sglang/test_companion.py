@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -21,9 +21,12 @@ from enginetop import __version__
 from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
 from tests.sglang.installation import install
 from tests.sglang.server import CHUNK_TOKENS, MAX_RUNNING, Server
+from tests.sglang.test_live import Watch
 from tests.vllm.load import Load
 from tests.vllm.server import wait_for
+from tuners.control.effect import Effect, find_effect
 from tuners.control.knob_api import ReplyKind
+from tuners.control.trace import NO_TRACE, Trace, trace_of
 
 pytestmark = [pytest.mark.sglang, pytest.mark.timeout(900)]
 
@@ -95,6 +98,38 @@ def test_smaller_chunks_and_back(server: Server) -> None:
     assert figures[1] == 64
     assert 64 < figures[0] <= CHUNK_TOKENS
     assert 64 < figures[2] <= CHUNK_TOKENS
+
+
+def test_the_size_of_chunks_is_seen_in_force(server: Server) -> None:
+    """By the counters of the page alone, as `apply` looks for it before a change counts as done."""
+    with (
+        Watch(server.url) as watch,
+        Load(server.url, concurrency=4, max_tokens=8, prompt_bytes=PROMPT_BYTES) as load,
+    ):
+        watch.look()  # counts begin at the first look
+        findings = []
+        for old, new in ((CHUNK_TOKENS, 64), (64, CHUNK_TOKENS)):
+            before = watched(watch, NO_TRACE)
+            change(server, CHUNK, new)
+            time.sleep(2.0)  # the least time between two changes of a knob; late steps end meanwhile
+            settled = trace_of(watch.look())
+            watched(watch, settled)
+            planned = PlannedChange(server.url, "i", CHUNK, old, new)
+            told = find_effect(watch.look(), planned, before, settled)
+            never = find_effect(watch.look(), replace(planned, after=16), before, settled)
+            findings.append((told.effect, never.effect))
+            print(f"\nFIGURE chunks of {old} -> {new} tokens: {told.effect}, {told.words}")
+    assert findings == [(Effect.SEEN, Effect.CONTRADICTED)] * 2
+    assert load.failures == []
+
+
+def watched(watch: Watch, since: Trace, steps: float = 40.0) -> Trace:
+    """Look until so many prefill steps were counted since; the last trace."""
+    deadline = time.monotonic() + 90.0
+    while ((now := trace_of(watch.look())).prefill_steps or 0.0) - (since.prefill_steps or 0.0) < steps:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    return now
 
 
 def test_a_running_cap_and_back(server: Server) -> None:
@@ -257,8 +292,9 @@ def test_a_plan_is_tried_and_promoted(desk: Desk) -> None:
     outcome = json.loads(told)
     requests = sum(len(load.usages) for load in loads)
     print(f"\nFIGURE enginetop apply, chunks 256 -> 64 on two: {outcome['state']}, {outcome['verdict']},")
-    print(f"FIGURE   {time.monotonic() - began:.0f} s, {requests} requests, none failed")
+    print(f"FIGURE   {time.monotonic() - began:.0f} s, {requests} requests, none failed; {outcome['detail']}")
     assert (outcome["state"], outcome["verdict"]) == ("DONE", "not_worse")
+    assert "effect seen on 2 of 2" in outcome["detail"]
     assert [load.failures for load in loads] == [[], []]
     for one in desk.servers:
         assert (one.row(CHUNK).value, one.row(CHUNK).expires_in_seconds) == (64, None)
