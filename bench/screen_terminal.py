@@ -97,6 +97,11 @@ class Terminal:
             received += self.read(0.2)
         return time.monotonic() - began
 
+    @property
+    def pid(self) -> int:
+        """Of the program."""
+        return self._child.pid
+
     def cpu_seconds(self) -> float:
         """CPU that the program has used."""
         fields = Path(f"/proc/{self._child.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()

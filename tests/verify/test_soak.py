@@ -1,0 +1,27 @@
+"""The short form of the soak: every fault once, each seen, over and told."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.soak import measure
+
+pytestmark = pytest.mark.verify
+
+_MOST_MIB = 250.0
+"""Far above what sixteen replicas take; an endless answer that is kept goes far beyond it."""
+
+
+@pytest.mark.timeout(1800)
+def test_every_fault_is_seen_and_over_and_its_alert_told() -> None:
+    figures, rows = measure(minutes=0, replicas=16, interval=1.0, hold=4.0)
+    assert len(rows) == 16
+    assert [row.fault for row in rows if not row.state] == []
+    assert figures["never_recovered"] == []
+    assert figures["alerts_lost"] == []
+    for process in ("watch", "screen"):
+        held = figures[process]
+        assert isinstance(held, dict)
+        assert held["descriptors_last"] <= held["descriptors_after_warm_up"] + 4
+        assert held["threads_last"] <= held["threads_most"] <= 12
+        assert held["rss_mib_last"] < _MOST_MIB
