@@ -112,6 +112,12 @@ class Plan:
         return tuple(one.target for one in self.changes if (one.via, one.instance) == whole)
 
     @property
+    def reaches_all(self) -> bool:
+        """Whether the first write reaches all targets, by its path's nature."""
+        at_once = self.canary.via in (VIA_KUBERNETES, VIA_GATEWAY)
+        return at_once and len(self.canaries) == len(self.changes)
+
+    @property
     def canaries(self) -> tuple[str, ...]:
         """The targets on which the change begins: the canary, and what changes with it."""
         return self.together(self.canary.target)

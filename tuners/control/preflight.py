@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enginetop.fleet.admin_surface import AdminSurface, Openness, admin_surface
 from enginetop.fleet.change import value_text
 from enginetop.fleet.knobs import KnobRow
-from enginetop.fleet.plan import VIA_GATEWAY, VIA_KNOB_API, Plan, PlannedChange
+from enginetop.fleet.plan import VIA_KNOB_API, VIA_KUBERNETES, Plan, PlannedChange
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Scalar
 from tuners.control.concerns import concerns
 from tuners.control.guards import FRESH_STATES
@@ -125,15 +125,14 @@ def check_plan(
     row = found_row(sheets, plan.canary)
     reached = row.reaches if row is not None else ()
     baselines = tuple(_baselines(plan, snapshot, reached))[: settings.baselines]
-    if not baselines and plan.canary.via == VIA_GATEWAY:
+    if not baselines and plan.reaches_all:
         minutes = 2 * settings.observation_seconds / 60
-        notes.append(f"{_ALONE} (about {minutes:.0f} min)")
+        twice = f"; all {len(plan.targets)} restart twice" if plan.canary.via == VIA_KUBERNETES else ""
+        notes.append(f"{_ALONE} (about {minutes:.0f} min){twice}")
     elif not baselines:
-        many = len(plan.canaries)
-        rolls = f"; one change of {plan.canary.instance} rolls all {many} of its own" if many > 1 else ""
         problems.append(
             f"no baseline: no other fresh replica with exact counters serves "
-            f"{plan.scope.model or 'this model'} as {plan.scope.role}{rolls}"
+            f"{plan.scope.model or 'this model'} as {plan.scope.role}"
         )
     elif len(baselines) < PREFERRED_BASELINES:
         notes.append("one baseline only; two are preferred")

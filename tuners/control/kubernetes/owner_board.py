@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from enginetop.fleet.errors import ClusterError
-from enginetop.fleet.knobs import FAILED, STUCK, KnobRow, KnobSheet
+from enginetop.fleet.knobs import FAILED, STUCK, VALUE, KnobRow, KnobSheet
 from enginetop.fleet.plan import VIA_KUBERNETES
 from tuners.control.flags import FLAGS, FlagError, value_of
 from tuners.control.knob_api import KnobReply, ReplyKind
@@ -156,6 +156,12 @@ class OwnerBoard:
         self._expires_at = None if ttl_seconds is None else self.now() + ttl_seconds
         return KnobReply(ReplyKind.OK, row=self.row(self.look()), applied=1, total=1)
 
+    @property
+    def by_hand(self) -> str:
+        """What a person does instead of us."""
+        kind, _, name = self.owner.shown.partition("/")
+        return f"kubectl -n {self.owner.namespace} edit {kind.lower()} {name}"
+
     def row(self, look: Look) -> KnobRow:
         """The knob's row."""
         return self.row_of(
@@ -186,6 +192,7 @@ class OwnerBoard:
             apply="restart",
             phase=phase,
             takes_seconds=self.ready_seconds * max(1, replicas),
+            by_hand=f"{self.by_hand}  # {flag.names[0]} {VALUE}",
         )
 
     def sheet(self, row: KnobRow, instance: str) -> KnobSheet:
@@ -275,9 +282,7 @@ class OwnerBoard:
         point = self.place(item, pods)
         value = self.value_at(point)
         found = members(pods, self.owner.container, self.owner.engine, self.owner.knob, now)
-        kind, _, name = self.owner.shown.partition("/")
-        hand = f"kubectl -n {self.owner.namespace} edit {kind.lower()} {name}"
-        phase, note = self.phase(item, value, found, self.count(item), self._watch, hand)
+        phase, note = self.phase(item, value, found, self.count(item), self._watch, self.by_hand)
         return Look(item, point, value, found, pods, phase, note)
 
     def _sheet(self, look: Look) -> KnobReply:

@@ -177,14 +177,22 @@ def test_one_change_rolls_all_and_another_owner_is_the_baseline(world: PodWorld)
     assert {path.rpartition("/")[2] for _, path in world.api.writes} == {"east", "west"}
 
 
-def test_one_change_that_rolls_all_there_is_has_nothing_to_be_judged_by(world: PodWorld) -> None:
+def test_one_change_that_rolls_all_there_is_has_no_verdict_and_goes_back(world: PodWorld) -> None:
     world.deploy_service("east", OLD, 2)
     world.settle()
-    end = run(world)
-    assert end.state is ChangeState.REFUSED
-    assert "no baseline" in end.detail
-    assert "one change of llm/InferenceService/east rolls all 2 of its own" in end.detail
-    assert world.api.writes == []
+    journal = MemoryJournal()
+    end = run(world, journal=journal, settings=BRIEF)
+    assert end.state is ChangeState.HELD, end.detail
+    assert end.verdict is None
+    said = " ".join(row.detail for row in journal.rows)
+    assert "no canary, nothing to compare with, no verdict" in said
+    assert "all 2 restart twice" in said
+    assert "no verdict: " in end.detail
+    assert " before, " in end.detail
+    command = "kubectl -n llm edit inferenceservice east  # --max-num-batched-tokens 2048"
+    assert f"to keep {NEW}: {command}" in end.detail
+    assert list(world.running().values()) == [OLD, OLD]
+    assert [method for method, _ in world.api.writes] == ["PATCH", "PATCH"]
 
 
 def test_a_child_is_put_back_by_its_operator(world: PodWorld) -> None:
