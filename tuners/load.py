@@ -10,7 +10,7 @@ from enginetop.fleet.model import BELIEVED
 from enginetop.fleet.snapshot import Distribution, Quantile
 from tuners.case import Case, once
 from tuners.limits import FEWEST_FOR_P95
-from tuners.words import LONGER_WINDOW, at_least, contradiction, lacking, not_fresh
+from tuners.words import LONGER_WINDOW, at_least, contradiction, lacking, missing, not_fresh
 
 NEEDED: Mapping[str, int] = MappingProxyType(
     {"tpot_seconds": FEWEST_FOR_P95, "ttft_seconds": FEWEST_FOR_P95, "iteration_tokens": 1}
@@ -102,8 +102,7 @@ def load_of(case: Case) -> Load | str:
 def _lack(name: str, distribution: Distribution, fewest: int) -> str | None:
     """What a distribution lacks to be relied on; None: nothing."""
     if distribution.quality not in BELIEVED or distribution.count is None:
-        note = f": {distribution.note}" if distribution.note else ""
-        return f"{name} is {distribution.quality.value}{note}"
+        return missing(name, distribution)
     if (why := contradiction(distribution)) is not None:
         return f"{name} {why}"
     if distribution.count < fewest:

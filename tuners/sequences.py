@@ -23,6 +23,7 @@ from tuners.words import (
     count,
     known_count,
     lacking,
+    missing,
     not_fresh,
     percent,
     row,
@@ -184,10 +185,10 @@ def _lengths(case: Case) -> tuple[float, float] | str:
     for name, lengths in (("prompt_tokens", prompts), ("output_tokens", outputs)):
         if (why := contradiction(lengths)) is not None:
             return f"{name} {why}"
+        if lengths.count is None:
+            return missing(name, lengths)
     lacks = f"prompt and output lengths of {FEWEST_FOR_P95} requests are needed"
-    if prompts.count is None or outputs.count is None:
-        return lacks
-    if (seen := min(prompts.count, outputs.count)) >= FEWEST_FOR_P95:
+    if (seen := min(known_count(prompts), known_count(outputs))) >= FEWEST_FOR_P95:
         prompt, output = prompts.quantiles["p90"].value, outputs.quantiles["p90"].value
         return "the lengths pass the last bucket" if prompt is None or output is None else (prompt, output)
     told = [

@@ -27,7 +27,7 @@ from tuners.draft_memory import COMPARED_SPREAD
 from tuners.knob_values import DRAFTS
 from tuners.load import Load, load_of
 from tuners.step_time import StepFit, Unfit, fit_step_time
-from tuners.words import not_fresh, percent, row, too_short
+from tuners.words import lacking, missing, not_fresh, percent, row, too_short
 
 POSITIONS = "spec_acceptance_per_position"
 WIDEST_HALF_INTERVAL = 0.05
@@ -98,8 +98,7 @@ def _untold(case: Case) -> str | None:
     if counted is not None or replica.engine in _SILENT_WITHOUT_DRAFTS:
         return None
     signal = replica.scalar("spec_acceptance_ratio")
-    note = f": {signal.note}" if signal.note else ""
-    return f"whether drafts are made is not told; spec_acceptance_ratio is {signal.quality.value}{note}"
+    return f"whether drafts are made is not told; {missing('spec_acceptance_ratio', signal)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +200,11 @@ def drafts_seen(case: Case) -> DraftsSeen | str:
     positions = _positions(case)
     if isinstance(positions, str):
         return positions
+    if (lack := lacking(case, ("generation_tokens_per_second",))) is not None:
+        return lack
     generated = case.replica.scalar("generation_tokens_per_second").number
-    if not generated or not 0.0 < generated < math.inf:
-        return "generation_tokens_per_second is not known"
+    if not generated:
+        return "generation_tokens_per_second is 0: nothing is generated"
     fit = fit_step_time(case.windows, COMPARED_SPREAD)
     if isinstance(fit, Unfit):
         return fit.reason
@@ -223,10 +224,9 @@ def drafts_seen(case: Case) -> DraftsSeen | str:
 def _positions(case: Case) -> Sequence[float] | str:
     signal = case.replica.signals[POSITIONS]
     if not isinstance(signal, Scalar) or not isinstance(signal.value, tuple) or not signal.value:
-        note = f": {signal.note}" if signal.note else ""
-        return f"{POSITIONS} is {signal.quality.value}{note}"
+        return missing(POSITIONS, signal)
     if signal.quality not in BELIEVED:
-        return f"{POSITIONS} is {signal.quality.value}"
+        return missing(POSITIONS, signal)
     positions = signal.value
     if any(not 0.0 <= p <= 1.0 for p in positions):
         return "acceptance outside of 0 to 1: not to be believed"

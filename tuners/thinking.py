@@ -24,6 +24,7 @@ from tuners.words import (
     count,
     known_count,
     lacking,
+    missing,
     not_fresh,
     percent,
     row,
@@ -91,8 +92,7 @@ def unfit(case: Case) -> str | None:
         return why
     thoughts = case.replica.distribution(REASONING)
     if thoughts.quality not in BELIEVED or thoughts.count is None:
-        note = f": {thoughts.note}" if thoughts.note else ""
-        return f"{REASONING} is {thoughts.quality.value}{note}"
+        return missing(REASONING, thoughts)
     if (why := contradiction(thoughts) or (case.thoughts or NO_THOUGHTS).contradiction) is not None:
         return f"{REASONING} {why}"
     share = case.replica.scalar("reasoning_share_ratio").number
@@ -232,11 +232,11 @@ def _lowered(case: Case) -> Advice:
             f"({thoughts.seconds / 60:.0f} of {MOST_PATIENCE_SECONDS / 60:.0f} min)"
         )
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
-    tpot = case.replica.distribution("tpot_seconds").mean.value
+    answers = case.replica.distribution("tpot_seconds")
+    tpot = answers.mean.value
     if tpot is None:
-        return row(
-            THINKING, "withheld", "tpot_seconds is not known", case.knobs.thinking, *said, bound_by="kv"
-        )
+        why = missing("tpot_seconds", answers)
+        return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
     if thoughts.seconds < LONGEST_THOUGHTS * proposed * tpot:
         why = (
             f"a thought of {proposed} tokens takes {proposed * tpot:.0f} s and is counted at its end: "
@@ -293,13 +293,13 @@ def _no_call(case: Case) -> Advice:
     now, pressed = case.knobs.thinking, _pressed(case)
     if pressed is None:
         return row(THINKING, "hold", "KV is not short: nothing is gained by a cap", now, _told(case))
-    share = case.replica.scalar("reasoning_share_ratio").number
-    if share is None:
-        return row(THINKING, "withheld", "the share of reasoning is not known", now, pressed)
+    share = case.replica.scalar("reasoning_share_ratio")
+    if share.number is None:
+        return row(THINKING, "withheld", missing("reasoning_share_ratio", share), now, pressed)
     for name in ("prompt_tokens", "output_tokens"):
         lengths = case.replica.distribution(name)
         if lengths.mean.value is None:
-            return row(THINKING, "withheld", f"{name} is {lengths.quality.value}", now, pressed)
+            return row(THINKING, "withheld", missing(name, lengths), now, pressed)
     why = "thoughts hold no large part of the KV cache: a cap that cuts one in twenty frees little"
     return row(THINKING, "hold", why, now, pressed, _told(case), bound_by="kv")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from enginetop.fleet.model import BELIEVED, ReplicaState
-from enginetop.fleet.snapshot import Advice, Distribution, Quantile
+from enginetop.fleet.snapshot import Advice, Distribution, Quantile, Scalar
 from tuners.case import Case
 from tuners.limits import FRESH, SUSTAINED_SECONDS
 
@@ -49,13 +49,18 @@ def not_fresh(case: Case) -> str | None:
     return None if state in FRESH else f"no fresh numbers: the replica is {state.value}"
 
 
+def missing(name: str, signal: Scalar | Distribution) -> str:
+    """That a signal is not there, and why: `tpot_seconds is unsupported: NOTE`."""
+    note = f": {signal.note}" if signal.note else ""
+    return f"{name} is {signal.quality.value}{note}"
+
+
 def lacking(case: Case, names: Iterable[str]) -> str | None:
     """The first of these scalars that cannot be believed, and why; None: all can."""
     for name in names:
         signal = case.replica.scalar(name)
         if signal.number is None or signal.quality not in BELIEVED:
-            note = f": {signal.note}" if signal.note else ""
-            return f"{name} is {signal.quality.value}{note}"
+            return missing(name, signal)
         if signal.number < 0 or not math.isfinite(signal.number):
             return f"{name} is {signal.number:g}: not to be believed"
     return None

@@ -1,9 +1,12 @@
-"""Series taken off the pages one by one: advice then says which it lacks, and suggests nothing."""
+"""Every family of a page that advice rests on, taken off one by one: it says what it lacks then.
+
+Which signals those are is found out in `test_ablation_signals`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pytest
@@ -13,23 +16,17 @@ from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.knobs import KnobRow, KnobSheet
-from enginetop.fleet.model import Target
-from enginetop.fleet.snapshot import Advice
+from enginetop.fleet.model import BELIEVED, Target
+from enginetop.fleet.snapshot import Advice, ReplicaSnapshot
 from enginetop.simulator.builtin import scenario_named
 from enginetop.simulator.fleet_model import FleetModel
 from enginetop.simulator.scenario import Lengths, Scenario
+from tests.unit.tuners.test_ablation_signals import needed_by
 from tuners.advice import Advisor
 
 EPOCH = 1_750_000_000.0
 STEP_SECONDS = 4
-SECONDS = 300
-
-BUDGET, DRAFTS, THINKING, SEQUENCES = (
-    "max_num_batched_tokens",
-    "num_speculative_tokens",
-    "thinking_token_budget",
-    "max_num_seqs",
-)
+MOST_SECONDS = 1800
 
 
 def thinkers() -> Scenario:
@@ -42,75 +39,75 @@ def thinkers() -> Scenario:
     return replace(scenario, pools=(replace(scenario.pools[0], members=(plan,)),))
 
 
-CASES: Mapping[str, tuple[str, str, dict[str, str]]] = {
-    # the knob, what it is told with all series, and by family the signal that is missed
-    "budget-too-large": (
-        BUDGET,
-        "lower",
-        {
-            "vllm:time_to_first_token_seconds": "ttft_seconds",
-            "vllm:request_time_per_output_token_seconds": "tpot_seconds",
-            "vllm:iteration_tokens_total": "iteration_tokens",
-            "vllm:num_requests_running": "requests_running",
-            "vllm:num_requests_waiting": "requests_waiting",
-            "vllm:kv_cache_usage_perc": "kv_usage_ratio",
-            "vllm:num_preemptions": "preemptions",
-            "vllm:prompt_tokens": "prompt_tokens_per_second",
-        },
-    ),
-    "speculation-hurts": (
-        DRAFTS,
-        "lower",
-        {
-            "vllm:spec_decode_num_accepted_tokens_per_pos": "spec_acceptance_per_position",
-            "vllm:spec_decode_num_drafts": "spec_acceptance_per_position",
-            "vllm:generation_tokens": "generation_tokens_per_second",
-            "vllm:iteration_tokens_total": "iteration_tokens",
-            "vllm:request_time_per_output_token_seconds": "tpot_seconds",
-        },
-    ),
-    "kv-pressure": (
-        SEQUENCES,
-        "lower",
-        {
-            "vllm:num_preemptions": "preemptions",
-            "vllm:kv_cache_usage_perc": "kv_usage_ratio",
-            "vllm:num_requests_running": "requests_running",
-            "vllm:prompt_tokens": "prompt_tokens_per_second",
-            "vllm:generation_tokens": "generation_tokens_per_second",
-            "vllm:cache_config_info": "kv_capacity_tokens",
-            "vllm:request_prompt_tokens": "lengths",
-            "vllm:request_generation_tokens": "lengths",
-        },
-    ),
-    "thinkers": (
-        THINKING,
-        "lower",
-        {
-            "enginetop_reasoning_tokens": "reasoning_tokens",
-            "vllm:num_preemptions": "preemptions",
-            "vllm:kv_cache_usage_perc": "kv_usage_ratio",
-            "vllm:request_generation_tokens": "share of reasoning",
-        },
-    ),
+CASES: Mapping[str, str] = {
+    # a scenario that calls for less of a knob
+    "budget-too-large": "max_num_batched_tokens",
+    "speculation-hurts": "num_speculative_tokens",
+    "kv-pressure": "max_num_seqs",
+    "thinkers": "thinking_token_budget",
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A page of one replica, its knobs, and what was told of the knob in question."""
+
+    body: bytes
+    rows: tuple[KnobRow, ...]
+    told: Advice
+
+
+def scenario_of(name: str) -> Scenario:
+    return thinkers() if name == "thinkers" else scenario_named(name)
+
+
+class Looker:
+    """Reads pages one by one, and has advice on them."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._target = Target("http://one:8000", "one")
+        self._feed = TargetFeed(self._target, LayoutCache())
+        self._tracker = FleetTracker(
+            (self._target,),
+            interval_seconds=STEP_SECONDS,
+            window_seconds=60.0,
+            slo_for=lambda _: scenario.slo,
+            fixed_spacing_seconds=STEP_SECONDS,
+        )
+        self._sheets: dict[str, KnobSheet] = {}
+        self._advisor = Advisor(lambda: self._sheets)
+        self._looks = 0
+
+    def look(self, body: bytes, rows: tuple[KnobRow, ...]) -> ReplicaSnapshot:
+        at = EPOCH + self._looks * STEP_SECONDS
+        self._looks += 1
+        self._sheets[self._target.url] = KnobSheet("vllm", "0.32.0", "i", 1, 1, rows)
+        answer = Answer("/metrics", at, 0.01, 200, {}, body)
+        self._tracker.observe(self._target.url, self._feed.take([answer], at, 0.01))
+        return self._advisor(self._tracker.snapshot(at)).replicas[0]
+
+
+def row_of(replica: ReplicaSnapshot, name: str) -> Advice:
+    return next(row for row in replica.advice if row.knob == CASES[name])
+
+
 @cache
-def pages(name: str) -> tuple[tuple[bytes, tuple[KnobRow, ...]], ...]:
-    """One replica's pages, and its knobs."""
-    scenario = thinkers() if name == "thinkers" else scenario_named(name)
-    model = FleetModel(scenario, 1, 3, EPOCH, 60.0)
-    found = []
-    for second in range(0, SECONDS, STEP_SECONDS):
+def shown(name: str) -> tuple[Shown, ...]:
+    """Pages until there is advice, however long that takes."""
+    scenario = scenario_of(name)
+    model, looker = FleetModel(scenario, 1, 3, EPOCH, 60.0), Looker(scenario)
+    found = list[Shown]()
+    for second in range(0, MOST_SECONDS, STEP_SECONDS):
         model.advance(float(second))
         body = model.replicas[0].page()
         assert body is not None
         rows = tuple(
             KnobRow(k.name, k.value, k.value, k.min, k.max, "", 0) for k in model.replicas[0].knobs()
         )
-        found.append((body, rows))
-    return tuple(found)
+        found.append(Shown(body, rows, row_of(looker.look(body, rows), name)))
+        if found[-1].told.proposed is not None:
+            return tuple(found)
+    raise AssertionError(f"{name}: no advice in {MOST_SECONDS} s: {found[-1].told}")
 
 
 def without(body: bytes, family: str) -> bytes:
@@ -126,43 +123,41 @@ def without(body: bytes, family: str) -> bytes:
     return b"\n".join(kept) + b"\n"
 
 
-def seen(name: str, family: str | None) -> list[Advice]:
-    """The rows of the knob over all pages, with a family taken off."""
-    knob = CASES[name][0]
-    scenario = thinkers() if name == "thinkers" else scenario_named(name)
-    target = Target("http://one:8000", "one")
-    feed = TargetFeed(target, LayoutCache())
-    tracker = FleetTracker(
-        (target,),
-        interval_seconds=STEP_SECONDS,
-        window_seconds=60.0,
-        slo_for=lambda _: scenario.slo,
-        fixed_spacing_seconds=STEP_SECONDS,
-    )
-    sheets: dict[str, KnobSheet] = {}
-    advisor, rows = Advisor(lambda: sheets), []
-    for number, (body, knobs) in enumerate(pages(name)):
-        at = EPOCH + number * STEP_SECONDS
-        sheets[target.url] = KnobSheet("vllm", "0.32.0", "i", 1, 1, knobs)
-        shown = body if family is None else without(body, family)
-        answer = Answer("/metrics", at, 0.01, 200, {}, shown)
-        tracker.observe(target.url, feed.take([answer], at, 0.01))
-        advised = advisor(tracker.snapshot(at)).replicas[0]
-        rows.append(next(row for row in advised.advice if row.knob == knob))
-    return rows
+def families(body: bytes) -> list[str]:
+    """The families of a page."""
+    return [line.split(b" ")[2].decode() for line in body.splitlines() if line.startswith(b"# TYPE ")]
+
+
+def known(replica: ReplicaSnapshot) -> set[str]:
+    """The signals that a replica has."""
+    return {name for name, signal in replica.signals.items() if signal.quality in BELIEVED}
+
+
+def without_family(name: str, family: str, pages: Sequence[Shown]) -> list[ReplicaSnapshot]:
+    """What is made of pages that lack a family."""
+    looker = Looker(scenario_of(name))
+    return [looker.look(without(page.body, family), page.rows) for page in pages]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_with_all_series_there_is_advice(name: str) -> None:
-    assert CASES[name][1] in {row.action for row in seen(name, None)}
+    assert shown(name)[-1].told.action == "lower"
 
 
-@pytest.mark.parametrize(
-    ("name", "family", "missing"),
-    [(name, family, missing) for name, (_, _, lacks) in CASES.items() for family, missing in lacks.items()],
-)
-def test_without_a_series_it_is_named(name: str, family: str, missing: str) -> None:
-    rows = seen(name, family)
-    assert not [row for row in rows if row.proposed is not None]
-    withheld = [row for row in rows if row.action == "withheld"]
-    assert any(missing in text for row in withheld for text in row.because), withheld[-1:] or rows[-1]
+@pytest.mark.parametrize("name", CASES)
+def test_without_a_family_that_advice_rests_on_it_is_named(name: str) -> None:
+    pages, needed = shown(name), needed_by(CASES[name])
+    whole = known(without_family(name, "none", pages[:2])[-1])
+    missed = dict[str, str]()
+    for family in families(pages[-1].body):
+        if not (whole - known(without_family(name, family, pages[:2])[-1])) & needed:
+            continue
+        replicas = without_family(name, family, pages)
+        rows = [row_of(replica, name) for replica in replicas]
+        assert all(row.proposed is None for row in rows), family
+        lost = needed - known(replicas[-1])
+        said = [text for row in rows if row.action == "withheld" for text in row.because]
+        named = next((one for one in lost for text in said if one in text), None)
+        assert named, f"{family}: {rows[-1]} names none of {sorted(lost)}"
+        missed[family] = named
+    assert len(missed) >= 4, missed

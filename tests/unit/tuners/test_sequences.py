@@ -171,7 +171,11 @@ def test_two_ranks_are_two_engines() -> None:
         (pressed({"kv_usage_ratio": None}), KNOBS, "kv_usage_ratio is unknown"),
         (pressed({"requests_waiting": None}), KNOBS, "requests_waiting is unknown"),
         (pressed({"kv_capacity_tokens": None}), KNOBS, "kv_capacity_tokens is not known"),
-        (pressed({"prompt_tokens": no_distribution(Quality.UNSUPPORTED)}), KNOBS, "lengths of 60 requests"),
+        (
+            pressed({"prompt_tokens": no_distribution(Quality.UNSUPPORTED)}),
+            KNOBS,
+            "prompt_tokens is unsupported",
+        ),
         (
             pressed({"output_tokens": distribution(PAST, PAST)}),
             KNOBS,

@@ -113,7 +113,7 @@ def test_long_thoughts_are_waited_for_since_they_end_late() -> None:
     )
     assert advice(pressed(), thoughts=late).proposed == 5888
     unknown = advice(pressed({"tpot_seconds": no_distribution()}), thoughts=late)
-    assert (unknown.action, unknown.because[-1]) == ("withheld", "tpot_seconds is not known")
+    assert (unknown.action, unknown.because[-1]) == ("withheld", "tpot_seconds is unknown")
 
 
 def test_stock_engines_take_it_per_request() -> None:
@@ -261,7 +261,7 @@ PAST = Thoughts({0.0: 0, 1024.0: 1800, INF: 2000}, 600.0)
         ),
         (pressed(), FEW, "reasoning_tokens of 299 requests so far, a budget needs 300"),
         (pressed(), None, "reasoning_tokens of 0 requests so far"),
-        (pressed({"reasoning_share_ratio": None}), LONG_TAIL, "the share of reasoning is not known"),
+        (pressed({"reasoning_share_ratio": None}), LONG_TAIL, "reasoning_share_ratio is unknown"),
         (pressed(), PAST, "past the last bucket"),
         (pressed({"output_tokens": no_distribution()}), LONG_TAIL, "output_tokens is unknown"),
         (pressed({"prompt_tokens": no_distribution()}), LONG_TAIL, "prompt_tokens is unknown"),

@@ -191,7 +191,7 @@ LONE = Case(slow(), Knobs(), line())
             replace(FULL, replica=test_sequences.roomy({"output_tokens": no_distribution()})),
             SEQUENCES,
             48,
-            "prompt and output lengths of 60 requests are needed",
+            "output_tokens is unknown",
         ),
     ],
 )
