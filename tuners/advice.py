@@ -9,12 +9,13 @@ from types import MappingProxyType
 
 from enginetop.fleet.knobs import KnobSheet
 from enginetop.fleet.model import EngineKind, Quality
+from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, Outlook, PoolAdvice, ReplicaSnapshot
 from tuners import sequences, speculation, thinking, token_budget
 from tuners.case import Case, Rule
 from tuners.evidence import EvidenceLog
-from tuners.knob_values import BUDGET, Knobs, knobs_of
+from tuners.knob_values import BUDGET, KNOB_SHEET, Knobs, knobs_of
 from tuners.load import NEEDED
 from tuners.pool_advice import pool_advice
 from tuners.pool_memory import PoolMemory
@@ -40,7 +41,8 @@ def _no_sheets() -> Mapping[str, KnobSheet]:
 class _Watch:
     """What is remembered of one replica: what it was last seen as, and what was made of it.
 
-    `calling`: by knob what every page since then has called for.
+    `calling`: by knob what every page since then has called for. `config` is the configuration of `pages`
+    with what the sheet tells in its place.
     """
 
     evidence: EvidenceLog = field(default_factory=EvidenceLog)
@@ -50,12 +52,15 @@ class _Watch:
     replica: ReplicaSnapshot | None = None
     case: Case | None = None
     sheet: KnobSheet | None = None
+    pages: Mapping[str, ConfigValue] | None = None
+    config: Mapping[str, ConfigValue] = field(default_factory=dict)
     shown: ReplicaSnapshot | None = None
 
 
 class Advisor:
     """Adds advice to snapshots; call it with every one, in time order, from one thread.
 
+    Knob values are those of the knob sheet, where there is one: pages tell what an engine was started with.
     Each engine replica gets a row for every knob; routers and pages of no engine have none. What was learnt
     of a replica stays while it is away.
     """
@@ -92,6 +97,8 @@ class Advisor:
         if watch is None:
             watch = self._watches[replica.target.url] = _Watch()
         if watch.replica is not replica or watch.sheet is not sheet:
+            if watch.pages is not replica.config or watch.sheet is not sheet:
+                watch.pages, watch.config = replica.config, _as_told(replica.config, sheet)
             watch.replica, watch.sheet, watch.shown = replica, sheet, None
             watch.knobs = knobs_of(replica, sheet)
             if watch.evidence.take(replica, watch.knobs):
@@ -105,8 +112,21 @@ def _shown(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> Rep
     """The replica with its rows; the same object as before while it and its sheet are."""
     if watch.shown is None:
         rows = _rows(watch, replica, pooled)
-        watch.shown = replace(replica, advice=rows, what_if=partial(_asked, watch, replica.scraped_at))
+        ask = partial(_asked, watch, replica.scraped_at)
+        watch.shown = replace(replica, config=watch.config, advice=rows, what_if=ask)
     return watch.shown
+
+
+def _as_told(pages: Mapping[str, ConfigValue], sheet: KnobSheet | None) -> Mapping[str, ConfigValue]:
+    """A configuration with the knobs as all ranks confirm them."""
+    if sheet is None or sheet.applied != sheet.total:
+        return pages
+    told = {
+        row.name: ConfigValue(row.value, KNOB_SHEET)
+        for row in sheet.knobs
+        if row.name in KNOBS and row.value is not None
+    }
+    return MappingProxyType({**pages, **told})
 
 
 def _asked(watch: _Watch, at: float | None, knob: str, value: int) -> Outlook:

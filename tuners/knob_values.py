@@ -17,6 +17,8 @@ BUDGET = "max_num_batched_tokens"
 DRAFTS = "num_speculative_tokens"
 THINKING = "thinking_token_budget"
 SEQUENCES = "max_num_seqs"
+KNOB_SHEET = "knob API"
+"""Where a value was read that the engine's knob sheet tells."""
 
 _NO_BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
@@ -93,7 +95,7 @@ def knobs_of(replica: ReplicaSnapshot, sheet: KnobSheet | None = None) -> Knobs:
                     restarted_by[row.name] = sheet.writer
                 values[row.name] = values[row.name] if row.value is None else row.value
         if bounds or restarted_by:
-            source = "knob API"
+            source = KNOB_SHEET
         if (bounds or restarted_by) and sheet.applied != sheet.total:
             problem = f"mixed configuration: {sheet.applied} of {sheet.total} ranks confirm their knobs"
     return Knobs(

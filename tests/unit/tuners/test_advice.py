@@ -9,10 +9,12 @@ import pytest
 
 from enginetop.fleet.knobs import KnobRow, KnobSheet
 from enginetop.fleet.model import EngineKind, ReplicaState
+from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tests.tui.snapshots import AT, fleet, replica
 from tests.unit.tuners.test_token_budget import slow
+from tui.view.mixed import MixedMemory
 from tuners.advice import Advisor
 
 
@@ -97,6 +99,24 @@ def test_what_did_not_change_stays_the_same_object() -> None:
     second = advisor(replace(one, replicas=(one.replicas[0], replica("b"))))
     assert second.replicas[0] is first.replicas[0]
     assert second.replicas[1] is not first.replicas[1]
+
+
+def test_a_knob_stands_where_its_sheet_says_and_a_canary_is_seen_to_differ() -> None:
+    started = {"max_num_batched_tokens": ConfigValue(8192, "/server_info"), "dtype": ConfigValue("bf16", "x")}
+    names = ("a", "b", "c")
+    sheets = {f"http://{name}.example:8000": sheet(8192) for name in names}
+    sheets["http://b.example:8000"] = sheet(768)
+    shown = Advisor(lambda: sheets)(fleet([replica(name, config=started) for name in names])).replicas
+    told = [one.config["max_num_batched_tokens"] for one in shown]
+    assert told == [ConfigValue(value, "knob API") for value in (8192, 768, 8192)]
+    assert {one.config["dtype"] for one in shown} == {ConfigValue("bf16", "x")}
+    mixed = MixedMemory().mixed(shown)
+    assert mixed.settings == {"http://b.example:8000": ("max_num_batched_tokens",)}
+    assert mixed.words_of(shown[0]) == "max_num_batched_tokens 8192 ×2, 768 ×1"
+    # ranks that do not agree tell nothing
+    sheets["http://b.example:8000"] = replace(sheet(768), total=2)
+    shown = Advisor(lambda: sheets)(fleet([replica("b", config=started)])).replicas
+    assert shown[0].config == started
 
 
 def test_a_row_without_a_value_still_tells_the_path_by_which_its_knob_could_be_changed() -> None:
