@@ -234,6 +234,7 @@ def doctor_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", default=[], metavar="TARGET", help=TARGET_HELP)
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default table")
     add_common(parser)
+    parser.set_defaults(prometheus=None)
 
 
 def rules_arguments(parser: argparse.ArgumentParser) -> None:

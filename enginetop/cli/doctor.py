@@ -19,6 +19,7 @@ from collectors.secrets import without_secrets
 from enginetop.cli import doctor_here
 from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.doctor_probe import probe
+from enginetop.cli.doctor_sources import exporter_findings, prometheus_findings
 from enginetop.cli.output import print_lines
 from enginetop.cli.settings import Settings, config_path, resolve
 from enginetop.doctor.finding import Finding, Level
@@ -60,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
         *folder_findings(doctor_here.folder_facts()),
         *sink_findings(doctor_here.sink_facts(settings.alerts.sinks)),
         *gpu_findings(doctor_here.gpu_facts(targets)),
-        *_no_targets(targets),
+        *exporter_findings(settings, patience, now),
+        *prometheus_findings(settings.prometheus, now),
+        *(_no_targets(targets) if settings.prometheus is None else ()),
     ]
     report = Report(
         now,

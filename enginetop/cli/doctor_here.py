@@ -53,6 +53,10 @@ def secret_facts(settings: Settings, targets: Sequence[Target]) -> Iterator[Secr
         path = settings.knob_paths.get(target.url)
         if path is not None and path.token_file is not None:
             yield _secret(target.name, "knob token", None, path.token_file, target.name)
+    for exporter, how in settings.gpu_exporters:
+        yield from _of_credentials(f"GPU exporter {exporter.name}", "API key", how, "")
+    if settings.prometheus is not None:
+        yield from _of_credentials("Prometheus", "API key", settings.prometheus.credentials, "")
     for sink in settings.alerts.sinks:
         yield from _of_credentials(f"sink {sink.name}", "token", sink.credentials, "")
         if sink.url_env is not None or sink.url_file is not None:
