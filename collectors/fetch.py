@@ -174,14 +174,22 @@ def connection_fault(error: BaseException) -> FetchError:
     chain = list(_chain(error))
     for cause in chain:
         if isinstance(cause, socket.gaierror | UnicodeError):
-            reason = cause.strerror if isinstance(cause, socket.gaierror) else "not a host name"
-            return FetchError(FailureKind.DNS, f"name lookup failed: {reason}")
+            return FetchError(FailureKind.DNS, f"name lookup failed: {lookup_words(cause)}")
         if isinstance(cause, ssl.SSLError):
             return FetchError(FailureKind.TLS, tls_words(cause))
     network = [cause for cause in chain if isinstance(cause, OSError)]
     if not network:
         raise error
     return _os_fault(next((cause for cause in network if cause.errno is not None), network[0]))
+
+
+def lookup_words(error: socket.gaierror | UnicodeError) -> str:
+    """Why a name has no address, and after a semicolon what helps."""
+    if isinstance(error, UnicodeError):
+        return "not a host name; correct it"
+    if error.errno == socket.EAI_AGAIN:
+        return f"{error.strerror}; the resolver of this machine does not answer"
+    return f"{error.strerror}; correct the name, or see why this machine's resolver does not know it"
 
 
 def _os_fault(error: OSError) -> FetchError:

@@ -66,7 +66,8 @@ def miss_of(answer: Answer, table: EngineTable | None = None) -> Miss | None:
         return Miss(answer.error, quoted(answer.detail))
     status = answer.status
     if status in (401, 403):
-        return Miss(FailureKind.UNAUTHORIZED, f"HTTP {status} {at}: needs an API key, or another one")
+        helps = "needs an API key, or another one: api_key_env or api_key_file in the config file"
+        return Miss(FailureKind.UNAUTHORIZED, f"HTTP {status} {at}: {helps}")
     if status == 501:
         return Miss(FailureKind.DISABLED, f"HTTP 501 {at}: switched off{_hint(table)}", absent=True)
     if status >= 500:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 from collectors.discovery.listing import Listed, ListingError, target_at
+from collectors.fetch import lookup_words
 
 _LOOKUP_SECONDS = 5.0
 
@@ -53,7 +54,8 @@ class DnsNames:
                     f"{_bracketed(ip)}:{target.port}" for ip in self._addresses(target.host, target.port)
                 ]
         except OSError as error:
-            raise ListingError(f"{self.title}: the lookup failed: {error.strerror or error}") from None
+            words = lookup_words(error) if isinstance(error, socket.gaierror) else error.strerror or error
+            raise ListingError(f"{self.title}: the lookup failed: {words}") from None
         if not found:
             raise ListingError(f"{self.title}: the name has no address")
         return [Listed(target_at(address, scheme=self._scheme)) for address in dict.fromkeys(found)]

@@ -22,6 +22,9 @@ STANDSTILL_PAGES = 3
 
 NO_FLAGS = EngineFlags()
 
+_HELPS = "; "
+"""In the detail of a failure: after it stands what helps."""
+
 _MINUTE = 60.0
 _HOUR = 3600.0
 _DAY = 86400.0
@@ -204,7 +207,8 @@ def _judge_answer(evidence: Evidence, run: FailureRun) -> Judgement:
 def _first_failure_reason(evidence: Evidence) -> tuple[str, ...]:
     if evidence.unreachable is None:
         return ("no good page yet",)
-    return (f"{_connection_words(evidence.unreachable.newest)} once, no good page yet",)
+    what, mark, helps = _connection_words(evidence.unreachable.newest).partition(_HELPS)
+    return (f"{what} once, no good page yet{mark}{helps}",)
 
 
 def _judge_page(evidence: Evidence, page_at: float) -> Judgement:
@@ -237,18 +241,24 @@ def _work_text(evidence: Evidence) -> str:
 
 
 def _failure_reason(run: FailureRun, now: float) -> str:
-    """One line: what fails and for how long. The detail leads where it says more than the kind of failure."""
+    """One line: what fails, for how long, what helps. The detail leads where it says more than the kind."""
     failure = run.newest
     if is_connection_failure(failure):
-        cause = f" ({failure.detail})" if failure.kind is FailureKind.TLS and failure.detail else ""
-        return f"{_connection_words(failure)} for {duration_text(now - run.since)}{cause}"
+        what, mark, helps = _connection_words(failure).partition(_HELPS)
+        unsaid = failure.kind is FailureKind.TLS and failure.detail and not mark
+        cause = f" ({failure.detail})" if unsaid else ""
+        return f"{what} for {duration_text(now - run.since)}{cause}{mark}{helps}"
     text = failure.detail or _meaning(failure).words
     return f"{text}, for {duration_text(now - run.since)}" if now > run.since else text
 
 
 def _connection_words(failure: Failure) -> str:
-    """What the connection lacks; `refused` covers more than its name: no route, no answer, no proxy."""
-    return (failure.kind is FailureKind.REFUSED and failure.detail) or _meaning(failure).words
+    """What the connection lacks: the failure's own words where they say what helps, else those of its kind.
+
+    `refused` covers more than its name: no route, no answer, no proxy.
+    """
+    telling = failure.kind is FailureKind.REFUSED or _HELPS in failure.detail
+    return (telling and failure.detail) or _meaning(failure).words
 
 
 def duration_text(seconds: float) -> str:

@@ -20,7 +20,7 @@ def first_problem(error: ValidationError, root: type[BaseModel]) -> str:
     if problem["type"] == "extra_forbidden":
         fields = _table_at(root, location[:-1]).model_fields
         known = [field.alias or name for name, field in fields.items()]
-        near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
         return f"{key}: unknown key; {hint}"
     message = problem["msg"].removeprefix("Value error, ")

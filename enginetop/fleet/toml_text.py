@@ -17,4 +17,5 @@ def parse_toml(text: str, origin: str) -> dict[str, Any]:
     try:
         return tomli.loads(text)
     except tomli.TOMLDecodeError as error:
-        raise ConfigError(f"{origin}: not valid TOML: {error}") from error
+        hint = "; is the file complete?" if "end of document" in str(error) else ""
+        raise ConfigError(f"{origin}: not valid TOML: {error}{hint}") from error

@@ -208,4 +208,6 @@ def test_a_row_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         assert main(words) == 0
     (row,) = json.loads(capsys.readouterr().out)["replicas"]
     assert row["state"] == "down"
-    assert EXPIRED in row["reasons"][0]
+    what, helps = EXPIRED.split("; ")
+    assert row["reasons"][0].startswith(f"{what} for ")
+    assert row["reasons"][0].endswith(f"; {helps}")

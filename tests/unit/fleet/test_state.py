@@ -121,6 +121,17 @@ def test_reasons_lead_with_the_detail_and_name_the_age_of_kept_values() -> None:
     )
 
 
+def test_what_helps_stands_after_how_long() -> None:
+    for kind in (FailureKind.TLS, FailureKind.DNS, FailureKind.TIMEOUT, FailureKind.REFUSED):
+        run = failed(kind, count=2, detail="the key is not known; verify it; then go on")
+        assert judge(replace(FRESH, unreachable=run)).reasons == (
+            "the key is not known for 28 s; verify it; then go on",
+        )
+        assert judge(replace(NEVER_ANSWERED, unreachable=replace(run, count=1))).reasons == (
+            "the key is not known once, no good page yet; verify it; then go on",
+        )
+
+
 def test_a_page_is_good_until_its_time_is_over() -> None:
     assert judge(replace(FRESH, fresh_until=NOW)).state is ReplicaState.OK
     assert judge(replace(FRESH, fresh_until=NOW - 0.001)).state is ReplicaState.STALE

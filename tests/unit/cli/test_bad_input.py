@@ -1,0 +1,108 @@
+"""What people get wrong: one line that says what and how to mend it, and exit 2, or a row's state."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from enginetop.cli.main import main
+from tests.support.faulty_server import FaultyServer, page
+
+SNAPSHOT = ["snapshot", "--interval", "0.2", "--format", "json"]
+
+
+@pytest.fixture
+def server() -> Iterator[FaultyServer]:
+    with FaultyServer() as running:
+        yield running
+
+
+@pytest.fixture
+def unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_up = socket.getaddrinfo
+
+    def fail(host: object, *rest: object, **more: object) -> object:
+        if isinstance(host, str | bytes) and b"invalid" in (host.encode() if isinstance(host, str) else host):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(host, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+
+
+def _row(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    assert main([*SNAPSHOT, *words]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    (row,) = json.loads(out)["replicas"]
+    (reason,) = row["reasons"]
+    return row["state"], reason
+
+
+def _line(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main([*SNAPSHOT, *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line.startswith("enginetop: ")
+    return line
+
+
+@pytest.mark.usefixtures("unknown_names")
+def test_a_name_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    helps = "; correct the name, or see why this machine's resolver does not know it"
+    state, reason = _row(["engine.invalid:8000"], capsys)
+    assert state == "down"
+    assert reason.startswith("name lookup failed: Name or service not known for ")
+    assert reason.endswith(helps)
+    for words in (["--prometheus", "http://x.invalid:1"], ["--discover", "dns:x.invalid:1"]):
+        assert _line(words, capsys).endswith(f"Name or service not known{helps}")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_is_wanted(status: int, server: FaultyServer, capsys: pytest.CaptureFixture[str]) -> None:
+    url = server.replica(page(b"", status)).url
+    state, reason = _row([url], capsys)
+    assert state == "unauthorized"
+    assert reason.startswith(f"HTTP {status} at /prometheus/metrics: needs an API key, or another one")
+    assert "api_key_env" in reason
+    line = _line(["--prometheus", url], capsys)
+    assert f"prometheus {url}: HTTP {status}; it needs a key, or another one" in line
+    assert "api_key_env" in line
+
+
+def test_a_redirect_to_another_host(server: FaultyServer, capsys: pytest.CaptureFixture[str]) -> None:
+    url = server.replica(page(b"", 302, extra="location: http://elsewhere.test/metrics?key=hunter2\r\n")).url
+    state, reason = _row([url], capsys)
+    assert state == "no_engine_metrics"
+    assert reason.startswith("redirected to http://elsewhere.test, not followed: name that target")
+    line = _line(["--prometheus", url], capsys)
+    assert line.endswith("redirected to http://elsewhere.test, not followed: name that address")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            b'[[targets]]\nurl = "http://a:1',
+            "Unterminated string (at end of document); is the file complete?",
+        ),
+        (b'[[targets]]\nurl = "http://a:1"\n[[tar', "(at end of document); is the file complete?"),
+        (b'[[targets]]\nurl = "http://a:1"\nurk = 1', "targets.0.urk: unknown key; did you mean 'url'?"),
+        (b'[[tragets]]\nurl = "http://a:1"', "tragets: unknown key; did you mean 'targets'?"),
+        (b"[fleet]\ninterval_seconds = 1", "fleet: unknown key; known keys: interval_seconds, "),
+        (b"[[targets]]\nname = 'a'", "targets.0.url: field required"),
+        (b"\xff\xfe", "not UTF-8 text; name a readable TOML file with --config"),
+    ],
+)
+def test_a_config_that_is_cut_short_or_misspelt(
+    text: bytes, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_bytes(text)
+    told = _line(["--config", str(config)], capsys)
+    assert told.startswith(f"enginetop: {config}: ")
+    assert line in told
