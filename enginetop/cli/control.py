@@ -120,7 +120,9 @@ def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str
         transport: KnobTransport = HttpKnobTransport(address, credentials)
         if cluster is not None:
             transport = OwnedKnobs(target, transport, cluster, owner_first=owner_first)
-        clients[target.url] = HttpKnobClient(transport, others)
+        # what a person should run is taken from this machine alone
+        here = address.startswith(UNIX_SCHEME)
+        clients[target.url] = HttpKnobClient(transport, others, commands=here)
     if settings.gateways and settings.control is not None:  # read-only, no hook is run
         from enginetop.cli.gateways import behind_gateways  # of use to few
 

@@ -9,11 +9,11 @@ from enginetop.cli.settings import Settings
 from enginetop.doctor.finding import Finding, Level
 from enginetop.doctor.target import TargetFacts
 from enginetop.fleet.change import value_text
+from enginetop.fleet.knobs import split_command
 from enginetop.fleet.model import Target
 from enginetop.fleet.plan import VIA_GATEWAY, VIA_KNOB_API
 from tuners.control.knob_api import KnobClient, KnobReply, by_path
 from tuners.control.paths import PATHS, offer, own_paths, path_of
-from tuners.control.restart_board import BY_HAND
 
 _AREA = "knobs"
 
@@ -38,7 +38,7 @@ def path_findings(settings: Settings, target: Target, facts: TargetFacts) -> Ite
 def _before(name: str, reply: KnobReply) -> Finding:
     """What a gateway's hook says."""
     if reply.sheet is None:
-        why = (reply.detail or reply.kind.value).partition(BY_HAND)[0]
+        why, _ = split_command(reply.detail or reply.kind.value)
         return Finding(
             _AREA, Level.WARNING, f"gateway {name}: {why}", "see docs/control.md, a gateway and a hook"
         )

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from enginetop.fleet.knobs import KnobAnswer
+from collectors.secrets import without_secrets
+from enginetop.fleet.knobs import BY_HAND, KnobAnswer
 from enginetop.fleet.model import Target
 from enginetop.fleet.plan import VIA_GATEWAY
 from enginetop.simulator.knob_api import KnobApi
 from tuners.control.gateway import KNOB, Gateway
 from tuners.control.knob_api import HttpKnobClient, KnobClient, KnobReply, ReplyKind
-from tuners.control.restart_board import BY_HAND
 from tuners.control.stock.exchange import StockError
 from tuners.control.stock.live_board import LiveBoard
 
@@ -55,14 +55,15 @@ class GatewayPath:
     """A `KnobTransport` to a gateway's hook; what cannot be read says why, and what a person has to do."""
 
     def __init__(self, setting: GatewaySetting) -> None:
-        self._gateway = Gateway(
+        self.gateway = Gateway(
             setting.name,
             setting.hook,
             setting.command,
             timeout_seconds=setting.timeout_seconds,
             environment={"ENGINETOP_GATEWAY": setting.name},
+            clean=without_secrets,
         )
-        board = LiveBoard(self._gateway, writer=VIA_GATEWAY, engine_name=VIA_GATEWAY)
+        board = LiveBoard(self.gateway, writer=VIA_GATEWAY, engine_name=VIA_GATEWAY)
         self._api = KnobApi(board, time.time)
         self._lock = threading.Lock()
 
@@ -74,22 +75,22 @@ class GatewayPath:
             except StockError as error:
                 if error.kind is ReplyKind.MISSING and method != "GET":
                     return KnobAnswer(error.status, json.dumps({"detail": str(error)}).encode())
-                return KnobAnswer(None, detail=f"{error}{BY_HAND}{self._gateway.by_hand}")
+                return KnobAnswer(None, detail=f"{error}{BY_HAND}{self.gateway.by_hand}")
 
 
 class Reaching:
-    """A `KnobClient` of a gateway, which says whom it reaches."""
+    """A `KnobClient` of a gateway, which says whom it reaches, and what a person would run."""
 
-    def __init__(self, client: KnobClient, reaches: tuple[str, ...]) -> None:
-        self._client, self._reaches = client, reaches
+    def __init__(self, client: KnobClient, reaches: tuple[str, ...], by_hand: str) -> None:
+        self._client, self._reaches, self._by_hand = client, reaches, by_hand
 
     def read(self) -> KnobReply:
         """See `KnobClient`."""
         reply = self._client.read()
         if reply.sheet is None:
             return reply
-        rows = tuple(replace(row, reaches=self._reaches) for row in reply.sheet.knobs)
-        return replace(reply, sheet=replace(reply.sheet, knobs=rows))
+        rows = (replace(row, reaches=self._reaches, by_hand=self._by_hand) for row in reply.sheet.knobs)
+        return replace(reply, sheet=replace(reply.sheet, knobs=tuple(rows)))
 
     def examine(self) -> KnobReply:
         """See `KnobClient`. A gateway is no engine that anybody might change."""
@@ -181,6 +182,6 @@ def behind_gateways(
         reaches = tuple(url for url, leader in led.items() if leader is setting)
         with _making:
             path = _paths.setdefault(setting, GatewayPath(setting))
-        gateway = Reaching(HttpKnobClient(path), reaches)
+        gateway = Reaching(HttpKnobClient(path), reaches, path.gateway.by_hand)
         found |= {url: BehindGateway(clients[url], gateway) for url in reaches if url in clients}
     return found

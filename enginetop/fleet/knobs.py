@@ -16,9 +16,18 @@ SLO_PATH = "/enginetop/v1/slo"
 KNOBS_SCHEMA = "enginetop.knobs/1"
 KNOB_API = "knob_api"
 """The path of a companion inside of the engine: knobs change while it runs."""
+_LONGEST_TEXT = 4096
 FAILED, STUCK = "failed", "stuck"
+BY_HAND = "; by hand: "
+"""What stands between the reason of a failure and the exact command for a person, which ends the text."""
 VALUE = "{value}"
 """What stands for the value in the command of `KnobRow.by_hand`."""
+
+
+def split_command(text: str) -> tuple[str, str]:
+    """The reason of a failure and the command for a person, which ends the text; empty: it has none."""
+    why, found, command = text.rpartition(BY_HAND)
+    return (why, command) if found else (text, "")
 
 
 class KnobSheetError(ValueError):
@@ -52,7 +61,9 @@ class KnobRow:
     phase: str = ""
     takes_seconds: float = 0.0
     by_hand: str = ""
-    """The command with which a person sets it, where its path has one; `VALUE` stands for the value."""
+    """The command with which a person sets it, where its path has one; `VALUE` stands for the value. Of this
+    machine's configuration: no document brings it.
+    """
     via: str = ""
     """The path that it is changed by, whose are `instance` and `reaches`; empty: that of its sheet."""
     instance: str = ""
@@ -63,6 +74,10 @@ class KnobRow:
     def moves(self) -> bool:
         """Whether a restart is under way."""
         return self.phase not in ("", FAILED, STUCK)
+
+    def command(self, value: int) -> str:
+        """The command with which a person sets it to `value`; empty: its path has none."""
+        return self.by_hand.replace(VALUE, str(value), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +201,6 @@ def row_document(row: KnobRow) -> dict[str, Any]:
         "expires_in_seconds": row.expires_in_seconds,
         "note": row.note,
     }
-    if row.by_hand:
-        document["by_hand"] = row.by_hand
     if row.apply == "live":
         return document
     return {**document, "apply": row.apply, "phase": row.phase, "takes_seconds": row.takes_seconds}
@@ -231,11 +244,10 @@ def parse_row(document: object) -> KnobRow:
         unit=_text(document, "unit"),
         version=_whole(document, "version"),
         expires_in_seconds=None if expires is None else float(expires),
-        note=document["note"] if isinstance(document.get("note"), str) else "",
+        note=_plain(document["note"]) if isinstance(document.get("note"), str) else "",
         apply=_text(document, "apply") if "apply" in document else "live",
         phase=_text(document, "phase") if "phase" in document else "",
         takes_seconds=float(takes),
-        by_hand=document["by_hand"] if isinstance(document.get("by_hand"), str) else "",
     )
 
 
@@ -247,7 +259,13 @@ def _text(document: Mapping[str, Any], key: str) -> str:
     value = document.get(key)
     if not isinstance(value, str):
         raise KnobSheetError(f"{key}: not a text")
-    return value
+    return _plain(value)
+
+
+def _plain(text: str) -> str:
+    """Somebody else's text as a part of a line, without anything that a terminal could obey."""
+    text = text[:_LONGEST_TEXT]
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def _whole(document: Mapping[str, Any], key: str) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 _Patience = Annotated[float, Field(ge=1, le=86400)]
 
@@ -56,16 +56,9 @@ class GatewayTable(_Table):
     engine the first one counts.
     """
 
-    name: Annotated[str, Field(min_length=1, max_length=64)]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     hook: str
     targets: Annotated[tuple[str, ...], Field(min_length=1)]
-
-    @field_validator("name")
-    @classmethod
-    def _plain(cls, name: str) -> str:
-        if not name.isprintable():
-            raise ValueError("a gateway's name has no control character in it")
-        return name
 
 
 _NEEDS: dict[str, tuple[str, ...]] = {

@@ -7,7 +7,6 @@ decides; the machine does not.
 
 from __future__ import annotations
 
-from enginetop.fleet.knobs import VALUE
 from tuners.control.observe import JUDGED, WITHIN, Mark, increase, mark
 from tuners.control.preflight import found_row
 from tuners.control.progress import Progress, Turn
@@ -32,7 +31,7 @@ def outcome(progress: Progress) -> str:
     canary, targets = progress.plan.canary, progress.plan.canaries
     before, during = (_attainment(marks, targets) for marks in (progress.marks_before, progress.marks))
     row = found_row(progress.sheets, canary)
-    command = row.by_hand.replace(VALUE, str(canary.after)) if row is not None else ""
+    command = row.command(canary.after) if row is not None else ""
     words = (
         f"no verdict: {before} before, {during} with {canary.after}; time alone moves that too, and a person "
         f"decides"

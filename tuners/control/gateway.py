@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from enginetop.fleet.knobs import VALUE
 from tuners.control.commands import NotStartedError, run
+from tuners.control.flags import masked
 from tuners.control.knob_api import ReplyKind, clean_words
 from tuners.control.restart_board import RestartError
 from tuners.control.stock.exchange import StockError
@@ -24,7 +25,7 @@ NO_BUDGET = -1
 _MOST_TOKENS = 1 << 20
 _FRESH_SECONDS = 2.0
 """Engines behind one gateway are asked one after the other: one run of the hook answers for all."""
-_LONGEST_SHOWN = 40
+_LONGEST_LINE, _LONGEST_SHOWN = 400, 40
 
 
 class Gateway:
@@ -38,12 +39,15 @@ class Gateway:
         *,
         timeout_seconds: float,
         environment: Mapping[str, str] | None = None,
+        clean: Callable[[str], str] = str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`clean` takes out of the command's words what looks like a key."""
         self._name, self._hook = name, hook
         self._command = tuple(command)
         self._timeout_seconds = timeout_seconds
         self._environment = dict(environment or {})
+        self._clean = clean
         self._clock = clock
         self._lock = threading.Lock()
         self._seen: tuple[float, int] | None = None
@@ -51,9 +55,9 @@ class Gateway:
     @property
     def by_hand(self) -> str:
         """The command that sets the budget; see `KnobRow`."""
-        given = {**self._environment, **_asked("write", VALUE)}
-        words = (f"{name}={value if value == VALUE else shlex.quote(value)}" for name, value in given.items())
-        return f"{' '.join(words)} {shlex.join(self._command)}"
+        given = {**_asked("write"), **self._environment}
+        words = (f"{name}={shlex.quote(value)}" for name, value in given.items())
+        return f"ENGINETOP_VALUE={VALUE} {' '.join(words)} {shlex.join(masked(self._command))}"
 
     def read(self) -> Standing:
         """See `LiveApi`."""
@@ -70,7 +74,6 @@ class Gateway:
                 max=_MOST_TOKENS,
                 unit="tokens",
                 note=f"one change reaches every request through gateway {self._name}",
-                by_hand=self.by_hand,
             )
         return Standing((knob,), instance=f"gateway {self._name}")
 
@@ -78,7 +81,7 @@ class Gateway:
         """See `LiveApi`."""
         with self._lock:
             self._seen = None
-            told = _last_line(self._run(_asked("write", str(value))))
+            told = self._last_line(self._run(_asked("write", str(value))))
         return f"0 ({told})" if told else "0"
 
     def _run(self, asked: Mapping[str, str]) -> str:
@@ -89,12 +92,12 @@ class Gateway:
                 environment={**self._environment, **asked},
             )
         except NotStartedError as error:
-            raise StockError(f"hook {self._hook}: {error}", ReplyKind.MISSING) from None
+            raise StockError(f"hook {self._hook}: {self._clean(str(error))}", ReplyKind.MISSING) from None
         except RestartError as error:
-            raise StockError(f"hook {self._hook}: {error}") from None
+            raise StockError(f"hook {self._hook}: {self._clean(str(error))}") from None
 
     def _told(self, output: str) -> int:
-        line = _last_line(output)
+        line = self._last_line(output)
         digits = line.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(_MOST_TOKENS))):
             found = f"printed {line!r}" if line else "printed nothing"
@@ -106,12 +109,11 @@ class Gateway:
             raise StockError(f"hook {self._hook}: {value} is no budget ({NO_BUDGET} to {_MOST_TOKENS})")
         return value
 
+    def _last_line(self, output: str) -> str:
+        """The last line that is not empty, short and plain."""
+        return clean_words(self._clean(output.strip().rpartition("\n")[2][:_LONGEST_LINE]))[:_LONGEST_SHOWN]
+
 
 def _asked(action: str, value: str | None = None) -> dict[str, str]:
     asked = {"ENGINETOP_ACTION": action, "ENGINETOP_KNOB": KNOB}
     return asked if value is None else {**asked, "ENGINETOP_VALUE": value}
-
-
-def _last_line(output: str) -> str:
-    """The last line that is not empty, short and plain."""
-    return clean_words(output.strip().rpartition("\n")[2])[:_LONGEST_SHOWN]

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.knobs import (
+    BY_HAND,
     KNOBS_PATH,
     KnobAnswer,
     KnobRow,
@@ -118,11 +119,19 @@ class HttpKnobClient:
     """A `KnobClient` that speaks the contract over a transport.
 
     `others` tells, by the engine's kind as the sheet names it, who else may change it; None: nobody asks.
+    `commands` False: no command that a person should run is taken from it; it is somebody else's server.
     """
 
-    def __init__(self, transport: KnobTransport, others: Callable[[str], AdminFacts] | None = None) -> None:
+    def __init__(
+        self,
+        transport: KnobTransport,
+        others: Callable[[str], AdminFacts] | None = None,
+        *,
+        commands: bool = True,
+    ) -> None:
         self._transport = transport
         self._others = others
+        self._commands = commands
 
     def read(self) -> KnobReply:
         """See `KnobClient`."""
@@ -130,9 +139,13 @@ class HttpKnobClient:
         if failure is not None:
             return failure
         try:
-            return KnobReply(ReplyKind.OK, sheet=parse_sheet(document))
+            sheet = parse_sheet(document)
         except KnobSheetError as error:
             return KnobReply(ReplyKind.BAD, str(error))
+        if not self._commands:
+            rows = (replace(row, note=row.note.replace(BY_HAND, ": ")) for row in sheet.knobs)
+            sheet = replace(sheet, knobs=tuple(rows))
+        return KnobReply(ReplyKind.OK, sheet=sheet)
 
     def examine(self) -> KnobReply:
         """See `KnobClient`."""

@@ -12,12 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from enginetop.fleet.knobs import FAILED, KnobRow, KnobSheet, Outcome
+from enginetop.fleet.knobs import BY_HAND, FAILED, KnobRow, KnobSheet, Outcome
 
 DRAINING, RESTARTING, GOING_BACK = "draining", "restarting", "going_back"
-
-BY_HAND = "; by hand: "
-"""What stands between the reason of a failure and the exact command for a person, which ends the text."""
 
 Values = Mapping[str, int | None]
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from enginetop.fleet.change import ChangeState
-from enginetop.fleet.knobs import FAILED, KNOBS_PATH, VALUE, KnobRow, KnobSheet
+from enginetop.fleet.knobs import BY_HAND, FAILED, KNOBS_PATH, VALUE, KnobRow, KnobSheet, split_command
 from enginetop.fleet.plan import VIA_GATEWAY
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.progress import Ending, Purpose, Turn
-from tuners.control.restart_board import BY_HAND
 
 RETRY_SECONDS = 2.0
 _GRACE_SECONDS = 60.0
@@ -90,12 +89,16 @@ def _look(turn: Turn, ending: Ending, target: str, reply: KnobReply) -> Ending:
 
 
 def _remember(turn: Turn, target: str, reply: KnobReply) -> None:
-    """Keep why the way back fails, where there is a command for a person."""
-    why, _, command = reply.detail.partition(BY_HAND)
-    command = command or turn.progress.written[target].by_hand.partition(BY_HAND)[2]
-    rollback = turn.progress.change_of(target).rollback
-    if command and rollback is not None:
-        turn.touch(target, by_hand=f"{why}{BY_HAND}{command.replace(VALUE, str(rollback))}")
+    """Keep why the way back fails, where there is a command for a person: of a hook of this machine alone,
+    since an engine could say anything.
+    """
+    change = turn.progress.change_of(target)
+    if change.via != VIA_GATEWAY or change.rollback is None:
+        return
+    why, command = split_command(reply.detail)
+    command = command or split_command(turn.progress.written[target].by_hand)[1]
+    if command:
+        turn.touch(target, by_hand=f"{why}{BY_HAND}{command.replace(VALUE, str(change.rollback), 1)}")
 
 
 def _another_restarts(turn: Turn, ending: Ending, target: str) -> bool:
@@ -128,8 +131,7 @@ def _write_back(turn: Turn, target: str, sheet: KnobSheet) -> None:
     change = turn.progress.change_of(target)
     row = sheet.knob(change.knob)
     if row is not None and row.by_hand and change.rollback is not None:
-        command = row.by_hand.replace(VALUE, str(change.rollback))
-        turn.touch(target, by_hand=f"it did not go back{BY_HAND}{command}")
+        turn.touch(target, by_hand=f"it did not go back{BY_HAND}{row.command(change.rollback)}")
     turn.touch(target, undo_asked_at=turn.now)
     turn.ask(
         target,
@@ -151,10 +153,10 @@ def _manual(turn: Turn, ending: Ending, targets: list[str]) -> str:
     for target in targets:
         change = turn.progress.change_of(target)
         value = "null" if change.rollback is None else change.rollback
-        why, found, command = turn.progress.written[target].by_hand.partition(BY_HAND)
+        why, command = split_command(turn.progress.written[target].by_hand)
         told = f" ({why})" if why and why not in words[0] else ""
         words.append(f"rollback NOT confirmed on {target}: set {change.knob} back to {value}{told}")
-        commands += [f"{BY_HAND}{command}"] if found else []
+        commands += [f"{BY_HAND}{command}"] if command else []
     again = f"enginetop rollback {turn.progress.plan.id}"
     if turn.progress.plan.canary.via != VIA_GATEWAY:
         again += f", or PATCH {KNOBS_PATH}, or a restart of the engine"

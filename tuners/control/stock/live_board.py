@@ -19,10 +19,7 @@ CONFLICT = 409
 
 @dataclass(frozen=True, slots=True)
 class LiveKnob:
-    """One knob as the engine tells it: `values` of its ranks, its start value (None: not told) and bounds.
-
-    `by_hand` as in `KnobRow`.
-    """
+    """One knob as the engine tells it: `values` of its ranks, its start value (None: not told) and bounds."""
 
     name: str
     values: tuple[int, ...]
@@ -31,7 +28,6 @@ class LiveKnob:
     max: int
     unit: str
     note: str = ""
-    by_hand: str = ""
 
     @property
     def value(self) -> int | None:
@@ -238,7 +234,6 @@ class LiveBoard:
             version=self._versions[knob.name],
             expires_in_seconds=None if expiry is None else max(0.0, expiry - now),
             note="; ".join(filter(None, (knob.note, self._note))),
-            by_hand=knob.by_hand,
         )
 
     def _unknown(self, standing: Standing, name: str) -> Outcome:
