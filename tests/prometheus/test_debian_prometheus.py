@@ -306,7 +306,24 @@ def test_the_series_of_a_gpu_exporter_are_joined_by_pod(prometheus: str) -> None
     assert seen["p1"].gpus == ()
 
 
+def wait_for_past(url: str, seconds: float) -> None:
+    """Until the server has scraped every target for so long."""
+    client = PrometheusClient(url)
+    until = time.monotonic() + 60.0
+    try:
+        while time.monotonic() < until:
+            found = client.matrix('up{job="vllm"}[1m]', client.now())
+            spans = [float(one["values"][-1][0]) - float(one["values"][0][0]) for one in found]
+            if len(spans) == len(PACES) + 1 and min(spans) >= seconds:
+                return
+            threading.Event().wait(0.2)
+    finally:
+        client.close()
+    raise AssertionError(f"{url} has not scraped for {seconds} s: {spans}")
+
+
 def test_the_commands_read_it(prometheus: str, capsys: pytest.CaptureFixture[str]) -> None:
+    wait_for_past(prometheus, WINDOW + 1.0)
     assert main(["snapshot", "--prometheus", prometheus, "--window", "5"]) == 0
     document = json.loads(capsys.readouterr().out)
     states = {replica["name"]: replica["state"] for replica in document["replicas"]}
