@@ -1,6 +1,6 @@
 """Dynamo's planner, `/v1/min-endpoints`: how few workers, and how few and many GPUs, it may scale to.
 
-Read in 1.6.1, and its route run: on loopback alone (port 9086), without a key. Which floors there are depends
+Run on 1.6.1, its API and checks without a deployment: on loopback alone (port 9086), without a key. Which floors there are depends
 on the planner's mode; a floor above its GPU budget is refused. Kept by that process: gone at its restart.
 """
 
