@@ -1,7 +1,8 @@
 """Dynamo's planner, `/v1/min-endpoints`: how few workers, and how few and many GPUs, it may scale to.
 
-Run on 1.6.1, its API and checks without a deployment: on loopback alone (port 9086), without a key. Which floors there are depends
-on the planner's mode; a floor above its GPU budget is refused. Kept by that process: gone at its restart.
+Run on 1.6.1, its API and checks without a deployment: on loopback alone (port 9086), without a key. Which
+floors there are depends on the planner's mode; a floor above its GPU budget is refused. Kept by that process:
+gone at its restart.
 """
 
 from __future__ import annotations
