@@ -12,4 +12,7 @@ _LEVELS = {Openness.GUARDED: Level.OK, Openness.NOTHING: Level.OK}
 def admin_finding(surface: AdminSurface) -> Finding:
     """What is known of an engine's control routes."""
     level = Level.WARNING if surface.grave else _LEVELS.get(surface.openness, Level.INFO)
-    return Finding(_AREA, level, surface.what, surface.fix)
+    fix = surface.fix
+    if surface.openness is Openness.OPEN:
+        fix = f"{fix}; `apply` refuses it unless accept_open_admin under [control] names it"
+    return Finding(_AREA, level, surface.what, fix)

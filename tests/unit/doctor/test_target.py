@@ -18,7 +18,7 @@ from enginetop.doctor.target import (
     size_text,
     target_findings,
 )
-from enginetop.fleet.admin_surface import AdminFacts
+from enginetop.fleet.admin_surface import AdminFacts, Openness
 from enginetop.fleet.model import EngineKind, ReplicaState, Role
 from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.reading import ConfigValue
@@ -228,6 +228,9 @@ def test_who_may_change_it(kind: EngineKind, facts: AdminFacts, level: Level, wo
     control = [one for one in found(replace(HEALTHY, engine=engine, admin=facts)) if one.area == "control"]
     assert [one.level for one in control] == [level]
     assert words in control[0].what
+    surface = replace(HEALTHY, engine=engine, admin=facts).surface
+    assert surface is not None
+    assert ("`apply` refuses it unless" in control[0].fix) == (surface.openness is Openness.OPEN)
 
 
 def test_a_worker_of_dynamo_is_open_whatever_its_engine() -> None:
