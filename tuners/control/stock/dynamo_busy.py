@@ -42,6 +42,9 @@ class _Threshold:
         return value if self.scale == 1 else value / self.scale
 
 
+_LOOKS = 4
+"""Looks after a write: an address that several frontends share hands them to one after the other."""
+_TRIES = 8
 _LARGEST = 1 << 40
 _THRESHOLDS = {
     "active_decode_blocks_threshold": _Threshold(
@@ -74,12 +77,30 @@ class BusyThreshold:
         return Standing(knobs, instance="busy_threshold", version=self._version())
 
     def write(self, knob: str, value: int) -> str:
-        """See `LiveApi`."""
+        """See `LiveApi`. Where one answer has the value and another has not, several frontends share the
+        address: each of them gets its former value again, and the write is refused.
+        """
+        former = self._value(knob)
+        said = self._set(knob, value)
+        found = [self._value(knob) for _ in range(_LOOKS)]
+        if former is not None and value in found and any(one != value for one in found):
+            for attempt in range(_TRIES):
+                self._set(knob, former)
+                looks = _LOOKS + attempt % 2  # so that the next write reaches another one of them
+                if {self._value(knob) for _ in range(looks)} == {former}:
+                    break
+            words = f"several frontends answer here, each with a threshold of its own: {found}"
+            raise StockError(f"{words}; name each by its own address", ReplyKind.OUT_OF_BOUNDS)
+        return "200" if said is None else f"200 with {said}"
+
+    def _set(self, knob: str, value: int) -> int | None:
         body = {"model": self._model, knob: _THRESHOLDS[knob].dynamo_value(value)}
         document = ask(self._transport, "POST", PATH, body)
-        found = document.get(knob) if isinstance(document, Mapping) else None
-        told = _THRESHOLDS[knob].knob_value(found)
-        return "200" if told is None else f"200 with {told}"
+        told = document.get(knob) if isinstance(document, Mapping) else None
+        return _THRESHOLDS[knob].knob_value(told)
+
+    def _value(self, knob: str) -> int | None:
+        return _THRESHOLDS[knob].knob_value(self._told().get(knob))
 
     def _told(self) -> Mapping[str, object]:
         document = ask(self._transport, "GET", PATH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import stat
 from pathlib import Path
 
@@ -382,6 +383,23 @@ def test_a_frontend_of_another_shape_offers_nothing(document: object) -> None:
 
     with pytest.raises(StockError, match="tells of no model"):
         BusyThreshold(Odd(), "tiny").read()
+
+
+@pytest.mark.parametrize("many", [2, 3, 4])
+def test_several_frontends_at_one_address_are_told_apart_and_left_as_they_were(many: int) -> None:
+    frontends = [DynamoFrontend(value=80) for _ in range(many)]
+    turns = itertools.cycle(frontends)
+
+    class Balanced(StockEngine):
+        def request(self, method: str, path: str, body: bytes | None = None) -> KnobAnswer:
+            return next(turns).request(method, path, body)
+
+    board = LiveBoard(BusyThreshold(Balanced(), "tiny"), writer="dynamo_busy", engine_name="dynamo")
+    outcome = board.patch(BLOCKS, 20, if_version=None, ttl_seconds=60.0, change="c", now=1.0)
+    assert outcome.status == 422
+    assert "several frontends answer here" in outcome.detail
+    assert "not changed: still 80" in outcome.detail
+    assert {frontend.value for frontend in frontends} == {80}
 
 
 @pytest.mark.parametrize(
