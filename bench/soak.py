@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument("--hold", type=float, default=30.0, help="hold of the alerts, in seconds")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started and mounted ends too
     figures, rows = measure(arguments.minutes, arguments.replicas, arguments.interval, arguments.hold)
     if arguments.json:
         print(json.dumps({**figures, "rows": [asdict(row) for row in rows]}))
