@@ -95,8 +95,11 @@ class Identity:
         if content is None or isinstance(content, str):
             return content
         if self._folder is None:
+            runtime = os.environ.get("XDG_RUNTIME_DIR", "")
             self._folder = Path(
-                tempfile.mkdtemp(prefix="enginetop-", dir=os.environ.get("XDG_RUNTIME_DIR") or None)
+                tempfile.mkdtemp(
+                    prefix="enginetop-", dir=runtime if runtime and Path(runtime).is_dir() else None
+                )
             )
             atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         path, fresh = self._folder / name, self._folder / f"{name}.new"

@@ -19,7 +19,7 @@ from tuners.control.kubernetes.change_points import NoPlaceError
 from tuners.control.kubernetes.owner import (
     Owner,
     RecordError,
-    canary_target,
+    is_canary,
     owner_of,
     parse_record,
     record_document,
@@ -38,9 +38,7 @@ class OwnerWorlds:
     def __call__(self, plan: Plan, world: World, undoing: bool) -> World:
         """See `WorldOf`. ControlError when the record of what was written cannot be read."""
         members = [
-            change
-            for change in plan.changes
-            if change.via == VIA_KUBERNETES and change.target != canary_target(_bare(change.instance))
+            change for change in plan.changes if change.via == VIA_KUBERNETES and not is_canary(change)
         ]
         if not members:
             return world
@@ -136,11 +134,6 @@ class _Former:
     def reset(self, knob: str) -> KnobReply:
         """See `KnobClient`."""
         return KnobReply(ReplyKind.MISSING, f"nothing of {knob} was written")
-
-
-def _bare(instance: str) -> str:
-    """The owner's instance that a canary's names."""
-    return instance.removesuffix("/canary")
 
 
 def _read(record: Path) -> dict[str, Owner] | None:

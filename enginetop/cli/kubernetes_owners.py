@@ -24,7 +24,7 @@ from tuners.control.kubernetes.arguments import words_of, written
 from tuners.control.kubernetes.change_points import NoPlaceError, change_point
 from tuners.control.kubernetes.emit import SecretInPatchError, emitted
 from tuners.control.kubernetes.inspect import OwnedFlags, inspect
-from tuners.control.kubernetes.owner import canary_target
+from tuners.control.kubernetes.owner import canary_target, is_canary
 from tuners.control.kubernetes.siblings import why_none
 
 _NO_KNOB_API = (404, 405, 501)
@@ -191,6 +191,8 @@ def patch_lines(plan: Plan, targets: Sequence[Target], cluster: Cluster) -> Iter
     known = {target.url: target for target in targets}
     done: set[str] = set()
     for change in plan.changes:
+        if is_canary(change):
+            continue
         target = known.get(change.target) or Target(change.target, change.target)
         try:
             flags = cluster.flags(target)

@@ -23,7 +23,7 @@ from collectors.kubernetes.source import KubernetesPods
 from enginetop.cli.kubernetes_apply import OwnerWorlds
 from enginetop.cli.kubernetes_owners import Cluster, OwnedKnobs
 from enginetop.fleet.fleet_tracker import FleetTracker
-from enginetop.fleet.knobs import KnobAnswer
+from enginetop.fleet.knobs import KnobAnswer, KnobSheet
 from enginetop.fleet.model import EngineKind, Target
 from enginetop.fleet.observation import Failure, FailureKind, Observation
 from enginetop.fleet.plan import Plan
@@ -34,6 +34,7 @@ from enginetop.simulator.readings import ReadingShape
 from enginetop.simulator.replica import SimulatedReplica
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, Key, RefusedError
 from tests.support.kubernetes_pods import owned_by, pod
+from tuners.advice import Advisor
 from tuners.control.knob_api import HttpKnobClient, KnobClient
 from tuners.control.kubernetes.rollout import running_value
 from tuners.control.planning import plan_from_advice
@@ -65,8 +66,8 @@ def unschedulable(message: str) -> Item:
 class NearClient(KubernetesClient):
     """A client of the fake in the same process: what it sends arrives without a wire."""
 
-    def __init__(self, fake: FakeKubernetes) -> None:
-        super().__init__(Context("prod", "http://prod", "llm", token=TOKEN))
+    def __init__(self, fake: FakeKubernetes, server: str) -> None:
+        super().__init__(Context("prod", server, "llm", token=TOKEN))
         self._fake = fake
         self.writes: list[tuple[str, str]] = []
         self.writing = ("", "")
@@ -97,9 +98,16 @@ class NearClient(KubernetesClient):
 class PodWorld:
     """A `World` of engines in pods; every engine is `scenario`'s first, with the flags of its pod."""
 
-    def __init__(self, folder: Path, scenario: str = "prefill-bound") -> None:
-        self.fake = fake = FakeKubernetes()
-        self.api = NearClient(fake)
+    def __init__(
+        self,
+        folder: Path,
+        scenario: str = "prefill-bound",
+        *,
+        fake: FakeKubernetes | None = None,
+        server: str = "http://prod",
+    ) -> None:
+        self.fake = fake = fake or FakeKubernetes()
+        self.api = NearClient(fake, server)
         self.cluster = Cluster(client=self.api)
         self.worlds = OwnerWorlds(self.cluster, folder)
         self.trouble: Trouble = lambda _: None
@@ -184,15 +192,33 @@ class PodWorld:
         """Let everything start."""
         self.advance(seconds)
 
+    def sheets(self) -> dict[str, KnobSheet]:
+        """The knobs of all targets, as their owners give them."""
+        found = ((one.target, self.knobs(one.target).read().sheet) for one in self.snapshot().replicas)
+        return {target.url: sheet for target, sheet in found if sheet is not None}
+
+    def suggested(self, seconds: float) -> Plan:
+        """The plan of what the advisor suggests after so long a look."""
+        sheets = self.sheets()
+        advise = Advisor(lambda: sheets)
+        snapshot = advise(self.snapshot())
+        until = self._second + seconds
+        while self._second < until:
+            self.advance()
+            snapshot = advise(self.snapshot())
+        replica, advice = next(
+            (replica, advice)
+            for replica in snapshot.replicas
+            for advice in replica.advice
+            if advice.knob == KNOB and advice.proposed is not None
+        )
+        return plan_from_advice(snapshot, replica, advice, sheets, now=self.now(), tool_version=VERSION)
+
     def plan(self, to: int, place: int = 0) -> Plan:
-        """A plan as `tune` writes it, from the sheets that the targets' owners give."""
+        """A plan as `tune` writes it."""
         snapshot = self.snapshot()
         replica = snapshot.replicas[place]
-        sheets = {
-            one.target.url: sheet
-            for one in snapshot.replicas
-            if (sheet := self.knobs(one.target).read().sheet) is not None
-        }
+        sheets = self.sheets()
         row = sheets[replica.target.url].knob(KNOB)
         assert row is not None
         assert row.value is not None
@@ -330,6 +356,12 @@ class PodWorld:
                 del self._ready_at[name]
 
     # Discovery and pages
+
+    def page(self, pod_name: str, path: str) -> tuple[int, bytes]:
+        """What a pod's engine answers."""
+        engine = self._engines.get(pod_name)
+        found = engine.page() if engine is not None and path == "/metrics" else None
+        return (404, b"") if found is None else (200, found)
 
     def _discover(self) -> None:
         if self._listed_version == self.fake._version:

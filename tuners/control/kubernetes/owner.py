@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from enginetop.fleet.model import EngineKind, Role
+from enginetop.fleet.plan import PlannedChange
 from tuners.control.kubernetes.change_points import Pointer
 from tuners.control.kubernetes.inspect import OwnedFlags
 from tuners.control.kubernetes.siblings import why_none
@@ -111,6 +112,11 @@ def _selector(owner: Fields, pod: Fields) -> dict[str, str]:
         return {str(key): str(value) for key, value in matched.items()}
     labels = pod.get("metadata", {}).get("labels") or {}
     return {key: str(labels[key]) for key in _STABLE if key in labels}
+
+
+def is_canary(change: PlannedChange) -> bool:
+    """Whether a change is that of a sibling, which is there only while its plan is carried out."""
+    return change.target == canary_target(change.instance.removesuffix("/canary"))
 
 
 def canary_target(instance: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from enginetop.cli.kubernetes_owners import patch_lines
 from enginetop.fleet.change import FINAL_STATES, ChangeState, Verdict
 from enginetop.fleet.plan import Plan
 from tests.support.pod_world import DEPLOYMENTS, KNOB, VERSION, PodWorld, unschedulable, waiting
@@ -70,6 +71,27 @@ def preflight(world: PodWorld, plan: Plan | None = None) -> Preflight:
     return check_plan(plan, seats.snapshot(), sheets, now=world.now(), tool_version=VERSION, settings=SHORT)
 
 
+def test_from_discovery_to_advice_patch_change_verdict_and_the_way_back(
+    world: PodWorld, tmp_path: Path
+) -> None:
+    chat(world)
+    plan = world.suggested(300.0)
+    assert (plan.canary.before, plan.canary.after) == (OLD, 1024)
+    targets = [replica.target for replica in world.snapshot().replicas]
+    patch = "\n".join(patch_lines(plan, targets, world.cluster))
+    assert patch.count("kubectl --context prod -n llm patch deployment.v1.apps chat") == 1
+    assert '"value": "1024"' in patch
+    assert world.api.writes == [], "a patch is only printed"
+    store = ChangeStore(tmp_path / "state")
+    end = run(world, plan=plan, journal=store)
+    assert (end.state, end.verdict) == (ChangeState.DONE, Verdict.IMPROVED), end.detail
+    world.advance(20.0)
+    assert list(world.running().values()) == [1024, 1024]
+    assert undone(world, store, plan).state is ChangeState.ROLLED_BACK
+    assert list(world.running().values()) == [OLD, OLD]
+    assert [row.state for row in store.audit.rows() if row.change == plan.id][-1] is ChangeState.ROLLED_BACK
+
+
 def test_a_good_change_goes_by_a_sibling_to_all_pods_of_the_owner(world: PodWorld) -> None:
     chat(world)
     before = set(world.running())
@@ -99,17 +121,6 @@ def test_a_harmful_change_ends_with_the_sibling_and_the_owner_was_never_touched(
     assert world.running() == before
     assert world.siblings() == []
     assert world.fake.get(_CHAT)["metadata"]["generation"] == generation
-
-
-def test_a_finished_change_is_rolled_back_by_the_owner(world: PodWorld, tmp_path: Path) -> None:
-    chat(world)
-    store = ChangeStore(tmp_path / "state")
-    end = run(world, journal=store)
-    assert end.state is ChangeState.DONE
-    back = undone(world, store, end.plan)
-    assert back.state is ChangeState.ROLLED_BACK, back.detail
-    assert list(world.running().values()) == [OLD, OLD]
-    assert store.audit.verify().intact
 
 
 STUCK: dict[str, tuple[dict[str, Any], str]] = {
