@@ -27,3 +27,8 @@ def parse_slo(text: str) -> Slo:
     if not finite_positive or slo.target >= 1:
         raise argparse.ArgumentTypeError(f"{text!r}: times above 0 and a target between 0 and 1; {how}")
     return slo
+
+
+def slo_flag(slo: Slo) -> str:
+    """The value of the flag that names this objective."""
+    return f"ttft={slo.ttft_seconds:g},tpot={slo.tpot_seconds:g},target={slo.target:g}"
