@@ -68,11 +68,11 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
                 controller.refuse(plan, f"the change {left.id} could not be rolled back")
                 return exit_codes.ROLLBACK_FAILED
     change = plan.canary
-    others = plan.targets[1:]
     what = f"plan {plan.id}: {change.knob} {value_text(change.before)} -> {change.after} on {change.target}"
-    tell(f"{what}, then on" if others else what)
-    for target in others:
-        tell(f"  {target}")
+    tell(what)
+    for when, targets in (("at once on", plan.canaries[1:]), ("then on", plan.followers)):
+        for target in targets:
+            tell(f"  {when} {target}")
     outcome = controller.preflight(plan)
     for note in (*outcome.notes, *((outcome.sizing.words,) if outcome.sizing else ())):
         tell(note)

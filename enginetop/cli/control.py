@@ -212,7 +212,7 @@ def conclude(view: ChangeView, form: str) -> int:
             "from": view.before,
             "to": view.after,
             "canary": view.canary_target,
-            "promoted": list(view.promote_targets) if view.state is ChangeState.DONE else [],
+            "promoted": [*view.together, *view.promote_targets] if view.state is ChangeState.DONE else [],
             "detail": view.detail,
             "arms": {
                 "canary": asdict(view.canary) if view.canary else None,

@@ -93,7 +93,10 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeView:
-    """Everything that a screen shows of a change in flight, or of a finished one."""
+    """Everything that a screen shows of a change in flight, or of a finished one.
+
+    Targets are URLs; those of `together` change at once with the canary, `promote_targets` after it.
+    """
 
     id: str
     state: ChangeState
@@ -113,14 +116,16 @@ class ChangeView:
     guards: tuple[Guard, ...]
     detail: str
     history: tuple[AuditRow, ...]
+    together: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """One change as a controller would make it: worked out and held against the fleet, but not begun.
 
-    Targets are URLs; `promote_targets` follow the canary if it does well. `observation_seconds` is the time
-    from the start to the verdict, `ttl_seconds` how long a written value lasts unless renewed. `notes` are
+    Targets are URLs; those of `together` change at once with the canary, `promote_targets` follow it if it
+    does well. `observation_seconds` is the time from the start to the verdict (None: there will be none),
+    `ttl_seconds` how long a written value lasts unless renewed. `notes` are
     figures in words (what the observation can show). With `refusals` it cannot be started, for these reasons.
     """
 
@@ -135,3 +140,4 @@ class Proposal:
     ttl_seconds: float | None = None
     notes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+    together: tuple[str, ...] = ()

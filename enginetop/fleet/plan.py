@@ -122,6 +122,12 @@ class Plan:
         """The targets on which the change begins: the canary, and what changes with it."""
         return self.together(self.canary.target)
 
+    @property
+    def followers(self) -> tuple[str, ...]:
+        """The targets that are changed after the canaries."""
+        first = self.canaries
+        return tuple(target for target in self.targets if target not in first)
+
 
 def plan_document(plan: Plan) -> dict[str, Any]:
     """The plan in the contract's form."""

@@ -173,10 +173,11 @@ def leave_question(picture: Picture, width: int) -> list[Line]:
 def _head(picture: Picture, change: ChangeView, width: int) -> Lines:
     followers = " ".join(map(picture.name_of, change.promote_targets))
     then = f", then {followers}" if followers else ", and no other"
+    first = " ".join(map(picture.name_of, (change.canary_target, *change.together)))
     yield (
         Span(f" {change.knob}  ", "title"),
         Span(f"{diff_text(change.before, change.after)}  "),
-        Span(f"on {picture.name_of(change.canary_target)}{then}", "dim"),
+        Span(f"on {first}{then}", "dim"),
     )
     age = picture.changes_age_seconds
     blocks = f"block {change.block} of {change.blocks}" if change.state is ChangeState.OBSERVE else ""
@@ -200,7 +201,7 @@ class _Side:
 
 
 def _arms(picture: Picture, change: ChangeView, width: int) -> Lines:
-    canary = _Side("canary", (change.canary_target,), change.canary)
+    canary = _Side("canary", (change.canary_target, *change.together), change.canary)
     others = change.baseline.targets if change.baseline is not None else ()
     baseline = _Side("baseline", others, change.baseline)
     cell = 34 if width >= WIDE else 22

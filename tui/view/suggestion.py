@@ -84,7 +84,9 @@ def _who(picture: Picture, replica: ReplicaSnapshot, proposal: Proposal | None, 
     else:
         followers = ()
     then = f", then {' '.join(followers)} if it does well" if followers else "; no other serves this model"
-    yield from _paragraphs("who", (f"canary {replica.target.name}{then}",), width)
+    at_once = tuple(map(picture.name_of, proposal.together)) if proposal is not None else ()
+    first = " ".join((replica.target.name, *at_once)) + (", all at once" if at_once else "")
+    yield from _paragraphs("who", (f"canary {first}{then}",), width)
     if proposal is not None and proposal.baseline_targets:
         against = " ".join(map(picture.name_of, proposal.baseline_targets))
         yield from _paragraphs("against", (against,), width)
@@ -123,14 +125,15 @@ def _terms(proposal: Proposal, width: int) -> Lines:
 
 def proposal_lines(picture: Picture, proposal: Proposal, width: int) -> list[Line]:
     """What is about to be done, for the confirmation."""
-    canary = picture.name_of(proposal.canary_target)
+    canary = " ".join(map(picture.name_of, (proposal.canary_target, *proposal.together)))
+    first = f"{canary}, all at once" if proposal.together else canary
     followers = " ".join(map(picture.name_of, proposal.promote_targets))
     diff = diff_text(proposal.before, proposal.after)
     then = f"then, if it does well, on {followers}" if followers else "and on no other"
     lines: list[Line] = [
         (Span(f" {proposal.knob}  ", "title"), Span(diff, "info")),
         EMPTY_LINE,
-        *_paragraphs("first on", (canary,), width),
+        *_paragraphs("first on", (first,), width),
         *_paragraphs("", (then,), width),
         *_terms(proposal, width),
         EMPTY_LINE,

@@ -274,7 +274,7 @@ def _quiet(picture: Picture, only: str | None) -> list[Quiet]:
 
 
 def _touches(change: ChangeView, url: str) -> bool:
-    return url == change.canary_target or url in change.promote_targets
+    return url in (change.canary_target, *change.together, *change.promote_targets)
 
 
 def _mark(selected: bool) -> Span:

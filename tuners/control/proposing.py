@@ -52,11 +52,12 @@ def work_out(
         before=plan.canary.before,
         after=plan.canary.after,
         canary_target=plan.canary.target,
-        promote_targets=plan.targets[1:],
+        promote_targets=plan.followers,
         baseline_targets=outcome.baselines,
-        observation_seconds=settings.observation_seconds,
+        observation_seconds=settings.observation_seconds if outcome.baselines else None,
         ttl_seconds=settings.ttl_seconds,
         notes=notes,
         refusals=outcome.problems,
+        together=plan.canaries[1:],
     )
     return (None if outcome.problems else plan), proposal

@@ -26,7 +26,7 @@ def view_of(progress: Progress, now: float, history: Sequence[AuditRow]) -> Chan
         before=plan.canary.before,
         after=plan.canary.after,
         canary_target=plan.canary.target,
-        promote_targets=plan.targets[1:],
+        promote_targets=plan.followers,
         block=max(0, len(progress.marks) - 1),
         blocks=settings.blocks,
         eta_seconds=_eta(progress, now),
@@ -37,6 +37,7 @@ def view_of(progress: Progress, now: float, history: Sequence[AuditRow]) -> Chan
         guards=progress.guards,
         detail=progress.detail,
         history=tuple(history),
+        together=plan.canaries[1:],
     )
 
 

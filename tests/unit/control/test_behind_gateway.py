@@ -17,13 +17,16 @@ from tests.support.control_runs import SHORT, run
 from tests.support.virtual_fleet import START, VERSION, Engine, VirtualFleet, plan_for, three
 from tuners.control.driver import drive
 from tuners.control.gateway import KNOB
-from tuners.control.knob_api import HttpKnobClient, KnobClient
+from tuners.control.knob_api import HttpKnobClient, KnobClient, by_path
 from tuners.control.planning import plan_from_advice
+from tuners.control.preflight import Preflight, check_plan
 from tuners.control.progress import Progress
+from tuners.control.proposing import work_out
 from tuners.control.recovery import progress_document, resume_to_undo
 from tuners.control.stock.exchange import StockError
 from tuners.control.stock.live_board import LiveBoard, LiveKnob, Standing
 from tuners.control.store import MemoryJournal
+from tuners.control.view import view_of
 
 OLD, NEW = 8192, 512
 BY = f"ENGINETOP_VALUE={VALUE} /opt/hook"
@@ -302,3 +305,37 @@ def test_no_engine_names_a_command_for_a_person() -> None:
     end, _ = run(fleet)
     assert end.state is ChangeState.ROLLBACK_FAILED
     assert "evil" not in end.detail
+
+
+@pytest.mark.parametrize("behind", [2, 3])
+def test_screens_tell_who_changes_at_once_and_whether_there_will_be_a_verdict(behind: int) -> None:
+    fleet = Fleet(behind, count=4 if behind == 2 else 3)
+    advice = Advice(KNOB, "lower", (), OLD, NEW, apply="live", via="gateway")
+    seen = fleet.snapshot()
+    seen = replace(seen, replicas=tuple(replace(one, advice=(advice,)) for one in seen.replicas))
+    clients = {target: client for target in fleet.engines if (client := fleet.client(target)) is not None}
+    replies = {target: client.examine() for target, client in clients.items()}
+
+    def check(plan: Plan) -> Preflight:
+        sheets = {one.target: by_path(clients[one.target], one.via).examine() for one in plan.changes}
+        return check_plan(plan, seen, sheets, now=fleet.time, tool_version=VERSION, settings=SHORT)
+
+    plan, proposal = work_out(
+        seen,
+        "http://r1:8000",
+        KNOB,
+        replies,
+        now=fleet.time,
+        tool_version=VERSION,
+        settings=SHORT,
+        check=check,
+    )
+    assert plan is not None
+    assert (proposal.together, proposal.promote_targets) == (fleet.behind[1:], ())
+    assert (proposal.observation_seconds is None) == (behind == 3)
+    end, rows = tried(fleet, plan)
+    view = view_of(end, fleet.time, rows)
+    assert (view.together, view.promote_targets) == (fleet.behind[1:], ())
+    assert view.canary is not None
+    assert view.canary.targets == fleet.behind
+    assert (view.baseline is None) == (behind == 3)

@@ -318,6 +318,21 @@ def test_the_confirmation_says_what_will_be_done() -> None:
     assert lines[3] == "             and on no other"
 
 
+def test_what_changes_at_once_is_said_to() -> None:
+    both = (url("b2"), url("b3"))
+    gateway = replace(PROPOSAL, together=both, promote_targets=(), observation_seconds=None, notes=())
+    assert told(proposal_lines(PICTURE, gateway, 80)) == [
+        " max_num_batched_tokens  8192 → 6144",
+        "",
+        " first on    b1 b2 b3, all at once",
+        "             and on no other",
+        " way back    by itself, 3 min after enginetop is gone",
+        "",
+    ]
+    lines = told(change_lines(PICTURE, replace(OBSERVED, together=both, promote_targets=()), 80))
+    assert any("on b1 b2 b3, and no other" in line for line in lines)
+
+
 # The past
 
 
