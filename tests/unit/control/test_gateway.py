@@ -6,6 +6,7 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -237,12 +238,23 @@ def test_what_counts_is_what_is_read_back(rig: Rig, case: str) -> None:
     assert words in outcome.detail
 
 
-def test_a_hook_that_is_gone_when_it_should_write_changed_nothing_for_certain(rig: Rig) -> None:
+def test_a_hook_that_is_gone_when_it_should_write_changed_nothing_for_certain(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig.board.sheet(0.0)
     rig.hook.unlink()
+    gone = StockError("printed nothing")
+    monkeypatch.setattr(rig.gateway, "read", Mock(side_effect=[rig.gateway.read(), gone]))
     with pytest.raises(StockError, match="cannot be run") as caught:
         rig.board.patch(KNOB, 512, if_version=None, ttl_seconds=60.0, change="c", now=0.0)
     assert caught.value.kind is ReplyKind.MISSING
+
+
+def test_a_hook_that_is_gone_once_it_wrote_leaves_a_doubt(rig: Rig) -> None:
+    rig.becomes('[ "$ENGINETOP_ACTION" = read ] && exec cat "$STATE"\necho 512 > "$STATE"; rm "$0"')
+    with pytest.raises(StockError, match="cannot be run") as caught:
+        rig.board.patch(KNOB, 512, if_version=None, ttl_seconds=60.0, change="c", now=0.0)
+    assert caught.value.kind is ReplyKind.UNREACHABLE  # never: nothing was changed
 
 
 @settings(max_examples=80, deadline=None)

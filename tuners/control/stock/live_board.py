@@ -154,10 +154,10 @@ class LiveBoard:
             problem = error
         try:
             after = self._look().knob(knob.name) or knob
-        except StockError:
+        except StockError as error:
             if problem is not None and problem.kind is ReplyKind.MISSING:
                 raise problem from None  # there was nobody to do it
-            raise
+            raise StockError(str(error), ReplyKind.UNREACHABLE) from None  # it may have been done
         if problem is not None and problem.answered and after.values == knob.values:
             no = ReplyKind.OUT_OF_BOUNDS if problem.kind is ReplyKind.BAD else problem.kind
             problem = StockError(f"{problem}; not changed: still {after.value}", no)
