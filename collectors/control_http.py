@@ -101,7 +101,7 @@ class HttpKnobTransport:
         else:
             transport = httpx.HTTPTransport(
                 verify=tls_context(self._credentials) if parts.scheme == "https" else False,
-                proxy=proxy_for(parts.scheme, parts.hostname or ""),
+                proxy=self._credentials.proxy_url or proxy_for(parts.scheme, parts.hostname or ""),
                 trust_env=False,
             )
         return httpx.Client(

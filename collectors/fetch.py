@@ -9,7 +9,7 @@ import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import RemoteDisconnected
 from pathlib import Path
 from typing import Protocol
@@ -66,6 +66,10 @@ class Credentials:
     password_file: str | None = None
     client_cert_file: str | None = None
     client_key_file: str | None = None
+    proxy_url: str | None = field(default=None, repr=False)
+    """Instead of the environment's; None: that one. It may hold a password."""
+    tls_server_name: str | None = None
+    """The name that the server's certificate has to be for; None: the host's."""
 
     def bearer(self) -> str | None:
         """The key to send, None when none is configured.

@@ -96,14 +96,14 @@ class FullClient:
                 limits=httpx.Limits(max_keepalive_connections=1, keepalive_expiry=None),
             )
         except (ValueError, ImportError):
-            raise FetchError(FailureKind.PROTOCOL, "the proxy of the environment cannot be used") from None
+            raise FetchError(FailureKind.PROTOCOL, "the proxy cannot be used") from None
 
     async def _read(self, client: httpx.AsyncClient, asked: str, headers: Mapping[str, str]) -> RawResponse:
         import httpx
 
         extensions: dict[str, object] = {"trace": self._on_event}
         if self._origin.scheme == "https":
-            extensions["sni_hostname"] = self._origin.server_name
+            extensions["sni_hostname"] = self._credentials.tls_server_name or self._origin.server_name
         parts: list[bytes] = []
         size = 0
         try:

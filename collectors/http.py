@@ -152,7 +152,7 @@ class _TargetClient:
         self._prefix = parts.path.rstrip("/")
         self._credentials = credentials
         self._moved: dict[str, str] = {}
-        self._proxy = None if unix_path else proxy_for(parts.scheme, host)
+        self._proxy = None if unix_path else credentials.proxy_url or proxy_for(parts.scheme, host)
         self._full = FullClient(self._base, credentials, self._proxy, max_body_bytes, unix_path)
         self._fast: PlainHttp | None = None
         if fast_path and parts.scheme == "http" and self._proxy is None:

@@ -27,6 +27,7 @@ from collectors.kubernetes.identity import Identity
 from collectors.kubernetes.kubeconfig import Context, KubernetesError
 from collectors.origin import Origin
 from collectors.secrets import bytes_without_these, without_these
+from enginetop.fleet.observation import FailureKind
 
 _PAGE_ITEMS = 500
 _GONE = 410
@@ -226,12 +227,13 @@ class KubernetesClient:
         if isinstance(error, httpx.TimeoutException):
             return KubernetesError(f"{self._shown()}: no answer in time; {_OTHER_CONTEXT}")
         try:
-            said = connection_fault(error).detail
+            fault = connection_fault(error)
+            said = fault.detail if fault.kind is FailureKind.TLS else f"{fault.detail}; {_OTHER_CONTEXT}"
         except httpx.TransportError:
             said = "the connection broke"
         for ours, theirs in _KUBECONFIG_WORDS:
             said = said.replace(ours, theirs)
-        return KubernetesError(f"{self._shown()}: {said}; {_OTHER_CONTEXT}")
+        return KubernetesError(f"{self._shown()}: {said}")
 
     def _refusal(self, method: str, path: str, response: httpx.Response) -> KubernetesError:
         """What helps, and the server's own words, without what it was sent; these may be cut off."""

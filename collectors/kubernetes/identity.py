@@ -88,6 +88,8 @@ class Identity:
             password_file=self._place("password", context.password.encode()) if context.password else None,
             client_cert_file=self._place("client.pem", cert),
             client_key_file=self._place("client.key", key),
+            proxy_url=context.proxy_url,
+            tls_server_name=context.tls_server_name,
         )
 
     def _place(self, name: str, content: bytes | str | None) -> str | None:

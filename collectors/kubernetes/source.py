@@ -90,12 +90,6 @@ class KubernetesPods:
     def _scope(self) -> tuple[PodList, Owners]:
         if self._client is None:
             self._client = KubernetesClient(find_context(self._context_name))
-        context = self._client.context
-        if self._through_server and (context.proxy_url or context.tls_server_name):
-            raise ListingError(
-                f"{self.title}: pods are not read through a proxy-url or tls-server-name of a kubeconfig; "
-                "use --prometheus, or HTTPS_PROXY"
-            )
         if self._pods is None:
             self._pods = PodList(self._client, self._namespace)
         if self._owners is None:

@@ -355,7 +355,8 @@ def _targets(
 def _credentials(
     table: TargetTable | DiscoveryTable | PrometheusTable | GpuExporterTable,
 ) -> Credentials:
-    return Credentials(**{one.name: getattr(table, one.name) for one in fields(Credentials)})
+    told = {one.name: getattr(table, one.name) for one in fields(Credentials) if hasattr(table, one.name)}
+    return Credentials(**told)
 
 
 def _refuse_twin_names(targets: Sequence[Target]) -> None:

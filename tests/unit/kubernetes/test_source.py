@@ -12,11 +12,13 @@ from collectors.discovery.membership import Membership
 from collectors.discovery.watcher import SourceWatcher
 from collectors.http import HttpFetcher
 from collectors.kubernetes.client import KubernetesClient
+from collectors.kubernetes.identity import Identity
 from collectors.kubernetes.kubeconfig import Context
 from collectors.kubernetes.source import MOST_THROUGH_SERVER, KubernetesPods, Reach
-from enginetop.fleet.model import Role
+from enginetop.fleet.model import Role, Target
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, serving
 from tests.support.kubernetes_pods import VLLM_STACK, owned_by, pod
+from tests.support.tls_server import CA, tls_server
 
 
 @pytest.fixture
@@ -55,7 +57,40 @@ def test_a_page_is_read_through_the_api_server(fake: FakeKubernetes, client: Kub
     assert target.url == f"{client.context.server}/api/v1/namespaces/llm/pods/a:8000/proxy"
     assert target.role is Role.AGGREGATED
 
-    async def read() -> tuple[int | None, bytes]:
+    assert read(members, target) == (200, b"x 1\n# /metrics\n")
+
+
+def test_pods_are_read_through_the_proxy_of_the_kubeconfig(fake: FakeKubernetes) -> None:
+    """The fake is the proxy: nobody else knows the name of the server."""
+    fake.put("v1", "pods", pod("a", VLLM_STACK))
+    fake.pages["llm", "a", 8000] = lambda _: (200, b"x 1\n")
+    with serving(fake) as proxy:
+        context = Context("far", "http://api.invalid:6443", "llm", token=TOKEN, proxy_url=proxy)
+        client = KubernetesClient(context)
+        members = Membership(SourceWatcher((KubernetesPods("", client=client),)), (), {}, {})
+        (target,) = members.begin(0.0)
+        client.close()
+        assert target.url == "http://api.invalid:6443/api/v1/namespaces/llm/pods/a:8000/proxy"
+        assert read(members, target) == (200, b"x 1\n")
+    assert "proxy" not in repr(members.credentials[target.url]).replace("proxy_url", "")
+
+
+def test_pods_are_read_by_the_servers_name_of_the_kubeconfig() -> None:
+    """A certificate for another name than that of the host, which the context names."""
+    with tls_server("elsewhere", b"x 1\n") as port:
+        for name, seen in (("elsewhere.test", b"x 1\n"), (None, b"")):
+            context = Context(
+                "far", f"https://127.0.0.1:{port}", "llm", token="t", ca_file=CA, tls_server_name=name
+            )
+            target = Target(f"https://127.0.0.1:{port}", "a")
+            members = Membership(SourceWatcher(()), (), {target.url: Identity(context).credentials()}, {})
+            assert read(members, target)[1] == seen, name
+
+
+def read(members: Membership, target: Target) -> tuple[int | None, bytes]:
+    """A target's page, as those are read that discovery found."""
+
+    async def fetch() -> tuple[int | None, bytes]:
         fetcher = HttpFetcher(members.credentials)
         try:
             answer = await fetcher.fetch(target.url, "/metrics", timeout_seconds=5)
@@ -63,7 +98,7 @@ def test_a_page_is_read_through_the_api_server(fake: FakeKubernetes, client: Kub
             await fetcher.aclose()
         return answer.status, answer.body
 
-    assert asyncio.run(read()) == (200, b"x 1\n# /metrics\n")
+    return asyncio.run(fetch())
 
 
 def test_who_may_not_list_the_cluster_lists_the_contexts_namespace(
