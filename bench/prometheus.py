@@ -2,12 +2,14 @@
 
 Replicas are simulated vLLM pages of another process, without the HTTP server's own series; the Prometheus is
 the machine's `prometheus` (apt-get install prometheus). Figures: seconds of the first look with its past,
-and of each further one, with the CPU that is ours.
+and of each further one, with the CPU seconds that are ours and that are the server's (its scraping, as it
+goes by itself, taken off).
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import shutil
@@ -25,17 +27,19 @@ from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.source import PrometheusLooks
+from enginetop.cli.main import GARBAGE_THRESHOLDS
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.snapshot import Slo
 
 SCRAPE_SECONDS = 30
 _WINDOW_SECONDS = 60.0
 _BACKFILL_SECONDS = 90.0
+_IDLE_SECONDS = 5.0
 
 
 @contextmanager
-def prometheus(urls: list[str], folder: Path, port: int, keep: str) -> Iterator[str]:
-    """The server, scraping these URLs; `keep` is a regular expression of the names that it keeps."""
+def prometheus(urls: list[str], folder: Path, port: int, keep: str) -> Iterator[tuple[str, int]]:
+    """The server (URL, pid), scraping these URLs; `keep` is a regular expression of names that it keeps."""
     binary = shutil.which("prometheus")
     if binary is None:
         raise SystemExit("no prometheus here: apt-get install prometheus")
@@ -60,18 +64,25 @@ def prometheus(urls: list[str], folder: Path, port: int, keep: str) -> Iterator[
     ]
     with (folder / "log").open("w") as log, subprocess.Popen([binary, *flags], stderr=log) as process:
         try:
-            yield f"http://127.0.0.1:{port}"
+            yield f"http://127.0.0.1:{port}", process.pid
         finally:
             process.terminate()
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used until now."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def measure(replicas: int, looks: int, warm_seconds: float, port: int, keep: str) -> dict[str, float]:
     """Run it and return the figures."""
     pause = threading.Event()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)  # as the command does
     with (
         page_server(replicas) as server,
         tempfile.TemporaryDirectory() as name,
-        prometheus(server.good, Path(name), port, keep) as url,
+        prometheus(server.good, Path(name), port, keep) as (url, pid),
     ):
         pause.wait(warm_seconds)
         client = PrometheusClient(url)
@@ -90,12 +101,17 @@ def measure(replicas: int, looks: int, warm_seconds: float, port: int, keep: str
         )
         took: list[float] = []
         spent: list[float] = []
+        theirs: list[float] = []
+        idle = 0.0  # CPU seconds a second
         for _ in range(looks + 1):
-            began, cpu = time.monotonic(), time.process_time()
+            began, cpu, served = time.monotonic(), time.process_time(), cpu_seconds(pid)
             snapshot = watched.look()
             took.append(time.monotonic() - began)
             spent.append(time.process_time() - cpu)
-            pause.wait(max(0.0, SCRAPE_SECONDS / 2 - took[-1]))
+            ended, used = time.monotonic(), cpu_seconds(pid)
+            pause.wait(max(_IDLE_SECONDS, SCRAPE_SECONDS / 2 - took[-1]))
+            idle = (cpu_seconds(pid) - used) / (time.monotonic() - ended)
+            theirs.append(max(0.0, used - served - idle * took[-1]))
         now = client.now()
         held = client.over("sum by () (scrape_samples_post_metric_relabeling)", now - 1, now, 1)
         watched.close()
@@ -106,6 +122,7 @@ def measure(replicas: int, looks: int, warm_seconds: float, port: int, keep: str
         "look_seconds_median": round(sorted(took[1:])[len(took[1:]) // 2], 2),
         "look_seconds_max": round(max(took[1:]), 2),
         "look_cpu_seconds_max": round(max(spent[1:]), 2),
+        "look_server_cpu_seconds_max": round(max(theirs[1:]), 2),
         "load_average": round(os.getloadavg()[0], 1),
     }
 
@@ -124,7 +141,7 @@ def main() -> None:
         arguments.replicas, arguments.looks, arguments.warm_seconds, arguments.port, arguments.keep
     )
     for name, value in figures.items():
-        print(f"{name:24} {value:10g}")
+        print(f"{name:28} {value:10g}")
     if arguments.json:
         print(json.dumps(figures))
 

@@ -40,8 +40,8 @@ _FORGOTTEN_SECONDS = 600.0
 """A scraped thing without samples for so long belongs to nobody any more."""
 _LATE_SECONDS = 30.0
 """How long a scrape may be without its series: where samples arrive one by one (remote write)."""
-_MOST_SAMPLES = 2_000_000
-"""Samples in one query; a longer stretch of time is asked in parts."""
+_MOST_ASKED = 500_000
+"""Names on pages that are asked for at once; a longer stretch of time is asked in parts."""
 _SLACK_SECONDS = 1.0
 _NAMES_A_QUERY, _MOST_QUERIES = 8_000, 6
 """A look at a large fleet is asked in several queries, by names on pages: while we read the answer of one,
@@ -207,7 +207,7 @@ class PrometheusFleet:
         if not times:
             return
         pages = sum(map(len, news.pages.values()))
-        parts = max(1, math.ceil(pages * len(self._names) / _MOST_SAMPLES))
+        parts = max(1, math.ceil(pages * len(self._names) / _MOST_ASKED))
         width = max((times[-1] - times[0]) / parts, _SLACK_SECONDS)
         start = times[0]
         while start <= times[-1]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from collectors.engines.detect import RECORDED_FIELDS
@@ -19,8 +19,15 @@ _PART_SECONDS = 300.0
 """The past is read in parts of this length."""
 
 
-def record_past(client: PrometheusClient, path: Path, first: float, last: float, interval: float) -> int:
-    """Write the scrapes between two times to `path`; how many there were.
+def record_past(
+    client: PrometheusClient,
+    path: Path,
+    first: float,
+    last: float,
+    interval: float,
+    on_part: Callable[[float], None] = lambda _: None,
+) -> int:
+    """Write the scrapes between two times to `path`; how many there were. `on_part`: read up to that time.
 
     PrometheusError when the server gives no usable answer, ConfigError when the file cannot be written.
     """
@@ -41,6 +48,7 @@ def record_past(client: PrometheusClient, path: Path, first: float, last: float,
                 file.writelines(lines)
                 scrapes += len(look.scrapes)
                 begin = end
+                on_part(end)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; the past needs room on the disk") from error
     return scrapes

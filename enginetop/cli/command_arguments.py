@@ -127,6 +127,7 @@ def record_arguments(parser: argparse.ArgumentParser) -> None:
         help="stop after S seconds (default: ctrl+c)",
     )
     add_common(parser)
+    parser.set_defaults(replay=None)
 
 
 def replay_arguments(parser: argparse.ArgumentParser) -> None:

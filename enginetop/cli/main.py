@@ -18,7 +18,7 @@ from enginetop.cli.parser import parse
 from enginetop.fleet.errors import ConfigError
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-_GARBAGE_THRESHOLDS = (50_000, 20, 10)
+GARBAGE_THRESHOLDS = (50_000, 20, 10)
 """Snapshots are trees, which end with their last reference: Python's usual 700 would look for cycles in them
 some hundred times a tick, at a quarter of the CPU of a large fleet. Memory does not grow by it, since so many
 new objects that stay are looked at all the same.
@@ -28,7 +28,7 @@ _OUR_PACKAGES = ("tui", "collectors", "tuners", "themes")
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code. Never lets a traceback reach the terminal."""
-    gc.set_threshold(*_GARBAGE_THRESHOLDS)
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
     try:
         try:
             return _run(sys.argv[1:] if argv is None else argv)

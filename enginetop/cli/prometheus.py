@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 30.0
 _LONGEST_SECONDS = 7 * 86400.0
+_TOLD_SECONDS = 5.0
+"""How often it is said how far a long stretch is read."""
 _TIMES = (
     "write a time (2026-11-30T08:15, with Z or an offset where it is not this machine's) or how long ago: 15m"
 )
@@ -112,13 +114,13 @@ def past_range(args: argparse.Namespace, settle: Callable[[], Settings]) -> Iter
         raise ConfigError("--at and --from read the past from a Prometheus; name it with --prometheus URL")
     with TemporaryDirectory(prefix="enginetop-past-") as folder:
         path = Path(folder) / "past.jsonl"
-        write_past(settings, path, at, begin, end)
+        args.past = write_past(settings, path, at, begin, end)
         args.replay, args.prometheus = str(path), None
         yield
 
 
-def write_past(settings: Settings, path: Path, at: str | None, begin: str | None, end: str | None) -> int:
-    """Write what the server has of a stretch of time as a recording; the number of scrapes in it.
+def write_past(settings: Settings, path: Path, at: str | None, begin: str | None, end: str | None) -> str:
+    """Write what the server has of a stretch of time as a recording; what it is, in words.
 
     `at`: of the window that ends then. ConfigError when there is nothing.
     """
@@ -133,15 +135,45 @@ def write_past(settings: Settings, path: Path, at: str | None, begin: str | None
         ends = at or end
         last = time_of(ends, now) if ends else now
         first = time_of(begin, now) if begin else last - 2 * settings.window_seconds
-        if not first < last or last - first > _LONGEST_SECONDS:
-            raise ConfigError(f"--from {begin!r} --to {end!r}: a stretch of the past lasts up to 7 days")
-        began = time.monotonic()
-        scrapes = record_past(client, path, first, min(last, now), settings.interval_seconds)
+        last = min(last, now)
+        if wrong := _wrong_range(first, last, now):
+            raise ConfigError(f"{stretch_text(first, last)}: {wrong}")
+        told = began = time.monotonic()
+
+        def on_part(until: float) -> None:
+            nonlocal told
+            if time.monotonic() - told > _TOLD_SECONDS:
+                told = time.monotonic()
+                share = (until - first) / (last - first)
+                tell(f"{share:.0%} of {stretch_text(first, last)} read; ctrl+c ends it")
+
+        scrapes = record_past(client, path, first, last, settings.interval_seconds, on_part)
     except PrometheusError as error:
         raise ConfigError(str(error)) from None
     finally:
         client.close()
+    url, stretch = settings.prometheus.url, stretch_text(first, last)
     if not scrapes:
-        raise ConfigError(f"{settings.prometheus.url}: no engine was scraped in that time")
-    tell(f"{scrapes} scrapes read from {settings.prometheus.url} in {time.monotonic() - began:.1f} s")
-    return scrapes
+        raise ConfigError(
+            f"{url}: no engine was scraped in {stretch}; does it keep so much, or in another job?"
+        )
+    tell(f"{scrapes} scrapes of {stretch} read from {url} in {time.monotonic() - began:.1f} s")
+    return f"{url}, {stretch}"
+
+
+def _wrong_range(first: float, last: float, now: float) -> str:
+    """Why a stretch of time cannot be read; empty when it can."""
+    if first >= now:
+        return "the server's clock is not there yet; a review needs a past"
+    if first >= last:
+        return "it ends before it begins; --from comes first, --to after it"
+    if last - first > _LONGEST_SECONDS:
+        return "a stretch of the past lasts up to 7 days"
+    return ""
+
+
+def stretch_text(first: float, last: float) -> str:
+    """A stretch of time as people of this time zone write it: `2026-11-30 08:40:15 to 08:41:18`."""
+    begin, end = (datetime.fromtimestamp(at).astimezone() for at in (first, last))
+    same = begin.date() == end.date()
+    return f"{begin:%Y-%m-%d %H:%M:%S} to {end:{'%H:%M:%S' if same else '%Y-%m-%d %H:%M:%S'}}"

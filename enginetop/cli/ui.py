@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     if args.replay:
         if args.targets:
             raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
-        return play(args, settings, Path(args.replay), speed=1.0)
+        return play(args, settings, Path(args.replay), speed=1.0, title=getattr(args, "past", ""))
     targets = wiring.live_targets(settings, may_come=True)
     return watch(args, settings, targets, wiring.local_gpus(targets), title=settings.banner)
 
@@ -64,9 +64,9 @@ def watch(
         return show(args, settings, source, targets, title, controller, quiet, pages=tap)
 
 
-def play(args: argparse.Namespace, settings: Settings, recording: Path, speed: float) -> int:
+def play(args: argparse.Namespace, settings: Settings, recording: Path, speed: float, title: str = "") -> int:
     """Show a recording: played back in the UI, or its end as a table when there is no terminal."""
-    title = f"replay of {recording.name}"
+    title = title or f"replay of {recording.name}"
     if not has_terminal():
         print_snapshot(wiring.replay_to_end(settings, recording), "table", title)
         return exit_codes.OK

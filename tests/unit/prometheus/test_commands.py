@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from collectors.prometheus.targets import PrometheusTargets
 from enginetop.cli import exit_codes
 from enginetop.cli.main import main
-from enginetop.cli.prometheus import prometheus_url, time_of
+from enginetop.cli.prometheus import prometheus_url, stretch_text, time_of
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Role, Target
 from tests.support.fake_prometheus import FakePrometheus
@@ -70,7 +71,37 @@ def test_a_review_of_an_incident(url: str, capfd: pytest.CaptureFixture[str]) ->
     assert [event["state"] for event in down] == ["pending", "firing", "resolved"]
     # the first failed scrape is step 100; two in a row are down
     assert down[0]["since"] == pytest.approx(T0 - 3600 + 1500)
-    assert "scrapes read from" in err
+    assert f"scrapes of {stretch_text(T0 - 2400, T0 - 1500)} read from {url}" in err
+
+
+@pytest.mark.parametrize("name", ["incident.jsonl", "incident.jsonl.gz"])
+def test_an_incident_is_kept_as_a_recording(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = tmp_path / name
+    range_of = ["--from", f"{T0 - 2400}", "--to", f"{T0 - 1500}"]
+    assert main(["record", "--prometheus", url, *range_of, "-o", str(path)]) == exit_codes.OK
+    assert f"kept in {path}" in capsys.readouterr().err
+    assert main(["snapshot", "--replay", str(path)]) == exit_codes.OK
+    # 1500 s ago is step 140 of 240: the second one is back
+    assert {one["state"] for one in printed(capsys).values()} == {"ok"}
+    assert main(["record", "--prometheus", url, *range_of, "-o", str(tmp_path)]) == exit_codes.USAGE
+    assert "name a file that can be written with -o" in capsys.readouterr().err
+
+
+def test_the_screen_says_which_past_it_plays(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--prometheus", url, "--from", f"{T0 - 2400}", "--to", f"{T0 - 1500}"]) == exit_codes.OK
+    assert f"{url}, {stretch_text(T0 - 2400, T0 - 1500)}" in capsys.readouterr().out
+
+
+def test_a_stretch_of_time_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    # 1796000000 is 2026-11-30 00:53:20 UTC
+    assert stretch_text(T0, T0 + 61) == "2026-11-30 00:53:20 to 00:54:21"
+    assert stretch_text(T0 - 3600, T0) == "2026-11-29 23:53:20 to 2026-11-30 00:53:20"
+    monkeypatch.undo()
+    time.tzset()
 
 
 def test_a_check(url: str, fake: FakePrometheus, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,9 +176,10 @@ def test_exporters_of_the_config_file_are_said_to_be_left_out(
         (["--prometheus", "URL", "--to", "5m"], "--from TIME"),
         (["--prometheus", "URL", "--at", "1m", "--from", "5m"], "either --at TIME"),
         (["--prometheus", "URL", "--at", "yesterday"], "is no time"),
-        (["--prometheus", "URL", "--from", "5m", "--to", "10m"], "up to 7 days"),
+        (["--prometheus", "URL", "--from", "5m", "--to", "10m"], "ends before it begins"),
+        (["--prometheus", "URL", "--from", "2030-01-01"], "is not there yet"),
         (["--prometheus", "URL", "--from", "30d"], "up to 7 days"),
-        (["--prometheus", "URL", "--from", "3d", "--to", "2d"], "no engine was scraped in that time"),
+        (["--prometheus", "URL", "--from", "3d", "--to", "2d"], "no engine was scraped in 2026-11-2"),
         (["--prometheus", "http://127.0.0.1:1"], "connection refused"),
         (["--prometheus", "http://127.0.0.1:1", "--at", "1m"], "connection refused"),
     ],
@@ -191,3 +223,12 @@ def test_its_targets_as_a_source(url: str, fake: FakePrometheus) -> None:
     (found,) = PrometheusTargets(url).look()
     assert found.identity == "ns/p1"
     assert found.target == Target("https://10.0.0.1:8000/r", "p1", "/metrics", role=Role.DECODE, pod="ns/p1")
+
+
+def test_what_is_scraped_from_now_on_is_recorded(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "r.jsonl"
+    assert main(["record", "--prometheus", url, "-o", str(path), "--for", "0.3"]) == exit_codes.OK
+    assert main(["snapshot", "--replay", str(path)]) == exit_codes.OK
+    assert set(printed(capsys)) == {"p1", "p2"}
