@@ -67,6 +67,7 @@ class PrometheusClient:
         self.url = url.rstrip("/")
         self._shown = Origin.of(urlsplit(self.url)).url
         self._credentials = credentials
+        self._timeout_seconds = timeout_seconds
         self._secrets: tuple[str, ...] = ()
         self._heard_here = threading.local()
         self._session = requests.Session()
@@ -173,7 +174,7 @@ class PrometheusClient:
         except FetchError as error:
             raise self._error(error.kind, error.detail) from None
         except requests.exceptions.Timeout:
-            raise self._error(FailureKind.TIMEOUT, "no answer in time") from None
+            raise self._error(FailureKind.TIMEOUT, f"no answer within {self._timeout_seconds:g} s") from None
         except (PrometheusApiClientException, KeyError, TypeError, ValueError):
             raise self._error(
                 FailureKind.PROTOCOL, "no answer of a Prometheus API; check the address"

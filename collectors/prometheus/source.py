@@ -17,11 +17,14 @@ from collectors.prometheus.recorded import recorded_counts
 from collectors.scrape import Feed, Intake, Scrape, ScrapeSink, Tracker, unchanged
 from enginetop.fleet.burn import Counts
 from enginetop.fleet.model import Target
+from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot
 
 _DUTY = 2.0
 """After a look the server is left alone for at least as long as it worked, whatever the interval says."""
 _STOP_SECONDS = 2.0
+_LEAST_PAST_SECONDS = 60.0
+"""So much of the past is asked for at the start, however long the server takes."""
 _MOST_STEPS = 30
 _MOST_PICTURES = 3000
 """Steps in which the past is looked at, and pictures of replicas that this may take."""
@@ -71,7 +74,12 @@ class PrometheusLooks:
         """One look (at the server's time; `at`: as of then) and the snapshot. PrometheusError: no answer."""
         now = self._client.now() if at is None else at
         self._clock = (now, self._monotonic())
-        look = self._fleet.look(now, None if self._looked else now - self._backfill)
+        try:
+            look = self._fleet.look(now, None if self._looked else now - self._backfill)
+        except PrometheusError as error:
+            if error.kind is FailureKind.TIMEOUT:  # a busy server may still have time for a shorter past
+                self._backfill = min(self._backfill, max(_LEAST_PAST_SECONDS, self._backfill / 2))
+            raise
         if not self._looked:
             self._remember(now - self._backfill)
         apply(look.changes, self._tracker, now)

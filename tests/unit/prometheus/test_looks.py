@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ import pytest
 from collectors.answer import Answer
 from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
-from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.client import PrometheusClient, PrometheusError
 from collectors.prometheus.source import PrometheusLooks, PrometheusSource
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import Quality, ReplicaState, Role, Target
@@ -394,3 +395,22 @@ def test_one_that_is_not_scraped_for_long_is_stale() -> None:
     running = seen.signals["requests_running"]
     assert isinstance(running, Scalar)
     assert running.quality is Quality.STALE
+
+
+def test_a_server_too_busy_for_the_past_is_asked_for_less_of_it() -> None:
+    fake = FakePrometheus()
+    for at in range(400, 1000, 10):
+        fake.scraped(LABELS, float(at), vllm_page(tokens=at).decode())
+    with looking(fake, backfill_seconds=400.0) as looks:
+
+        def busy(path: str) -> tuple[int, bytes] | None:
+            span = re.search(r"\[(\d+)s\]", fake.queries[-1].get("query", [""])[0])
+            return (504, b"") if span is not None and int(span[1]) > 150 else None
+
+        fake.fault = busy
+        for _ in range(2):
+            with pytest.raises(PrometheusError, match="504"):
+                looks.look()
+        seen = only(looks.look())  # 100 s
+    assert seen.state is ReplicaState.OK
+    assert number(seen, "generation_tokens_per_second") == pytest.approx(1.0)
