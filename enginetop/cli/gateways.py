@@ -61,6 +61,7 @@ class GatewayPath:
             setting.command,
             timeout_seconds=setting.timeout_seconds,
             environment={"ENGINETOP_GATEWAY": setting.name},
+            clock=time.monotonic,
             clean=without_secrets,
         )
         board = LiveBoard(self.gateway, writer=VIA_GATEWAY, engine_name=VIA_GATEWAY)

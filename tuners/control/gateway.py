@@ -8,8 +8,6 @@ with 0 when it was done; the last line that it prints on reading is the budget i
 from __future__ import annotations
 
 import shlex
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from enginetop.fleet.knobs import VALUE
@@ -29,7 +27,7 @@ _LONGEST_LINE, _LONGEST_SHOWN = 400, 40
 
 
 class Gateway:
-    """A `LiveApi` of any number of threads. `hook` names the command, which gets `environment` as well."""
+    """A `LiveApi`; one thread at a time. `hook` names the command, which gets `environment` as well."""
 
     def __init__(
         self,
@@ -39,8 +37,8 @@ class Gateway:
         *,
         timeout_seconds: float,
         environment: Mapping[str, str] | None = None,
+        clock: Callable[[], float],
         clean: Callable[[str], str] = str,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`clean` takes out of the command's words what looks like a key."""
         self._name, self._hook = name, hook
@@ -49,7 +47,6 @@ class Gateway:
         self._environment = dict(environment or {})
         self._clean = clean
         self._clock = clock
-        self._lock = threading.Lock()
         self._seen: tuple[float, int] | None = None
 
     @property
@@ -61,27 +58,25 @@ class Gateway:
 
     def read(self) -> Standing:
         """See `LiveApi`."""
-        with self._lock:
-            now = self._clock()
-            if self._seen is None or now - self._seen[0] > _FRESH_SECONDS:
-                self._seen = None
-                self._seen = (now, self._told(self._run(_asked("read"))))
-            knob = LiveKnob(
-                KNOB,
-                (self._seen[1],),
-                start=None,
-                min=NO_BUDGET,
-                max=_MOST_TOKENS,
-                unit="tokens",
-                note=f"one change reaches every request through gateway {self._name}",
-            )
+        now = self._clock()
+        if self._seen is None or now - self._seen[0] > _FRESH_SECONDS:
+            self._seen = None
+            self._seen = (now, self._told(self._run(_asked("read"))))
+        knob = LiveKnob(
+            KNOB,
+            (self._seen[1],),
+            start=None,
+            min=NO_BUDGET,
+            max=_MOST_TOKENS,
+            unit="tokens",
+            note=f"one change reaches every request through gateway {self._name}",
+        )
         return Standing((knob,), instance=f"gateway {self._name}")
 
     def write(self, knob: str, value: int) -> str:  # noqa: ARG002 - there is one
         """See `LiveApi`."""
-        with self._lock:
-            self._seen = None
-            told = self._last_line(self._run(_asked("write", str(value))))
+        self._seen = None
+        told = self._last_line(self._run(_asked("write", str(value))))
         return f"0 ({told})" if told else "0"
 
     def _run(self, asked: Mapping[str, str]) -> str:

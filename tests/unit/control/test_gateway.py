@@ -112,6 +112,7 @@ def test_no_shell_ever_sees_the_value_and_the_command_for_a_person_is_exact(rig:
         [str(spaced), "a b"],
         timeout_seconds=5.0,
         environment={"STATE": str(rig.state), "ENGINETOP_GATEWAY": "e'd $(id)"},
+        clock=lambda: 0.0,
     )
     assert made.write(KNOB, 64).startswith("0 (set thinking_token_budget of e'd")
     assert rig.state.read_text() == "64\n"
@@ -163,6 +164,7 @@ def test_keys_that_a_command_shows_or_is_given_are_not_told(rig: Rig) -> None:
         "h",
         [str(rig.hook), "--api-key", key, f"--token={key}"],
         timeout_seconds=5.0,
+        clock=lambda: 0.0,
         clean=without_secrets,
     )
     assert key not in made.by_hand
@@ -260,7 +262,7 @@ def test_a_hook_that_is_gone_once_it_wrote_leaves_a_doubt(rig: Rig) -> None:
 @settings(max_examples=80, deadline=None)
 @given(st.text(max_size=60) | st.integers().map(str))
 def test_any_output_is_a_budget_or_one_plain_line(output: str) -> None:
-    made = Gateway("edge", "h", ["true"], timeout_seconds=1.0)
+    made = Gateway("edge", "h", ["true"], timeout_seconds=1.0, clock=lambda: 0.0)
     problem, value = "", 0
     try:
         value = made._told(output)
