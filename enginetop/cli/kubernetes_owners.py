@@ -20,11 +20,12 @@ from enginetop.fleet.knobs import KnobAnswer, KnobRow, KnobSheet, KnobTransport,
 from enginetop.fleet.model import EngineKind, Target
 from enginetop.fleet.plan import VIA_KUBERNETES, Plan
 from tuners.control.flags import FLAGS, FlagError, can_set, engine_of, value_of
-from tuners.control.kubernetes.arguments import words_of, written
+from tuners.control.kubernetes.arguments import words_of
 from tuners.control.kubernetes.change_points import NoPlaceError, change_point
 from tuners.control.kubernetes.emit import SecretInPatchError, emitted
 from tuners.control.kubernetes.inspect import OwnedFlags, inspect
 from tuners.control.kubernetes.owner import canary_target, is_canary
+from tuners.control.kubernetes.patches import written_at
 from tuners.control.kubernetes.siblings import why_none
 
 _NO_KNOB_API = (404, 405, 501)
@@ -200,11 +201,11 @@ def patch_lines(plan: Plan, targets: Sequence[Target], cluster: Cluster) -> Iter
                 continue
             done.add(flags.path)
             point = flags.point
-            value = written(point.present, point.style, engine_kind(flags), {change.knob: change.after})
-            for finding in inspect(cluster.client, flags, value, plan.id):
+            value, also = written_at(point, engine_kind(flags), {change.knob: change.after})
+            for finding in inspect(cluster.client, flags, value, plan.id, also):
                 yield f"# {'refused' if finding.refuses else 'note'}: {finding.text}"
             context = cluster.client.context.name
-            yield from emitted(flags.owner, point, value, change=plan.id, context=context)
+            yield from emitted(flags.owner, point, value, change=plan.id, context=context, also=also)
         except (ClusterError, NoPlaceError, FlagError, SecretInPatchError) as error:
             raise ConfigError(f"{change.target}: no patch: {error}") from None
         finally:

@@ -7,10 +7,11 @@ The right object is the one that its controller does not overwrite. Sources: the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from enginetop.fleet.model import Role
+from tuners.control.flags import engine_of
 from tuners.control.kubernetes.arguments import Style, style_of
 
 Fields = Mapping[str, Any]
@@ -30,6 +31,7 @@ class ChangePoint:
 
     `there`: whether the object has the place now. `bump` is an annotation that has to change with it. `rolls`
     says what a change restarts, `sibling` how a canary of one replica can be had (empty: not at all).
+    `others` are places that have to say the same: those of the workers behind a leader.
     """
 
     place: Pointer
@@ -39,6 +41,7 @@ class ChangePoint:
     rolls: str
     sibling: str = ""
     bump: Pointer | None = None
+    others: tuple[ChangePoint, ...] = ()
 
 
 def change_point(owner: Fields, pod: Fields, container: str, role: Role) -> ChangePoint:
@@ -55,20 +58,21 @@ def change_point(owner: Fields, pod: Fields, container: str, role: Role) -> Chan
 
 def _workload(owner: Fields, _pod: Fields, running: Fields, _role: Role) -> ChangePoint:
     """Deployment, StatefulSet, LeaderWorkerSet: of nobody, of a Helm chart, or of llm-d's Kustomize."""
+    rolls = "all replicas of this object, by its own strategy"
+    sibling = "a second object with one replica and the labels that its Service or pool selects"
     top: Pointer = ("spec", "template", "spec", "containers")
-    if owner.get("kind") == "LeaderWorkerSet":
-        templates = ("leaderTemplate", "workerTemplate")
-        set_at = next(
-            (name for name in templates if _at(owner, "spec", "leaderWorkerTemplate", name)), templates[1]
-        )
-        top = ("spec", "leaderWorkerTemplate", set_at, "spec", "containers")
-    return _listed(
-        owner,
-        top,
-        running,
-        rolls="all replicas of this object, by its own strategy",
-        sibling="a second object with one replica and the labels that its Service or pool selects",
+    if owner.get("kind") != "LeaderWorkerSet":
+        return _listed(owner, top, running, rolls=rolls, sibling=sibling)
+    leaders, workers = (
+        ("spec", "leaderWorkerTemplate", name, "spec", "containers")
+        for name in ("leaderTemplate", "workerTemplate")
     )
+    if _at(owner, *leaders) is None:
+        return _listed(owner, workers, running, rolls=rolls, sibling=sibling)
+    found = _listed(owner, leaders, running, rolls=rolls, sibling=sibling)
+    behind = (_at(one, "name") for one in _at(owner, *workers) or () if _runs_engine(one))
+    others = tuple(_listed(owner, workers, running, rolls=rolls, container=str(name)) for name in behind)
+    return replace(found, others=others)
 
 
 def _runtime(owner: Fields, _pod: Fields, _running: Fields, _role: Role) -> ChangePoint:
@@ -88,7 +92,7 @@ def _runtime(owner: Fields, _pod: Fields, _running: Fields, _role: Role) -> Chan
 def _inference_service(owner: Fields, _pod: Fields, running: Fields, role: Role) -> ChangePoint:
     part = "decoder" if role is Role.DECODE else "engine"
     if _at(owner, "spec", part, "leader") is not None:
-        raise NoPlaceError("a leader and its workers have their flags in two places; use --emit-patch")
+        return _leader_and_worker(owner, running, part)
     place: Pointer = ("spec", part, "runner", "args")
     found = _at(owner, *place)
     return ChangePoint(
@@ -99,6 +103,29 @@ def _inference_service(owner: Fields, _pod: Fields, running: Fields, role: Role)
         rolls=f"all replicas of the {part}, one after the other",
         sibling="a second InferenceService with one replica, which an SGLang router has to select too",
     )
+
+
+def _leader_and_worker(owner: Fields, running: Fields, part: str) -> ChangePoint:
+    """Both run the engine, each with a list of its own that replaces the runtime's."""
+    rolls = f"all replicas of the {part}, leaders with their workers"
+    points = []
+    for who in ("leader", "worker"):
+        place: Pointer = ("spec", part, who, "runner", "args")
+        found = _at(owner, *place)
+        given = _words(running.get("args"))
+        if found is None and who == "worker" and given:
+            raise NoPlaceError(
+                f"the flags of its workers are not in it: write {'.'.join(map(str, place))} first"
+            )
+        present = _words(found) if isinstance(found, list) else given
+        points.append(ChangePoint(place, Style.LIST, present, isinstance(found, list), rolls))
+    leader, worker = points
+    return replace(leader, others=(worker,))
+
+
+def _runs_engine(container: Any) -> bool:
+    """Whether a worker's container starts an engine by itself, and so needs its flags; ray's do not."""
+    return engine_of((*_words(_at(container, "command")), *_words(_at(container, "args")))) is not None
 
 
 def _graph(owner: Fields, pod: Fields, running: Fields, _role: Role) -> ChangePoint:

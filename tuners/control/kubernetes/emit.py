@@ -10,7 +10,7 @@ from typing import Any
 from tuners.control.flags import masked
 from tuners.control.kubernetes.arguments import Style, words_of
 from tuners.control.kubernetes.change_points import ChangePoint
-from tuners.control.kubernetes.patches import json_patch
+from tuners.control.kubernetes.patches import Also, json_patch
 
 Fields = Mapping[str, Any]
 
@@ -22,13 +22,19 @@ class SecretInPatchError(Exception):
 
 
 def emitted(
-    owner: Fields, point: ChangePoint, value: Sequence[str] | str, *, change: str, context: str
+    owner: Fields,
+    point: ChangePoint,
+    value: Sequence[str] | str,
+    *,
+    change: str,
+    context: str,
+    also: Also = (),
 ) -> Iterator[str]:
     """The lines of all three forms, as far as they exist for this object.
 
     SecretInPatchError: the flags can only be replaced as a whole, and one of them names a secret.
     """
-    operations = json_patch(owner, point, value, change, guarded=False)
+    operations = json_patch(owner, point, value, change, guarded=False, also=also)
     _refuse_secrets(operations, point)
     meta = owner.get("metadata", {})
     namespace, name, kind = meta.get("namespace"), meta.get("name"), owner.get("kind")

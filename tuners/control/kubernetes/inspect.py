@@ -23,6 +23,7 @@ from tuners.control.kubernetes.patches import (
     APPLY_PATCH,
     JSON_PATCH,
     MANAGER,
+    Also,
     apply_body,
     json_patch,
     missing,
@@ -75,7 +76,7 @@ class OwnedFlags:
 
 
 def inspect(
-    api: ObjectApi, flags: OwnedFlags, value: Sequence[str] | str, change: str
+    api: ObjectApi, flags: OwnedFlags, value: Sequence[str] | str, change: str, also: Also = ()
 ) -> tuple[Finding, ...]:
     """All that there is to know before the flags become `value`: dry runs, reviews and lists only.
 
@@ -85,7 +86,7 @@ def inspect(
         *of_object(flags.owner),
         *of_managers(flags.owner, flags.point),
         *may(api, flags.path, flags.namespace, "patch"),
-        *_dry_runs(api, flags, value, change),
+        *_dry_runs(api, flags, value, change, also),
         *_bystanders(api, flags),
     )
 
@@ -107,7 +108,7 @@ def may(api: ObjectApi, path: str, namespace: str, verb: str) -> Iterator[Findin
 
 
 def _dry_runs(
-    api: ObjectApi, flags: OwnedFlags, value: Sequence[str] | str, change: str
+    api: ObjectApi, flags: OwnedFlags, value: Sequence[str] | str, change: str, also: Also
 ) -> Iterator[Finding]:
     dry = {"dryRun": "All", "fieldManager": MANAGER}
     try:
@@ -120,16 +121,16 @@ def _dry_runs(
         elif error.status not in _REFUSED:
             raise
     try:
-        answer = api.send(
-            "PATCH", flags.path, dry, json_patch(flags.owner, flags.point, value, change), JSON_PATCH
-        )
+        patch = json_patch(flags.owner, flags.point, value, change, also=also)
+        answer = api.send("PATCH", flags.path, dry, patch, JSON_PATCH)
     except ClusterError as error:
         if error.status not in _REFUSED:
             raise
         yield Finding(f"the server would refuse it: {error}", refuses=True)
         return
-    if dropped := missing(flags.point.place, value, answer):
-        yield Finding(dropped, refuses=True)
+    for point, words in ((flags.point, value), *also):
+        if dropped := missing(point.place, words, answer):
+            yield Finding(dropped, refuses=True)
     if flags.point.bump is not None and (dropped := missing(flags.point.bump, change, answer)):
         yield Finding(f"{dropped}; without it the controller does not act", refuses=True)
 

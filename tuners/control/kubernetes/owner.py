@@ -43,8 +43,8 @@ class Owner:
 
     `selector` holds labels that all of its members have, whatever their generation. `count` is how many there
     were. `before` and `after` are the values of `knob` that the change leads from and to. `there`: the flags
-    stood in the object itself; else `added` is the topmost place that a first write adds, which the way back
-    takes out again.
+    stood in the object itself; else `added` are the topmost places that a first write adds, which the way
+    back takes out again.
     """
 
     path: str
@@ -58,7 +58,7 @@ class Owner:
     before: int | None
     after: int
     there: bool
-    added: Pointer = ()
+    added: tuple[Pointer, ...] = ()
     canary: bool = False
     """Whether a sibling can be created beside it."""
 
@@ -81,13 +81,7 @@ def owner_of(
     flags: OwnedFlags, engine: EngineKind, knob: str, before: int | None, after: int, count: int
 ) -> Owner:
     """The owner of flags as they were found, for one change."""
-    added: Pointer = ()
-    at: Any = flags.owner
-    for depth, step in enumerate(flags.point.place):
-        if isinstance(at, dict) and step not in at:
-            added = flags.point.place[: depth + 1]
-            break
-        at = at[step]  # the numbers of a place are those of lists that are there
+    places = (flags.point.place, *(other.place for other in flags.point.others))
     return Owner(
         path=flags.path,
         instance=f"{flags.namespace}/{flags.name}",
@@ -100,9 +94,19 @@ def owner_of(
         before=before,
         after=after,
         there=flags.point.there,
-        added=added,
+        added=tuple(added for place in places if (added := _missing(flags.owner, place))),
         canary=not why_none(flags.owner),
     )
+
+
+def _missing(owner: Fields, place: Pointer) -> Pointer:
+    """The topmost part of a place that is not there; empty: all of it is."""
+    at: Any = owner
+    for depth, step in enumerate(place):
+        if isinstance(at, dict) and step not in at:
+            return place[: depth + 1]
+        at = at[step]  # the numbers of a place are those of lists that are there
+    return ()
 
 
 def _selector(owner: Fields, pod: Fields) -> dict[str, str]:
@@ -141,7 +145,7 @@ def record_document(owners: Mapping[str, Owner]) -> dict[str, Any]:
                 "before": one.before,
                 "after": one.after,
                 "there": one.there,
-                "added": list(one.added),
+                "added": [list(place) for place in one.added],
                 "canary": one.canary,
             }
             for target, one in owners.items()
@@ -167,7 +171,10 @@ def parse_record(document: object) -> dict[str, Owner]:
                 before=None if row["before"] is None else int(row["before"]),
                 after=int(row["after"]),
                 there=bool(row["there"]),
-                added=tuple(step if isinstance(step, int) else str(step) for step in row["added"]),
+                added=tuple(
+                    tuple(step if isinstance(step, int) else str(step) for step in place)
+                    for place in row["added"]
+                ),
                 canary=bool(row["canary"]),
             )
             for target, row in document["owners"].items()

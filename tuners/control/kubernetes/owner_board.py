@@ -16,12 +16,20 @@ from enginetop.fleet.knobs import FAILED, STUCK, VALUE, KnobRow, KnobSheet
 from enginetop.fleet.plan import VIA_KUBERNETES
 from tuners.control.flags import FLAGS, FlagError, value_of
 from tuners.control.knob_api import KnobReply, ReplyKind
-from tuners.control.kubernetes.arguments import words_of, written
+from tuners.control.kubernetes.arguments import words_of
 from tuners.control.kubernetes.change_points import ChangePoint, NoPlaceError, change_point
 from tuners.control.kubernetes.findings import Finding, of_managers
 from tuners.control.kubernetes.inspect import ObjectApi, OwnedFlags, inspect
 from tuners.control.kubernetes.owner import Owner
-from tuners.control.kubernetes.patches import JSON_PATCH, MANAGER, json_patch, missing, pointer
+from tuners.control.kubernetes.patches import (
+    JSON_PATCH,
+    MANAGER,
+    Also,
+    json_patch,
+    missing,
+    pointer,
+    written_at,
+)
 from tuners.control.kubernetes.rollout import Member, members, trouble_of
 
 READY_SECONDS = 900.0
@@ -265,10 +273,10 @@ class OwnerBoard:
     def findings(self, look: Look) -> tuple[Finding, ...]:
         """What speaks against the change, asked at most twice a minute."""
         if self._found is None or self.now() - self._found[0] >= _FINDINGS_SECONDS:
-            value = self._value(look.point, self.owner.after)
+            value, also = self._value(look.point, self.owner.after)
             pod = look.pods[0] if look.pods else {}
             flags = OwnedFlags(self.owner.path, look.item, pod, look.point)
-            self._found = (self.now(), inspect(self.cluster, flags, value, self.plan))
+            self._found = (self.now(), inspect(self.cluster, flags, value, self.plan, also))
         return self._found[1]
 
     def begin(self) -> None:
@@ -301,8 +309,8 @@ class OwnerBoard:
             ),
         )
 
-    def _value(self, point: ChangePoint, value: int | None) -> list[str] | str:
-        return written(point.present, point.style, self.owner.engine, {self.owner.knob: value})
+    def _value(self, point: ChangePoint, value: int | None) -> tuple[list[str] | str, Also]:
+        return written_at(point, self.owner.engine, {self.owner.knob: value})
 
     def _patch(self, value: int | None) -> KnobReply | None:
         """Change the object, as long as it holds a value of ours; None: done, else what is in the way."""
@@ -337,11 +345,11 @@ class OwnerBoard:
             version = look.item.get("metadata", {}).get("resourceVersion")
             return [
                 {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-                {"op": "remove", "path": pointer(self.owner.added)},
+                *({"op": "remove", "path": pointer(place)} for place in self.owner.added),
             ], None
-        wanted = self._value(look.point, value)
+        wanted, also = self._value(look.point, value)
         change = f"{self.plan}-back" if back else self.plan
-        return json_patch(look.item, look.point, wanted, change), wanted
+        return json_patch(look.item, look.point, wanted, change, also=also), wanted
 
 
 class ProgressWatch:

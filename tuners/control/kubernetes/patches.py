@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from enginetop.fleet.model import EngineKind
+from tuners.control.kubernetes.arguments import written
 from tuners.control.kubernetes.change_points import ChangePoint, Pointer
 
 JSON_PATCH = "application/json-patch+json"
@@ -14,8 +16,27 @@ MANAGER = "enginetop"
 Fields = Mapping[str, Any]
 
 
+Value = Sequence[str] | str
+Also = Sequence[tuple[ChangePoint, Value]]
+"""Other places, and what they say then."""
+
+
+def written_at(
+    point: ChangePoint, kind: EngineKind, values: Mapping[str, int | None]
+) -> tuple[list[str] | str, Also]:
+    """What a place says with these values of knobs, and what the others say then. FlagError: not possible."""
+    also = tuple((other, written(other.present, other.style, kind, values)) for other in point.others)
+    return written(point.present, point.style, kind, values), also
+
+
 def json_patch(
-    owner: Fields, point: ChangePoint, value: Sequence[str] | str, change: str, *, guarded: bool = True
+    owner: Fields,
+    point: ChangePoint,
+    value: Value,
+    change: str,
+    *,
+    guarded: bool = True,
+    also: Also = (),
 ) -> list[dict[str, Any]]:
     """The change as JSON Patch. It is refused (422) when the words around it are others by then, and with
     `guarded` when the object is another one at all. Only the words that differ are in it.
@@ -26,15 +47,20 @@ def json_patch(
     operations: list[dict[str, Any]] = []
     if guarded:
         operations.append({"op": "test", "path": "/metadata/resourceVersion", "value": version})
-    if point.there and not isinstance(value, str):
-        operations += _words_changed(pointer(point.place), list(point.present), list(value))
-    else:
-        if point.there:
-            operations.append({"op": "test", "path": pointer(point.place), "value": _plain(point.present)})
-        operations += _put(owner, point.place, _plain(value))
+    for place, words in ((point, value), *also):
+        operations += _changed(owner, place, words)
     if point.bump is not None:
         operations += _put(owner, point.bump, change)
     return operations
+
+
+def _changed(owner: Fields, point: ChangePoint, value: Value) -> Iterator[dict[str, Any]]:
+    if point.there and not isinstance(value, str):
+        yield from _words_changed(pointer(point.place), list(point.present), list(value))
+        return
+    if point.there:
+        yield {"op": "test", "path": pointer(point.place), "value": _plain(point.present)}
+    yield from _put(owner, point.place, _plain(value))
 
 
 def _words_changed(at: str, before: list[str], after: list[str]) -> Iterator[dict[str, Any]]:
@@ -53,8 +79,8 @@ def _words_changed(at: str, before: list[str], after: list[str]) -> Iterator[dic
         yield {"op": "add", "path": f"{at}/-", "value": word}
 
 
-def apply_body(owner: Fields, point: ChangePoint, value: Sequence[str] | str) -> dict[str, Any]:
-    """The same for a server-side apply: as a dry run without force, its 409 names who owns the field."""
+def apply_body(owner: Fields, point: ChangePoint, value: Value) -> dict[str, Any]:
+    """The first place of it for a server-side apply: a dry run without force names who owns it (409)."""
     meta = owner.get("metadata", {})
     body: dict[str, Any] = {
         "apiVersion": owner.get("apiVersion"),

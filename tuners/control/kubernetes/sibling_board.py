@@ -9,11 +9,10 @@ from typing import Any
 from enginetop.fleet.errors import ClusterError
 from enginetop.fleet.knobs import KnobRow
 from tuners.control.knob_api import KnobReply, ReplyKind
-from tuners.control.kubernetes.arguments import written
 from tuners.control.kubernetes.findings import Finding
 from tuners.control.kubernetes.inspect import may
 from tuners.control.kubernetes.owner_board import Look, OwnerBoard, ProgressWatch
-from tuners.control.kubernetes.patches import MANAGER, missing
+from tuners.control.kubernetes.patches import MANAGER, Also, missing, written_at
 from tuners.control.kubernetes.rollout import Member, members
 from tuners.control.kubernetes.siblings import (
     CANARY_LABEL,
@@ -190,15 +189,17 @@ class SiblingBoard:
         except ClusterError as error:
             yield Finding(f"the server would refuse the canary: {error}", refuses=True)
             return
-        if dropped := missing(look.point.place, self._value(look), answer):
+        if dropped := missing(look.point.place, self._value(look)[0], answer):
             yield Finding(f"the canary: {dropped}", refuses=True)
 
     def _body(self, look: Look, expires: float) -> dict[str, Any]:
-        return sibling_of(look.item, look.point, self._value(look), plan=self.board.plan, expires=expires)
+        value, also = self._value(look)
+        plan = self.board.plan
+        return sibling_of(look.item, look.point, value, plan=plan, expires=expires, also=also)
 
-    def _value(self, look: Look) -> list[str] | str:
+    def _value(self, look: Look) -> tuple[list[str] | str, Also]:
         owner = self.board.owner
-        return written(look.point.present, look.point.style, owner.engine, {owner.knob: owner.after})
+        return written_at(look.point, owner.engine, {owner.knob: owner.after})
 
     @property
     def _collection(self) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tuners.control.kubernetes.change_points import BUMP_KEY, ChangePoint
-from tuners.control.kubernetes.patches import MANAGER
+from tuners.control.kubernetes.patches import MANAGER, Also
 
 PLAN_LABEL = "enginetop/plan"
 CANARY_LABEL = "enginetop/canary"
@@ -60,7 +60,13 @@ def sibling_name(owner: Fields, plan: str) -> str:
 
 
 def sibling_of(
-    owner: Fields, point: ChangePoint, value: Sequence[str] | str, *, plan: str, expires: float
+    owner: Fields,
+    point: ChangePoint,
+    value: Sequence[str] | str,
+    *,
+    plan: str,
+    expires: float,
+    also: Also = (),
 ) -> dict[str, Any]:
     """The object to create. `why_none` has to be empty for its owner."""
     made: dict[str, Any] = {
@@ -96,7 +102,8 @@ def sibling_of(
             spec["replicas"] = 1
             spec.setdefault("selector", {}).setdefault("matchLabels", {})[CANARY_LABEL] = mark
             _mark(spec.setdefault("template", {}), mark)
-    _put(made, point, value)
+    for place, words in ((point, value), *also):
+        _put(made, place, words)
     return made
 
 

@@ -24,7 +24,9 @@ from tuners.control.kubernetes.arguments import Style, style_of, words_of, writt
 from tuners.control.kubernetes.change_points import BUMP_KEY, ChangePoint, NoPlaceError, change_point
 from tuners.control.kubernetes.emit import SecretInPatchError, emitted
 from tuners.control.kubernetes.inspect import OwnedFlags, inspect
-from tuners.control.kubernetes.patches import json_patch, pointer
+from tuners.control.kubernetes.owner import RecordError, owner_of, parse_record, record_document
+from tuners.control.kubernetes.patches import json_patch, pointer, written_at
+from tuners.control.kubernetes.siblings import sibling_of
 
 SEATS = {"max_num_seqs": 32}
 KINDS = {"OME": EngineKind.SGLANG}
@@ -143,14 +145,107 @@ def test_a_script_is_changed_only_where_no_shell_is_needed_to_read_it(script: st
         ({"kind": "Job"}, "owned by a Job"),
         ({}, "owned by a nobody"),
         ({"kind": "Deployment", "spec": {}}, "no container 'main'"),
-        ({"kind": "InferenceService", "spec": {"engine": {"leader": {}}}}, "two places"),
+        (
+            {"kind": "InferenceService", "spec": {"engine": {"leader": {}, "worker": {}}}},
+            r"write spec\.engine\.worker\.runner\.args first",
+        ),
         ({"kind": "DynamoGraphDeployment", "spec": {}}, "which component"),
         ({"kind": "LLMInferenceService", "spec": {}}, "no container main of its own"),
     ],
 )
 def test_an_object_without_a_place_says_why(owner: dict[str, Any], said: str) -> None:
     with pytest.raises(NoPlaceError, match=said):
-        change_point(owner, pod("a", {}), "main", Role.AGGREGATED)
+        change_point(owner, pod("a", {}, args=("--max-running-requests", "8")), "main", Role.AGGREGATED)
+
+
+def engine_args(seats: int, rank: int) -> list[str]:
+    return ["--max-running-requests", str(seats), "--node-rank", str(rank)]
+
+
+def ome(parts: dict[str, Any]) -> dict[str, Any]:
+    meta = {"name": "big", "namespace": "llm"}
+    return {"kind": "InferenceService", "metadata": meta, "spec": {"engine": parts}}
+
+
+def both_written(owner: dict[str, Any], running: dict[str, Any]) -> dict[str, Any]:
+    """The object after a patch of both places to 32."""
+    fake = FakeKubernetes()
+    key = fake.put("x/v1", "things", copy.deepcopy(owner))
+    point = change_point(owner, running, "main", Role.AGGREGATED)
+    value, also = written_at(point, EngineKind.SGLANG, SEATS)
+    before = fake.get(key)
+    patch = json_patch(before, point, value, "c1", also=also)
+    return fake.patch(key, "application/json-patch+json", patch, {})
+
+
+def test_a_leader_and_its_workers_are_changed_together() -> None:
+    parts = {
+        who: {"runner": {"args": engine_args(64, rank)}} for rank, who in enumerate(("leader", "worker"))
+    }
+    owner = {
+        "kind": "InferenceService",
+        "metadata": {"name": "big", "namespace": "llm"},
+        "spec": {"engine": parts},
+    }
+    after = both_written(owner, pod("a", {}, args=engine_args(64, 0)))["spec"]["engine"]
+    assert after["leader"]["runner"]["args"] == engine_args(32, 0)
+    assert after["worker"]["runner"]["args"] == engine_args(32, 1)
+
+
+def test_where_a_runtime_keeps_all_flags_in_its_command_both_lists_are_begun() -> None:
+    after = both_written(ome({"leader": {}, "worker": {}}), pod("a", {}))["spec"]["engine"]
+    assert after["leader"] == after["worker"] == {"runner": {"args": ["--max-running-requests", "32"]}}
+
+
+@pytest.mark.parametrize("behind", ["engine", "ray"])
+def test_the_workers_of_a_leader_worker_set_are_changed_where_they_run_the_engine(behind: str) -> None:
+    launch = ["python3", "-m", "sglang.launch_server"]
+    ray = ["bash", "-c", "ray start --address $LWS_LEADER_ADDRESS:6379 --block"]
+    worker = [*launch, *engine_args(64, 1)] if behind == "engine" else ray
+    templates = {
+        "leaderTemplate": {
+            "spec": {"containers": [{"name": "main", "args": [*launch, *engine_args(64, 0)]}]}
+        },
+        "workerTemplate": {"spec": {"containers": [{"name": "worker", "args": worker}]}},
+    }
+    meta = {"name": "big", "namespace": "llm"}
+    owner = {"kind": "LeaderWorkerSet", "metadata": meta, "spec": {"leaderWorkerTemplate": templates}}
+    running = pod("a", {}, args=[*launch, *engine_args(64, 0)])
+    after = both_written(owner, running)["spec"]["leaderWorkerTemplate"]
+    args = [after[name]["spec"]["containers"][0]["args"] for name in templates]
+    assert args[0] == [*launch, *engine_args(32, 0)]
+    assert args[1] == ([*launch, *engine_args(32, 1)] if behind == "engine" else ray)
+    point = change_point(owner, running, "main", Role.AGGREGATED)
+    value, also = written_at(point, EngineKind.SGLANG, SEATS)
+    sibling = sibling_of(owner, point, value, plan="c1", expires=60.0, also=also)
+    made = sibling["spec"]["leaderWorkerTemplate"]
+    assert [made[name]["spec"]["containers"][0]["args"] for name in templates] == args
+    assert sibling["spec"]["replicas"] == 1
+    assert {name: made[name]["metadata"]["labels"]["enginetop/canary"] for name in templates} == {
+        "leaderTemplate": "c1",
+        "workerTemplate": "c1",
+    }
+
+
+def test_a_record_is_read_as_it_was_written_and_holds_no_word_of_the_flags() -> None:
+    owner = ome({"leader": {}, "worker": {}})
+    running = pod("a", {"component": "engine"}, args=())
+    point = change_point(owner, running, "main", Role.AGGREGATED)
+    flags = OwnedFlags("/apis/ome.io/v1beta1/x", owner, running, point, "main", Role.AGGREGATED)
+    made = {"http://a": owner_of(flags, EngineKind.SGLANG, "max_num_seqs", None, 32, 2)}
+    text = json.dumps(record_document(made))
+    assert parse_record(json.loads(text)) == made
+    assert made["http://a"].added == (
+        ("spec", "engine", "leader", "runner"),
+        ("spec", "engine", "worker", "runner"),
+    )
+    assert "--max-running-requests" not in text
+
+
+@pytest.mark.parametrize("document", [None, 3, {}, {"schema": "enginetop.kubernetes/1", "owners": {"a": {}}}])
+def test_what_is_no_record_says_so(document: object) -> None:
+    with pytest.raises(RecordError):
+        parse_record(document)
 
 
 def owned(stack: str, fake: FakeKubernetes) -> OwnedFlags:
