@@ -47,7 +47,7 @@ test-sglang: $(READY)    ## a real SGLang on the CPU, installed by itself: about
 test-k8s: $(READY)       ## a real kube-apiserver, built from Debian's source package: root, 3 GB of disk, 10 minutes
 	$(BIN)/python -m pytest -q -m kubernetes -rs tests/kubernetes
 
-test-dynamo: $(READY)    ## NVIDIA Dynamo's own mocker, installed by itself: about 0.6 GB of disk, 3 minutes
+test-dynamo: $(READY)    ## NVIDIA Dynamo's own mocker, and a worker of ours, installed by itself: about 0.6 GB of disk, 5 minutes
 	$(BIN)/python -m pytest -q -m dynamo -rs -s tests/dynamo
 
 bench: $(READY)          ## our figures and those of others on the same fleet, in one run: about 15 minutes

