@@ -142,7 +142,7 @@ def write_past(settings: Settings, path: Path, at: str | None, begin: str | None
 
         def on_part(until: float) -> None:
             nonlocal told
-            if time.monotonic() - told > _TOLD_SECONDS:
+            if until < last and time.monotonic() - told > _TOLD_SECONDS:
                 told = time.monotonic()
                 share = (until - first) / (last - first)
                 tell(f"{share:.0%} of {stretch_text(first, last)} read; ctrl+c ends it")
