@@ -68,7 +68,8 @@ class Cluster:
         owner.setdefault("kind", top.kind)
         owner.setdefault("apiVersion", top.api_version)
         point = change_point(owner, pod, serves.container, serves.role)
-        return OwnedFlags(top.path, owner, pod, point, serves.container, serves.role)
+        below = tuple(f"{one.kind}/{one.name}" for one in chain[:-1])
+        return OwnedFlags(top.path, owner, pod, point, serves.container, serves.role, below)
 
     # As the `Cluster` of the owners' boards
 

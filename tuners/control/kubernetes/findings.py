@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,12 +66,11 @@ def of_managers(owner: Fields, point: ChangePoint) -> Iterator[Finding]:
             yield Finding(f"{manager} wrote these flags last")
 
 
-def of_autoscalers(owner: Fields, scalers: Sequence[Fields]) -> Iterator[Finding]:
-    """Horizontal pod autoscalers, KEDA's included, that scale the owner."""
-    name = owner.get("metadata", {}).get("name")
+def of_autoscalers(owners: Collection[str], scalers: Sequence[Fields]) -> Iterator[Finding]:
+    """Horizontal pod autoscalers, KEDA's included, that scale one of the owners (`Kind/name`)."""
     for scaler in scalers:
         aim = scaler.get("spec", {}).get("scaleTargetRef", {})
-        if (aim.get("kind"), aim.get("name")) == (owner.get("kind"), name):
+        if f"{aim.get('kind')}/{aim.get('name')}" in owners:
             who = scaler.get("metadata", {}).get("name")
             text = f"the autoscaler {who} may add or take replicas while they are compared: pause it first"
             yield Finding(text, disturbs=True)

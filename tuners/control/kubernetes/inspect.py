@@ -55,7 +55,8 @@ class ObjectApi(Protocol):
 class OwnedFlags:
     """The flags of one engine: its pod, the object `owner` at `path` that rules, and the place in it.
 
-    `container` runs the engine, as a replica of `role`; empty: not asked for.
+    `container` runs the engine, as a replica of `role`; `below` are the owners between pod and object
+    (`Kind/name`). Empty: not asked for.
     """
 
     path: str
@@ -64,6 +65,7 @@ class OwnedFlags:
     point: ChangePoint
     container: str = ""
     role: Role = Role.UNKNOWN
+    below: tuple[str, ...] = ()
 
     @property
     def namespace(self) -> str:
@@ -138,7 +140,7 @@ def _dry_runs(
 def _bystanders(api: ObjectApi, flags: OwnedFlags) -> Iterator[Finding]:
     namespace = quote(flags.namespace, safe="")
     scalers = _listed(api, f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers")
-    yield from of_autoscalers(flags.owner, scalers)
+    yield from of_autoscalers((flags.name, *flags.below), scalers)
     yield from of_budgets(
         flags.pod, _listed(api, f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets")
     )

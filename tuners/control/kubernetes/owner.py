@@ -61,6 +61,8 @@ class Owner:
     added: tuple[Pointer, ...] = ()
     canary: bool = False
     """Whether a sibling can be created beside it."""
+    below: tuple[str, ...] = ()
+    """The owners between it and its pods (`Kind/name`) when the change was planned."""
 
     @property
     def namespace(self) -> str:
@@ -96,6 +98,7 @@ def owner_of(
         there=flags.point.there,
         added=tuple(added for place in places if (added := _missing(flags.owner, place))),
         canary=not why_none(flags.owner),
+        below=flags.below,
     )
 
 
@@ -147,6 +150,7 @@ def record_document(owners: Mapping[str, Owner]) -> dict[str, Any]:
                 "there": one.there,
                 "added": [list(place) for place in one.added],
                 "canary": one.canary,
+                "below": list(one.below),
             }
             for target, one in owners.items()
         },
@@ -176,6 +180,7 @@ def parse_record(document: object) -> dict[str, Owner]:
                     for place in row["added"]
                 ),
                 canary=bool(row["canary"]),
+                below=tuple(map(str, row["below"])),
             )
             for target, row in document["owners"].items()
         }

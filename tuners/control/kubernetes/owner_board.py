@@ -275,7 +275,7 @@ class OwnerBoard:
         if self._found is None or self.now() - self._found[0] >= _FINDINGS_SECONDS:
             value, also = self._value(look.point, self.owner.after)
             pod = look.pods[0] if look.pods else {}
-            flags = OwnedFlags(self.owner.path, look.item, pod, look.point)
+            flags = OwnedFlags(self.owner.path, look.item, pod, look.point, below=self.owner.below)
             self._found = (self.now(), inspect(self.cluster, flags, value, self.plan, also))
         return self._found[1]
 

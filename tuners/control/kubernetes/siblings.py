@@ -89,6 +89,7 @@ def sibling_of(
         case "VLLMRuntime":
             deployment = spec.setdefault("deploymentConfig", {})
             deployment["replicas"] = 1
+            spec.pop("autoscalingConfig", None)
             deployment.setdefault("podAnnotations", {})[BUMP_KEY] = mark
             labels[CANARY_LABEL] = mark  # its pods get the labels of the object, and are selected by them
         case "LeaderWorkerSet":
