@@ -1,7 +1,7 @@
-"""How long a page and a window take in the core: `python -m bench.derive [--json]`.
+"""How long a page, a window and advice take in the core: `python -m bench.derive [--json]`.
 
 The page has the shape of a vLLM server with one rank and speculation; 35 % of its numbers change from page to
-page.
+page. Advice is timed in CPU seconds on simulated replicas under load, once their evidence is full.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ import json
 import sys
 from random import Random
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 
 from enginetop.fleet.derive import rank_signals, signals
 from enginetop.fleet.facts import merge_facts
 from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.reading import Columns, Part, Reading, Series
+from enginetop.simulator.builtin import scenario_named
+from enginetop.simulator.stepped import SteppedWorld
+from tuners.advice import Advisor
 
+_EPOCH = 1_764_446_400.0
+_ADVISED = ("steady", "kv-pressure")
+"""A fleet with nothing to tune, and one where rules have much to say."""
 _BUCKETS = {
     "ttft_seconds": 22,
     "tpot_seconds": 19,
@@ -74,6 +80,19 @@ def pages(columns: Columns, count: int, seed: int = 1) -> list[Reading]:
     return readings
 
 
+def advice_microseconds(scenario: str, replicas: int = 20, ticks: int = 150) -> float:
+    """CPU time of advice a replica and tick, pools included: the median of the last third of the ticks."""
+    world = SteppedWorld(scenario_named(scenario), replicas, 1, tick_seconds=2.0, epoch=_EPOCH)
+    advise, spent = Advisor(), []
+    for _ in range(ticks):
+        world.advance()
+        snapshot = world.snapshot()
+        start = process_time()
+        advise(snapshot)
+        spent.append(process_time() - start)
+    return median(spent[-ticks // 3 :]) / replicas * 1e6
+
+
 def measure(count: int = 400) -> dict[str, float]:
     """Medians over `count` pages; one merge of a fleet of 1000."""
     columns = vllm_columns()
@@ -101,6 +120,7 @@ def measure(count: int = 400) -> dict[str, float]:
         "window_microseconds": round(median(windowing) * 1e6, 1),
         "signals_microseconds": round(median(deriving) * 1e6, 1),
         "merge_1000_replicas_milliseconds": round(merging * 1e3, 1),
+        **{f"advice_{name}_microseconds": round(advice_microseconds(name), 1) for name in _ADVISED},
     }
 
 

@@ -36,6 +36,8 @@ class Compared:
 @once
 def compared(case: Case) -> Compared | None:
     """The comparison, None where there is nothing to compare."""
+    if not case.drafted.speeds:
+        return None
     now = speed_of(case.recent, case.engines)
     if now is None or now.tokens_per_second <= 0:
         return None

@@ -66,6 +66,8 @@ class DraftMemory:
     @property
     def known(self) -> Drafted:
         """All that is kept."""
+        if not self._fits and not self._speeds:
+            return NOTHING_DRAFTED
         return Drafted(MappingProxyType(dict(self._fits)), MappingProxyType(dict(self._speeds)))
 
     def forget(self) -> None:

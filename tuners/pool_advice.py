@@ -30,7 +30,7 @@ def pool_advice(replicas: Sequence[ReplicaSnapshot]) -> tuple[PoolAdvice, ...]:
             model,
             role,
             tuple(member.target.url for member in members),
-            tuple(_row(knob, members) for knob in KNOBS),
+            tuple(_rows(members)),
         )
         for (model, role), members in pools(_engines(replicas)).items()
         if len(members) >= FEWEST_REPLICAS
@@ -41,11 +41,16 @@ def _engines(replicas: Sequence[ReplicaSnapshot]) -> Iterator[ReplicaSnapshot]:
     return (one for one in replicas if one.advice and one.engine is not EngineKind.ROUTER)
 
 
-def _row(knob: str, members: Sequence[ReplicaSnapshot]) -> Advice:
-    fresh = [one for one in members if one.state in FRESH]
-    if not fresh:
-        return Advice(knob, "withheld", (f"none of {len(members)} replicas has fresh numbers",))
-    rows = [(one, _of(one, knob)) for one in fresh]
+def _rows(members: Sequence[ReplicaSnapshot]) -> Iterator[Advice]:
+    fresh = [(one, {row.knob: row for row in one.advice}) for one in members if one.state in FRESH]
+    for knob in KNOBS:
+        if fresh:
+            yield _row(knob, [(one, rows[knob]) for one, rows in fresh])
+        else:
+            yield Advice(knob, "withheld", (f"none of {len(members)} replicas has fresh numbers",))
+
+
+def _row(knob: str, rows: Sequence[tuple[ReplicaSnapshot, Advice]]) -> Advice:
     values = Counter(row.current for _, row in rows)
     if len(values) > 1:
         told = ", ".join(f"{_value(value)} on {count}" for value, count in values.most_common())
@@ -97,10 +102,6 @@ def _quiet(knob: str, rows: Sequence[Advice], current: float | None) -> Advice:
     said = [row for row in rows if row.action == action]
     bound_by, _ = Counter(row.bound_by for row in said).most_common(1)[0]
     return Advice(knob, action, said[0].because, current, bound_by=bound_by)
-
-
-def _of(replica: ReplicaSnapshot, knob: str) -> Advice:
-    return next(row for row in replica.advice if row.knob == knob)
 
 
 def _value(value: float | None) -> str:

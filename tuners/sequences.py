@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from enginetop.fleet.snapshot import Advice
-from tuners.case import Case, Rule
+from tuners.case import Case, Rule, once
 from tuners.knob_values import SEQUENCES
 from tuners.kv_maths import fitting_sequences, redone_ratio
 from tuners.limits import FEWEST_FOR_P95
@@ -57,6 +57,7 @@ _NEEDED = (
 )
 
 
+@once
 def calls(case: Case) -> str | None:
     """`lower` while preemptions destroy much work, `raise` while requests queue beside an empty cache."""
     if case.knobs.sequences is None or unfit(case) is not None:
@@ -88,6 +89,7 @@ def advise(case: Case) -> Advice:
 RULE = Rule(SEQUENCES, calls, advise)
 
 
+@once
 def unfit(case: Case) -> str | None:
     """Why the pages cannot be judged; None: they can."""
     return not_fresh(case) or lacking(case, _NEEDED)

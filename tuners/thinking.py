@@ -60,6 +60,7 @@ _NO_CLAIM = "accuracy is not measured here: try it on an evaluation of your own 
 _NEEDED = ("kv_usage_ratio", "preemptions", "requests_waiting")
 
 
+@once
 def calls(case: Case) -> str | None:
     """`lower` under KV pressure with thoughts that hold much of it, `raise` where a budget cuts too many."""
     if unfit(case) is not None:
@@ -87,6 +88,7 @@ def advise(case: Case) -> Advice:
 RULE = Rule(THINKING, calls, advise)
 
 
+@once
 def unfit(case: Case) -> str | None:
     if (why := not_fresh(case) or lacking(case, _NEEDED)) is not None:
         return why
@@ -132,6 +134,7 @@ def _cuts_too_many(case: Case) -> bool:
     return share is None or share - ERRORS_IN_HAND * thoughts.error(share) > MOST_TRUNCATED_RATIO
 
 
+@once
 def _pressed(case: Case) -> str | None:
     """What the KV cache suffers from, in words."""
     replica = case.replica

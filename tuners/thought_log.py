@@ -8,11 +8,13 @@ from collections import deque
 from collections.abc import Sequence
 
 from enginetop.fleet.snapshot import ReplicaSnapshot
-from enginetop.fleet.totals import bucket_totals
+from enginetop.fleet.totals import bucket_total, bucket_totals
 from tuners.thoughts import Thoughts
 
 KEPT_SECONDS = 12 * 3600.0
 _MARK_SECONDS = 300.0
+_MEASURE = "reasoning_tokens"
+_ALL = bucket_total(_MEASURE, math.inf)
 
 
 class ThoughtLog:
@@ -40,7 +42,8 @@ class ThoughtLog:
 
     def take(self, replica: ReplicaSnapshot, budget: int | None) -> None:
         """Take the newest snapshot of the replica, and the thinking budget (None or below 0: no limit)."""
-        at, now = replica.scraped_at, bucket_totals(replica.totals, "reasoning_tokens")
+        at = replica.scraped_at
+        now = bucket_totals(replica.totals, _MEASURE) if _ALL in replica.totals else {}
         limit = math.inf if budget is None or budget < 0 else budget
         if replica.model != self._model or limit > self._budget:
             self._marks.clear()

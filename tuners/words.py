@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import pairwise
 
+from enginetop.fleet.lazy import possible_names
 from enginetop.fleet.model import BELIEVED, ReplicaState
 from enginetop.fleet.snapshot import Advice, Distribution, Quantile, Scalar
 from tuners.case import Case
@@ -59,17 +61,24 @@ def lacking(case: Case, names: Iterable[str]) -> str | None:
     """The first of these scalars that cannot be believed, and why; None: all can."""
     for name in names:
         signal = case.replica.scalar(name)
-        if signal.number is None or signal.quality not in BELIEVED:
+        number = signal.number
+        if number is None or signal.quality not in BELIEVED:
             return missing(name, signal)
-        if signal.number < 0 or not math.isfinite(signal.number):
-            return f"{name} is {signal.number:g}: not to be believed"
+        if not 0.0 <= number < math.inf:
+            return f"{name} is {number:g}: not to be believed"
     return None
+
+
+@lru_cache(maxsize=64)
+def _rising(names: frozenset[str]) -> tuple[str, ...]:
+    return tuple(sorted(names))
 
 
 def contradiction(distribution: Distribution) -> str | None:
     """Why the figures of a distribution cannot all be true; None: they can."""
     figures = [distribution.count, distribution.mean.value]
-    rising = [distribution.quantiles[key] for key in sorted(distribution.quantiles)]
+    quantiles = distribution.quantiles
+    rising = [quantiles[key] for key in _rising(possible_names(quantiles)) if key in quantiles]
     for quantile in rising:
         figures += [quantile.value, quantile.low, quantile.high]
     for figure in figures:
