@@ -8,7 +8,6 @@ thresholds that are set already are knobs; one that enginetop brought in could n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -32,10 +31,10 @@ class _Threshold:
 
     def knob_value(self, told: object) -> int | None:
         """The knob's value; None: not set, or nothing that could be set again exactly as it is."""
-        if not isinstance(told, int | float) or isinstance(told, bool) or not math.isfinite(told):
+        if not isinstance(told, int | float) or isinstance(told, bool) or not 0 <= told <= self.max:
             return None
         value = round(told * self.scale)
-        return value if 0 <= value <= self.max and self.dynamo_value(value) == told else None
+        return value if value <= self.max and self.dynamo_value(value) == told else None
 
     def dynamo_value(self, value: int) -> int | float:
         """What Dynamo is told."""

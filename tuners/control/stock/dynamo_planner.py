@@ -16,6 +16,7 @@ from tuners.control.stock.live_board import LiveKnob, Standing
 
 PATH = "/v1/min-endpoints"
 _MOST = 4096
+_LARGEST = 1 << 40
 _FLOORS = {"min_endpoint": 0, "prefill_min_endpoint": 1, "decode_min_endpoint": 1}
 """Each with the least that it may be."""
 _BUDGETS = ("min_gpu_budget", "max_gpu_budget")
@@ -34,7 +35,7 @@ class PlannerFloors:
         document = ask(self._transport, "GET", PATH)
         told = document if isinstance(document, Mapping) else {}
         budget = whole(told.get("max_gpu_budget"))
-        most = budget if budget is not None and budget > 0 else _MOST  # a worker has at least one GPU
+        most = budget if budget is not None and 0 < budget < _MOST else _MOST  # a worker has at least a GPU
         bounds = {
             **{name: (least, most, "workers") for name, least in _FLOORS.items()},
             **dict.fromkeys(_BUDGETS, (_NO_LIMIT, _MOST, "GPUs")),
@@ -42,7 +43,7 @@ class PlannerFloors:
         knobs = tuple(
             LiveKnob(name, (value,), None, least, most, unit, _NOTE)
             for name, (least, most, unit) in bounds.items()
-            if (value := whole(told.get(name))) is not None
+            if (value := whole(told.get(name))) is not None and abs(value) <= _LARGEST
         )
         mode = told.get("mode")
         if not knobs or not isinstance(mode, str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import stat
 from pathlib import Path
 
@@ -359,7 +360,7 @@ def test_thresholds_that_are_set_are_knobs_in_whole_percents_and_tokens() -> Non
     assert (engine.value, engine.tokens, engine.fraction) == (7, 100, 0.29)
 
 
-@pytest.mark.parametrize("raw", [0.855, 1.5, -0.1, "0.2", True, 1e300])
+@pytest.mark.parametrize("raw", [0.855, 1.5, -0.1, "0.2", True, 1e300, 10**400, math.nan, math.inf])
 def test_a_threshold_that_could_not_be_set_again_as_it_is_is_no_knob(raw: object) -> None:
     assert [knob.name for knob in BusyThreshold(DynamoFrontend(raw=raw, tokens=9), "tiny").read().knobs] == [
         TOKENS
@@ -427,6 +428,17 @@ def test_a_floor_beyond_the_budget_is_refused_by_the_planner_by_name() -> None:
     assert (outcome.status, engine.value) == (422, 8)
     assert "requires 17 GPUs, exceeding max_gpu_budget" in outcome.detail
     assert "still 8" in outcome.detail
+
+
+def test_numbers_of_any_size_bound_nothing() -> None:
+    standing = PlannerFloors(DynamoPlanner(budget=10**400)).read()
+    assert [(knob.name, knob.max) for knob in standing.knobs] == [
+        ("prefill_min_endpoint", 4096),
+        ("decode_min_endpoint", 4096),
+        ("min_gpu_budget", 4096),
+    ]
+    tokens = BusyThreshold(DynamoFrontend(tokens=10**400), "tiny").read()
+    assert [knob.name for knob in tokens.knobs] == [BLOCKS]
 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"mode": 5, "min_endpoint": 1}, {"mode": "agg"}])
