@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from bench import tuning, tuning_cache
+from bench.tuning import Row, missed
 from bench.tuning_cache import GridCache, StaleCacheError
+from bench.tuning_loop import Change
 from bench.tuning_space import MOST_SETTINGS, Settings, Subject, grid, subjects, truncated_ratio, worth
 from enginetop.simulator.builtin import SCENARIOS, scenario_named
 from enginetop.simulator.scenario import Lengths
@@ -130,3 +132,24 @@ def test_the_held_back_scenarios_can_be_read() -> None:
     assert len(names) == 8
     assert not names & set(SCENARIOS)
     assert Settings.of(scenario_named("budget-too-large").pools[0].members[0].engine).max_num_seqs == 64
+
+
+def row(
+    name: str = "burst", seed: int = 1, ours: float = 1.0, over_start: float = 1.0, changed: bool = False
+) -> Row:
+    one = Settings(2048, 64, 0, -1)
+    change = Change("max_num_seqs", 64, 32, "improved", True, "why")
+    return Row(
+        name, seed, one, 2.0, ours, ours, over_start, (None, 1.0), 1.0, one, (change,) if changed else ()
+    )
+
+
+def test_each_goal_can_be_missed() -> None:
+    good = [row(), row("steady"), row("already-optimal"), row("out-of-capacity")]
+    assert missed([*good, row(seed=2, ours=0.90, over_start=0.98, changed=True)]) == []
+    assert missed([*good, row(seed=2, ours=0.89)]) == ["worst of the grid's best 0.89, goal 0.9"]
+    assert missed([row(ours=0.96)]) == ["median of the grid's best 0.96, goal 0.97"]
+    assert missed([row(over_start=0.97)]) == ["least over the start 0.97, goal 0.98"]
+    assert missed([row("already-optimal", 3, changed=True)]) == [
+        "already-optimal seed 3 is changed: max_num_seqs 64 -> 32 improved (why)"
+    ]
