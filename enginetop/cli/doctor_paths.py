@@ -12,6 +12,7 @@ from enginetop.fleet.change import value_text
 from enginetop.fleet.knobs import split_command
 from enginetop.fleet.model import Target
 from enginetop.fleet.plan import VIA_GATEWAY, VIA_KNOB_API
+from enginetop.fleet.restart_tables import NEEDS
 from tuners.control.knob_api import KnobClient, KnobReply, by_path
 from tuners.control.paths import PATHS, offer, own_paths, path_of
 
@@ -74,5 +75,6 @@ def _own_paths(facts: TargetFacts) -> Iterator[Finding]:
         return
     routes = (facts.admin.routes if facts.admin is not None else None) or frozenset()
     for path in own_paths(engine.kind, routes):
-        how = f'engine_api = {{ path = "{path.name}" }} in its [[targets]] entry; see docs/control.md'
+        more = "".join(f', {key} = "..."' for key in NEEDS.get(path.name, ()))
+        how = f'engine_api = {{ path = "{path.name}"{more} }} in its [[targets]] entry; see docs/control.md'
         yield Finding(_AREA, Level.INFO, f"{path.name} could write to it (touches {path.touches})", how)

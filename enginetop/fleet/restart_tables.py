@@ -61,12 +61,13 @@ class GatewayTable(_Table):
     targets: Annotated[tuple[str, ...], Field(min_length=1)]
 
 
-_NEEDS: dict[str, tuple[str, ...]] = {
+NEEDS: dict[str, tuple[str, ...]] = {
     "llamacpp_router": ("model", "preset"),
     "triton_load": ("model",),
     "dynamo_busy": ("model",),
     "dynamo_taint": ("cards", "taint"),
 }
+"""What a path has to be told beside its name, as keys of an `engine_api` table; others need nothing more."""
 
 
 class EngineApiTable(_Table):
@@ -100,7 +101,7 @@ class EngineApiTable(_Table):
 
     @model_validator(mode="after")
     def _all_there(self) -> EngineApiTable:
-        needs = _NEEDS.get(self.path, ())
+        needs = NEEDS.get(self.path, ())
         for key in ("model", "preset", "cards", "taint"):
             if (getattr(self, key) is not None) != (key in needs):
                 raise ValueError(f"{self.path} {'needs' if key in needs else 'takes no'} {key}")

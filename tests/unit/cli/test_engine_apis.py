@@ -170,6 +170,11 @@ def test_doctor_tells_what_a_path_offers_and_what_an_engine_has_by_itself(
         told = list(path_findings(bare, bare.targets[0], facts))
         assert [one.what.partition(" ")[0] for one in told] == named
         assert all(f'engine_api = {{ path = "{name}" }}' in told[0].fix for name in named)
+    frontend = replace(NOTHING, engine=replace(engine, kind=EngineKind.DYNAMO))
+    admin = AdminFacts(routes=frozenset({"/busy_threshold"}))
+    (one,) = path_findings(bare, bare.targets[0], replace(frontend, admin=admin))
+    assert 'engine_api = { path = "dynamo_busy", model = "..." }' in one.fix
+    assert list(path_findings(bare, bare.targets[0], frontend)) == []
     simulated = replace(NOTHING, engine=replace(engine, kind=EngineKind.SGLANG, simulated=True))
     assert list(path_findings(bare, bare.targets[0], simulated)) == []
 
