@@ -74,10 +74,15 @@ def message_seconds() -> tuple[float, float]:
                 max_num_encoder_input_tokens=0,
                 need_mamba_block_aligned_split=False,
                 num_prefill_lookahead=0,
+                kv_cache_manager=SimpleNamespace(
+                    watermark_blocks=0, block_pool=SimpleNamespace(num_gpu_blocks=16_800)
+                ),
                 scheduler_config=SimpleNamespace(
                     long_prefill_token_threshold=0,
                     enable_chunked_prefill=True,
                     disable_chunked_mm_input=False,
+                    max_num_queued_reqs=None,
+                    max_num_queued_tokens=None,
                 ),
             )
             self.vllm_config = SimpleNamespace(

@@ -26,7 +26,14 @@ class FakeScheduler:
 
     def __init__(self, *, budget: int = 512, seqs: int = 16, drafts: int = 4, model_len: int = 512) -> None:
         self.scheduler_config = SimpleNamespace(
-            long_prefill_token_threshold=0, enable_chunked_prefill=True, disable_chunked_mm_input=False
+            long_prefill_token_threshold=0,
+            enable_chunked_prefill=True,
+            disable_chunked_mm_input=False,
+            max_num_queued_reqs=None,
+            max_num_queued_tokens=None,
+        )
+        self.kv_cache_manager = SimpleNamespace(
+            watermark_blocks=0, block_pool=SimpleNamespace(num_gpu_blocks=101)
         )
         self.max_num_scheduled_tokens = budget
         self.max_num_running_reqs = seqs

@@ -79,15 +79,21 @@ def test_sheet_and_view(core: FakeCore) -> None:
         "max_num_batched_tokens",
         "max_num_seqs",
         "long_prefill_token_threshold",
+        "kv_watermark_blocks",
         "num_speculative_tokens",
         "thinking_token_budget",
+        "max_num_queued_reqs",
+        "max_num_queued_tokens",
     ]
     ask(core, "objective", objective=[0.6, 0.05])
     ask(core, "change", **CHANGE | {"knob": "thinking_token_budget", "value": 10}, ttl_seconds=100.0)
     view = ask(core, "view")
     assert view["objective"] == [0.6, 0.05]
-    assert (view["thinking"]["value"], view["thinking"]["former"]) == (10, -1)
-    assert 99.0 < view["thinking"]["expires_in_seconds"] <= 100.0
+    assert set(view["served"]) == {"thinking_token_budget", "max_num_queued_reqs", "max_num_queued_tokens"}
+    thinking = view["served"]["thinking_token_budget"]
+    assert (thinking["value"], thinking["former"]) == (10, -1)
+    assert 99.0 < thinking["expires_in_seconds"] <= 100.0
+    assert view["served"]["max_num_queued_reqs"] == {"value": -1, "expires_in_seconds": None, "former": None}
 
 
 def test_each_engine_is_its_own_instance(fake_vllm: SimpleNamespace) -> None:
@@ -96,7 +102,7 @@ def test_each_engine_is_its_own_instance(fake_vllm: SimpleNamespace) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["max_num_scheduled_tokens", "max_num_active_reqs", "dynamic_sd_lookup", "num_prefill_lookahead"]
+    "name", ["max_num_scheduled_tokens", "max_num_active_reqs", "dynamic_sd_lookup", "kv_cache_manager"]
 )
 def test_a_missing_part_is_named_and_nothing_is_touched(fake_vllm: SimpleNamespace, name: str) -> None:
     scheduler = FakeScheduler()

@@ -117,7 +117,18 @@ def test_drafts_that_must_not_change_are_fixed(method: str, ranks: int) -> None:
 
 def test_what_the_server_lacks_is_no_knob() -> None:
     _, plain = knobs(FakeCore(FakeScheduler(drafts=0)))
-    assert set(plain) == {"max_num_batched_tokens", "max_num_seqs", "long_prefill_token_threshold"}
+    assert set(plain) == {
+        "max_num_batched_tokens",
+        "max_num_seqs",
+        "long_prefill_token_threshold",
+        "kv_watermark_blocks",
+        "max_num_queued_reqs",
+        "max_num_queued_tokens",
+    }
+    older = FakeScheduler(drafts=0)
+    del older.scheduler_config.max_num_queued_reqs
+    _, found = knobs(FakeCore(older))
+    assert "max_num_queued_reqs" not in found
     _, reasoning = knobs(FakeCore(config=config_of(reasoning=True)))
     assert bounds(reasoning["thinking_token_budget"]) == (-1, 512)
 
@@ -127,3 +138,23 @@ def test_chunk_threshold_is_written_where_the_scheduler_reads_it() -> None:
     _, by_name = knobs(core)
     by_name["long_prefill_token_threshold"].write(64)
     assert core.scheduler.scheduler_config.long_prefill_token_threshold == 64
+
+
+def test_the_watermark_is_written_where_admission_reads_it() -> None:
+    core = FakeCore()
+    _, by_name = knobs(core)
+    assert (by_name["kv_watermark_blocks"].start, bounds(by_name["kv_watermark_blocks"])) == (0, (0, 50))
+    by_name["kv_watermark_blocks"].write(20)
+    assert core.scheduler.kv_cache_manager.watermark_blocks == 20
+    high = FakeScheduler()
+    high.kv_cache_manager.watermark_blocks = 60  # as it was started: the way back to it stays open
+    _, by_name = knobs(FakeCore(high))
+    assert bounds(by_name["kv_watermark_blocks"]) == (0, 60)
+
+
+def test_a_queue_without_a_limit_is_minus_one() -> None:
+    limited = FakeScheduler()
+    limited.scheduler_config.max_num_queued_reqs = 300
+    _, by_name = knobs(FakeCore(limited))
+    assert (by_name["max_num_queued_reqs"].start, by_name["max_num_queued_tokens"].start) == (300, -1)
+    assert bounds(by_name["max_num_queued_reqs"]) == (-1, 1 << 20)

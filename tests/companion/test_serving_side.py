@@ -59,6 +59,7 @@ class FakeServer:
             engine_core=SimpleNamespace(call_utility_all_async=call_utility_all_async),
             vllm_config=config_of(ranks=ranks),
             output_processor=processor,
+            scheduler_config=SimpleNamespace(max_num_queued_reqs=None, max_num_queued_tokens=500),
         )
 
     async def start(self) -> None:
@@ -174,6 +175,40 @@ def test_an_api_server_cut_off_from_the_engine_still_ends_the_lease(registry: Co
         async with asyncio.timeout(10):
             while view.thinking_budget() is not None:
                 await asyncio.sleep(0.01)
+
+    asyncio.run(scene())
+
+
+def test_queue_limits_are_put_where_this_process_looks_and_go_back_without_the_engine(
+    registry: CollectorRegistry,
+) -> None:
+    core = FakeCore()
+    core.scheduler.scheduler_config.max_num_queued_tokens = 500
+    config = SimpleNamespace(max_num_queued_reqs=None, max_num_queued_tokens=500)
+    answers = True
+
+    async def call_all(verb: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
+        if not answers:
+            raise ConnectionError
+        return [engine_side.call(core, verb, asked)]
+
+    async def scene() -> None:
+        nonlocal answers
+        ranks = Ranks(call_all, 1)
+        view = EngineView(ranks, Objective(), config)
+        await view.refresh()
+        assert vars(config) == {"max_num_queued_reqs": None, "max_num_queued_tokens": 500}
+        for knob, value, ttl in (("max_num_queued_reqs", 40, 0.2), ("max_num_queued_tokens", -1, None)):
+            asked = {"knob": knob, "value": value, "if_version": None, "change": "a", "ttl_seconds": ttl}
+            assert (await ranks.change(asked)).status == 200
+        await view.refresh()
+        assert vars(config) == {"max_num_queued_reqs": 40, "max_num_queued_tokens": None}
+        answers = False
+        async with asyncio.timeout(10):
+            while config.max_num_queued_reqs is not None:
+                await view.refresh()
+                await asyncio.sleep(0.01)
+        assert config.max_num_queued_tokens is None  # that one has no lease
 
     asyncio.run(scene())
 

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from enginetop_companion_vllm.private_parts import METHODS, SCHEDULER_CONFIG_FIELDS, SCHEDULER_PARTS, Part
+from enginetop_companion_vllm.knobs import QUEUE_LIMITS
+from enginetop_companion_vllm.private_parts import (
+    ADMISSION,
+    KV_PARTS,
+    METHODS,
+    SCHEDULER_CONFIG_FIELDS,
+    SCHEDULER_PARTS,
+    Part,
+)
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
@@ -38,6 +46,23 @@ def test_scheduler_attribute(package: Path, part: Part) -> None:
     assert through_self(found["__init__"], part.name, ast.Store)
     if part.read_in:
         assert through_self(found[part.read_in], part.name, ast.Load)
+
+
+@pytest.mark.parametrize("part", KV_PARTS, ids=lambda part: part.name)
+def test_part_of_the_kv_cache(package: Path, part: Part) -> None:
+    found = methods(class_of(package, part))
+    setters = [name for name, one in found.items() if through_self(one, part.name, ast.Store)]
+    assert setters == ["__init__"]
+    if part.read_in:
+        assert through_self(found[part.read_in], part.name, ast.Load)
+
+
+@pytest.mark.parametrize("name", QUEUE_LIMITS)
+def test_queue_limits_are_read_for_every_request(package: Path, name: str) -> None:
+    source = ast.unparse(methods(class_of(package, ADMISSION))[ADMISSION.name])
+    assert f"self.scheduler_config.{name}" in source
+    client = ast.unparse(class_of(package, ADMISSION))
+    assert client.count("self.check_admission(") >= 2  # of `add_request`: a plain one, and one with parts
 
 
 def test_only_the_constructor_sets_what_is_written_live(package: Path) -> None:

@@ -20,7 +20,11 @@ KNOBS = (
     "num_speculative_tokens",
     "long_prefill_token_threshold",
     "thinking_token_budget",
+    "kv_watermark_blocks",
+    "max_num_queued_reqs",
+    "max_num_queued_tokens",
 )
+RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
 STEPS = "vllm:iteration_tokens_total"
 
 
@@ -38,8 +42,11 @@ def test_the_sheet(speculating: Server) -> None:
         (BUDGET, 512, 80, 512),
         ("max_num_seqs", 16, 1, 16),
         ("long_prefill_token_threshold", 0, 0, 512),
+        ("kv_watermark_blocks", 0, 0, 200),
         ("num_speculative_tokens", 4, 0, 4),
         ("thinking_token_budget", -1, -1, 512),
+        ("max_num_queued_reqs", -1, -1, 1 << 20),
+        ("max_num_queued_tokens", -1, -1, 1 << 30),
     ]
     assert stat.S_IMODE(speculating.socket_path.stat().st_mode) == 0o600
 
@@ -134,6 +141,56 @@ def test_chunk_threshold(speculating: Server) -> None:
         assert speculating.change("long_prefill_token_threshold", 32).status_code == 200
         assert max(run_for(speculating, 60)[2:]) <= 8 * 32
     assert load.failures == []
+
+
+def test_the_watermark_keeps_blocks_free(speculating: Server, record: dict[str, object]) -> None:
+    """Of 400 blocks a request takes 13 to 16: 16 of them run. Where the last one is let in only beside 200
+    free ones, 187 are taken at most before: 12 to 14 requests.
+    """
+
+    def usually_running() -> float:
+        seen = []
+        for _ in range(20):
+            seen.append(speculating.page().value(RUNNING))
+            run_for(speculating, 3)
+        return sum(seen) / len(seen)
+
+    with Load(speculating.url, max_tokens=80, prompt_bytes=380, concurrency=20) as load:
+        wait_for(lambda: speculating.page().value(RUNNING) > 14)
+        before = usually_running()
+        assert speculating.change("kv_watermark_blocks", 200).status_code == 200
+        run_for(speculating, 60)
+        lowered = usually_running()
+        speculating.reset("kv_watermark_blocks")
+        wait_for(lambda: speculating.page().value(RUNNING) > 14)
+    assert load.failures == []
+    record["watermark 0 -> 200 of 400 blocks: running in the mean"] = [before, lowered]
+    assert lowered < min(14.0, before - 1)
+
+
+def test_queue_limits_refuse_what_is_beyond_them(speculating: Server, record: dict[str, object]) -> None:
+    def there() -> float:
+        page = speculating.page()
+        return page.value(RUNNING) + page.value(WAITING)
+
+    with Load(speculating.url, max_tokens=100) as load:
+        wait_for(lambda: there() > 8)
+        assert load.failures == []
+        assert speculating.change("max_num_queued_reqs", 4).status_code == 200
+        wait_for(lambda: 0 < there() <= 4)
+        refused = len(load.failures)
+        assert refused > 0
+        speculating.reset("max_num_queued_reqs")
+        wait_for(lambda: there() > 8)
+    # one that slips by vLLM's first look is refused in its stream by the second
+    assert set(load.failures) <= {"HTTP 503", "broke off"}
+    assert load.failures.count("HTTP 503") > 0.9 * len(load.failures)
+    record["max_num_queued_reqs 4 with 12 clients: in the server, refused until then"] = [4, refused]
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "max_tokens": 2}
+    assert speculating.change("max_num_queued_tokens", 0).status_code == 200
+    assert speculating.web.post("/v1/chat/completions", json=body).status_code == 503
+    speculating.reset("max_num_queued_tokens")
+    assert speculating.web.post("/v1/chat/completions", json=body).status_code == 200
 
 
 def test_nobody_renews_under_load(speculating: Server) -> None:

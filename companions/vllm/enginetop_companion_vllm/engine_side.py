@@ -14,7 +14,7 @@ from typing import Any
 from enginetop_companion import settings
 from enginetop_companion.board import Answer, Board
 from enginetop_companion_vllm.alarm import Alarm
-from enginetop_companion_vllm.knobs import THINKING, knobs_of
+from enginetop_companion_vllm.knobs import SERVED, knobs_of
 from enginetop_companion_vllm.private_parts import missing_parts, version_problem
 
 log = logging.getLogger("vllm.plugins.enginetop")
@@ -77,7 +77,7 @@ class EngineSide:
             case "sheet":
                 return Answer(200, {"instance": self._instance, "knobs": self._board.rows(now)})
             case "view":
-                return Answer(200, {"objective": self._objective, "thinking": self._thinking(now)})
+                return Answer(200, {"objective": self._objective, "served": self._served(now)})
             case "change":
                 answer = self._board.change(asked, now)
             case "hold":
@@ -96,15 +96,17 @@ class EngineSide:
         self._set_alarm()
         return answer
 
-    def _thinking(self, now: float) -> dict[str, Any] | None:
-        standing = self._board.value(THINKING)
-        if standing is None:
-            return None
-        lease = standing.lease
+    def _served(self, now: float) -> dict[str, dict[str, Any]]:
+        """What API servers apply, by knob."""
+        standing = {name: self._board.value(name) for name in SERVED}
         return {
-            "value": standing.value,
-            "expires_in_seconds": None if lease is None else lease.deadline - now,
-            "former": None if lease is None else lease.former,
+            name: {
+                "value": one.value,
+                "expires_in_seconds": None if one.lease is None else one.lease.deadline - now,
+                "former": None if one.lease is None else one.lease.former,
+            }
+            for name, one in standing.items()
+            if one is not None
         }
 
     def _expire(self, now: float) -> None:

@@ -6,7 +6,7 @@ are those of the moment, since the token budget must hold one step of every admi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,16 @@ BUDGET = "max_num_batched_tokens"
 SEQUENCES = "max_num_seqs"
 DRAFTS = "num_speculative_tokens"
 CHUNK = "long_prefill_token_threshold"
+WATERMARK = "kv_watermark_blocks"
 THINKING = "thinking_token_budget"
+QUEUED, QUEUED_TOKENS = "max_num_queued_reqs", "max_num_queued_tokens"
+QUEUE_LIMITS = (QUEUED, QUEUED_TOKENS)
+"""Named as the fields of vLLM's scheduler config, which API servers look at for every request."""
+SERVED = (THINKING, *QUEUE_LIMITS)
+"""What API servers apply."""
 
-NO_THINKING_BUDGET = -1
-"""As in vLLM's own request field: nothing limits the reasoning."""
+NO_LIMIT = -1
+"""vLLM itself writes None, and -1 in its request field for thinking."""
 
 DRAFT_METHODS = frozenset({"ngram", "ngram_gpu", "eagle", "eagle3", "mtp", "draft_model", "dflash"})
 """Speculation methods whose proposer takes the number of drafts from each step's schedule."""
@@ -172,37 +178,58 @@ class ChunkKnob:
         self._limits.scheduler.scheduler_config.long_prefill_token_threshold = value
 
 
-class ThinkingKnob:
-    """Thinking budget of requests that set none. Kept here so that all API servers agree; they apply it."""
+class WatermarkKnob:
+    """Blocks of the KV cache that stay free when somebody is admitted beside others, who grow into them."""
 
-    name = THINKING
-    unit = "tokens"
-    start = NO_THINKING_BUDGET
+    name = WATERMARK
+    unit = "blocks"
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self._manager = limits.scheduler.kv_cache_manager
+        self.start: int = self._manager.watermark_blocks
 
     def bounds(self) -> Bounds:
-        return Bounds(
-            NO_THINKING_BUDGET,
-            self._limits.scheduler.max_model_len,
-            "for requests that set none; -1: no limit",
-        )
+        half = self._manager.block_pool.num_gpu_blocks // 2
+        return Bounds(0, max(self.start, half), "above half of the cache hardly anybody would be admitted")
+
+    def write(self, value: int) -> None:
+        self._manager.watermark_blocks = value
+
+
+class ServedKnob:
+    """A setting that API servers apply. Kept here so that all of them agree; -1: no limit."""
+
+    def __init__(self, name: str, unit: str, start: int | None, high: int, note: str) -> None:
+        self.name, self.unit = name, unit
+        self.start = NO_LIMIT if start is None else start
+        self._bounds = Bounds(NO_LIMIT, high, f"{note}; -1: no limit")
+
+    def bounds(self) -> Bounds:
+        return self._bounds
 
     def write(self, value: int) -> None:
         """Nothing to write: the board's value is what API servers ask for."""
+
+
+def _queue_limits(config: Any) -> Iterator[ServedKnob]:
+    note = "of each API server process; requests beyond it get a 503"
+    for name, unit, high in ((QUEUED, "requests", 1 << 20), (QUEUED_TOKENS, "tokens", 1 << 30)):
+        if hasattr(config, name):
+            yield ServedKnob(name, unit, getattr(config, name), high, note)
 
 
 def knobs_of(core: Any) -> tuple[Limits, list[Knob]]:
     """The knobs of one EngineCore. Without speculation or reasoning the knobs of these are missing."""
     scheduler, config = core.scheduler, core.vllm_config
     limits = Limits(scheduler)
-    knobs: list[Knob] = [BudgetKnob(limits), SequencesKnob(limits), ChunkKnob(limits)]
+    knobs: list[Knob] = [BudgetKnob(limits), SequencesKnob(limits), ChunkKnob(limits), WatermarkKnob(limits)]
     if limits.start_drafts:
         knobs.append(DraftsKnob(limits, fixed=_why_drafts_are_fixed(config)))
     reasoning = getattr(config, "reasoning_config", None)
     if reasoning is not None and reasoning.enabled:
-        knobs.append(ThinkingKnob(limits))
+        note = "for requests that set none"
+        knobs.append(ServedKnob(THINKING, "tokens", None, scheduler.max_model_len, note))
+    knobs.extend(_queue_limits(scheduler.scheduler_config))
     return limits, knobs
 
 

@@ -35,8 +35,19 @@ SCHEDULER_PARTS = (
     Part(_SCHEDULER, "Scheduler", "need_mamba_block_aligned_split", "schedule"),
     Part(_SCHEDULER, "Scheduler", "block_size"),
     Part(_SCHEDULER, "Scheduler", "num_prefill_lookahead", "schedule"),
+    Part(_SCHEDULER, "Scheduler", "kv_cache_manager", "schedule"),
 )
 """Set in the constructor of the scheduler; `read_in` reads them anew at every step."""
+
+KV_PARTS = (
+    Part("v1/core/kv_cache_manager.py", "KVCacheManager", "watermark_blocks", "allocate_slots"),
+    Part("v1/core/kv_cache_manager.py", "KVCacheManager", "block_pool", "allocate_slots"),
+    Part("v1/core/block_pool.py", "BlockPool", "num_gpu_blocks"),
+)
+"""What is reached through the scheduler's `kv_cache_manager`."""
+
+ADMISSION = Part("v1/engine/async_llm.py", "AsyncLLM", "check_admission")
+"""Reads the queue limits of `scheduler_config` for every request, in each API server."""
 
 SCHEDULER_CONFIG_FIELDS = (
     "long_prefill_token_threshold",
@@ -73,5 +84,7 @@ def missing_parts(scheduler: Any) -> str:
     """Which parts of the scheduler are not there; empty when all are."""
     gone = [part.name for part in SCHEDULER_PARTS if not hasattr(scheduler, part.name)]
     config = getattr(scheduler, "scheduler_config", None)
+    manager = getattr(scheduler, "kv_cache_manager", None)
+    gone += [f"kv_cache_manager.{part.name}" for part in KV_PARTS[:2] if not hasattr(manager, part.name)]
     gone += [f"scheduler_config.{name}" for name in SCHEDULER_CONFIG_FIELDS if not hasattr(config, name)]
     return f"this vLLM's scheduler has no {', '.join(gone)}" if gone else ""

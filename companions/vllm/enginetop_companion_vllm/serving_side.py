@@ -1,4 +1,4 @@
-"""The part in each API server process: the knob API's listener, the counters, the default thinking budget."""
+"""The part in each API server process: the knob API's listener, the counters, what API servers apply."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from enginetop_companion import settings
@@ -15,7 +16,7 @@ from enginetop_companion.listener import Listener, listen
 from enginetop_companion.settings import Objective
 from enginetop_companion.truth import RequestTruth, process_metrics
 from enginetop_companion_vllm.engine_side import METHOD
-from enginetop_companion_vllm.knobs import NO_THINKING_BUDGET
+from enginetop_companion_vllm.knobs import NO_LIMIT, QUEUE_LIMITS, THINKING
 from enginetop_companion_vllm.private_parts import version_problem
 from enginetop_companion_vllm.ranks import Ranks
 from enginetop_companion_vllm.reasoning import watch_chat, watch_completions
@@ -24,7 +25,7 @@ from enginetop_companion_vllm.truth import OUTCOMES, watch_output
 log = logging.getLogger("vllm.plugins.enginetop")
 
 LOOK_SECONDS = 1.0
-"""How often each API server asks the engine for the default thinking budget and the objective."""
+"""How often each API server asks the engine for what it has to apply and the objective."""
 
 CHAT_SERVINGS = ("openai_serving_chat", "anthropic_serving_messages")
 COMPLETION_SERVINGS = ("openai_serving_completion",)
@@ -49,13 +50,30 @@ class EnginetopEndpoint:
             log.warning("enginetop companion steps aside: %s", error)
 
 
-class EngineView:
-    """What this process knows of the engine's objective and default thinking budget, and until when."""
+@dataclass(frozen=True)
+class Told:
+    """What the engine told of one setting, and what follows when its lease is over (the clock's seconds)."""
 
-    def __init__(self, ranks: Ranks, objective: Objective) -> None:
+    value: int
+    deadline: float | None
+    former: int | None
+
+    def limit(self, now: float) -> int | None:
+        """What is in force; None: no limit."""
+        value = self.former if self.deadline is not None and now >= self.deadline else self.value
+        return None if value is None or value == NO_LIMIT else int(value)
+
+
+class EngineView:
+    """What this process knows of the engine's objective and of what API servers apply, and until when.
+
+    Queue limits are put into `config`, vLLM's scheduler config in this process; None: it has none.
+    """
+
+    def __init__(self, ranks: Ranks, objective: Objective, config: Any = None) -> None:
         self._ranks = ranks
-        self._thinking: dict[str, Any] | None = None
-        self._expires_at: float | None = None
+        self._config = config
+        self._told: dict[str, Told] = {}
         self._truth: RequestTruth | None = None
         self.objective = objective
 
@@ -65,25 +83,26 @@ class EngineView:
 
     def thinking_budget(self) -> int | None:
         """The default for a request that comes in now; None: leave it alone."""
-        if self._thinking is None:
-            return None
-        over = self._expires_at is not None and time.monotonic() >= self._expires_at
-        value = self._thinking["former"] if over else self._thinking["value"]
-        return None if value is None or value == NO_THINKING_BUDGET else int(value)
+        told = self._told.get(THINKING)
+        return None if told is None else told.limit(time.monotonic())
 
     async def refresh(self) -> None:
         """Ask the engine. What is known is kept when it does not answer."""
         view = await self._ranks.view()
-        if view is None:
-            return
-        thinking = view["thinking"]
-        left = thinking["expires_in_seconds"] if thinking else None
-        self._expires_at = None if left is None else time.monotonic() + left
-        self._thinking = thinking
-        if view["objective"] is not None and Objective(*view["objective"]) != self.objective:
-            self.objective = Objective(*view["objective"])
-            if self._truth is not None:
-                self._truth.set_objective(self.objective)
+        now = time.monotonic()
+        if view is not None:
+            self._told = {name: _told(row, now) for name, row in view["served"].items()}
+            if view["objective"] is not None and Objective(*view["objective"]) != self.objective:
+                self.objective = Objective(*view["objective"])
+                if self._truth is not None:
+                    self._truth.set_objective(self.objective)
+        self._put_queue_limits(now)
+
+    def _put_queue_limits(self, now: float) -> None:
+        for name in QUEUE_LIMITS:
+            told = self._told.get(name)
+            if told is not None and hasattr(self._config, name):
+                setattr(self._config, name, told.limit(now))
 
     async def keep_looking(self, listener: Listener | None) -> None:
         """Refresh until the server ends, since another API server may take a change; then stop listening."""
@@ -94,6 +113,11 @@ class EngineView:
         finally:
             if listener is not None:
                 listener.stop()
+
+
+def _told(row: dict[str, Any], now: float) -> Told:
+    left = row["expires_in_seconds"]
+    return Told(row["value"], None if left is None else now + left, row["former"])
 
 
 class EngineSeenHere:
@@ -142,7 +166,7 @@ async def start(engine_client: Any, state: Any, serving_port: int) -> None:
     sheet = await ranks.sheet()
     if sheet.status != 200:
         raise RuntimeError(sheet.body["error"])
-    view = EngineView(ranks, mine.objective)
+    view = EngineView(ranks, mine.objective, getattr(engine_client, "scheduler_config", None))
     await view.refresh()
     truth = _count_requests(engine_client, view)
     for name in CHAT_SERVINGS:
