@@ -11,6 +11,7 @@ from typing import Any
 from collectors.engines.json_fields import field_at, integer, items, text
 from collectors.kubernetes.stacks import COMMANDS, ENGINE_CONTAINERS, IMAGES, KINDS, OWNED, Kind, Stack
 from enginetop.fleet.model import EngineKind, Role
+from enginetop.fleet.plan import CANARY_LABEL
 
 Fields = Mapping[str, Any]
 
@@ -43,6 +44,8 @@ class ServingPod:
     """`Kind/name` of the object that made it; empty: nobody."""
     inference_pool: str = ""
     """Pool of the Gateway API (`namespace/name`) that routes to it, or that it picks for; empty: none."""
+    on_trial: bool = False
+    """A plan of ours has made it, to be compared with others."""
 
     @property
     def identity(self) -> str:
@@ -96,6 +99,7 @@ def serving_pod(pod: Fields, owner_kind: str = "", *, known: Kind | None = None)
             for one in items(pod, "status", "conditions")
         ),
         controller=controller,
+        on_trial=CANARY_LABEL in labels,
     )
 
 

@@ -121,7 +121,8 @@ class KubernetesPods:
                 f"{self.title}: {len(there)} pods, {MOST_THROUGH_SERVER} of them read through the API "
                 "server; use --prometheus for all, or run in the cluster"
             )
-            there = there[:MOST_THROUGH_SERVER]
+            rest = [pod for pod in there if not pod.on_trial]
+            there = [pod for pod in there if pod.on_trial] + rest[:MOST_THROUGH_SERVER]
         self._note = "; ".join(notes)
         several = len({pod.namespace for pod in there}) > 1
         how = (

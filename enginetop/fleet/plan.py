@@ -18,6 +18,8 @@ from enginetop.fleet.knobs import KNOB_API
 PLAN_SCHEMA = "enginetop.plan/1"
 VIA_KNOB_API = KNOB_API
 VIA_KUBERNETES = "kubernetes"
+CANARY_LABEL = "enginetop/canary"
+"""Label of the pods of a canary that a plan has made beside an owner in Kubernetes."""
 VIA_GATEWAY = "gateway"
 ENGINE_APIS = (
     "vllm_runtime",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from collectors.kubernetes.kubeconfig import Context
 from collectors.kubernetes.source import KubernetesPods
 from enginetop.cli.kubernetes_apply import OwnerWorlds
 from enginetop.cli.kubernetes_owners import Cluster, OwnedKnobs
+from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.knobs import KnobAnswer, KnobSheet
 from enginetop.fleet.model import EngineKind, Target
@@ -35,7 +37,7 @@ from enginetop.simulator.replica import SimulatedReplica
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, Key, RefusedError
 from tests.support.kubernetes_pods import owned_by, pod
 from tuners.advice import Advisor
-from tuners.control.knob_api import HttpKnobClient, KnobClient
+from tuners.control.knob_api import HttpKnobClient, KnobClient, KnobReply
 from tuners.control.kubernetes.rollout import running_value
 from tuners.control.planning import plan_from_advice
 
@@ -111,6 +113,7 @@ class PodWorld:
         self.cluster = Cluster(client=self.api)
         self.worlds = OwnerWorlds(self.cluster, folder)
         self.trouble: Trouble = lambda _: None
+        self.admin: AdminFacts | None = None
         found = scenario_named(scenario)
         self._member, self._slo = found.pools[0].members[0], found.slo
         self._second = 0.0
@@ -153,8 +156,9 @@ class PodWorld:
             self._latest = self._look()
 
     def client(self, _target: str) -> KnobClient | None:
-        """See `World`: no engine has knobs of its own."""
-        return None
+        """See `World`: no engine has knobs of its own, but with `admin` all tell who may change them."""
+        admin = self.admin
+        return None if admin is None else _OpenEngine(_NoKnobApi(), lambda _: admin)
 
     # What a test does
 
@@ -388,6 +392,14 @@ class PodWorld:
             shape = self._shapes[settings] = ReadingShape.of(engine.engines, self._slo, identity)
         reading = shape.read(engine.engines, now, EPOCH + engine.life_at)
         return Observation(now, 0.001, reading=reading)
+
+
+class _OpenEngine(HttpKnobClient):
+    """An engine without knobs of its own that tells who may change it."""
+
+    def examine(self) -> KnobReply:
+        assert self._others is not None
+        return replace(self.read(), admin=self._others(""))
 
 
 class _NoKnobApi:

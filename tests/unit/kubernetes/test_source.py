@@ -157,6 +157,9 @@ def test_pods_without_an_address_and_too_many_for_the_server_are_told_of(
     assert "1 pod has no address yet" in source.note
     assert f"{MOST_THROUGH_SERVER + 2} pods, {MOST_THROUGH_SERVER} of them" in source.note
     assert len(KubernetesPods("", Reach.DIRECT, client=client).look()) == MOST_THROUGH_SERVER + 2
+    fake.put("v1", "pods", pod("zz-canary", {**VLLM_STACK, "enginetop/canary": "0a1b"}))
+    names = [one.target.name for one in KubernetesPods("", client=client).look()]
+    assert (len(names), names[0]) == (MOST_THROUGH_SERVER + 1, "zz-canary"), "what is compared is there"
 
 
 def test_a_pod_that_comes_back_elsewhere_is_the_same(fake: FakeKubernetes, client: KubernetesClient) -> None:

@@ -300,9 +300,16 @@ class OwnerBoard:
         look = self.look()
         found = self.findings(look)
         rolls = f"{self.owner.instance}: a change restarts {look.point.rolls} ({self.count(look.item)})"
+        there = max(self.count(look.item), len(look.members))
+        unseen = (
+            f"{self.owner.instance}: {self.owner.count} of its {there} replicas are in the plan, all change"
+        )
         return replace(
             self._sheet(look),
-            problems=tuple(one.text for one in found if one.stops),
+            problems=(
+                *(one.text for one in found if one.stops),
+                *((unseen,) if there > self.owner.count else ()),
+            ),
             notes=(
                 *(one.text for one in found if not one.stops),
                 rolls if self.owner.canary else f"{rolls}; no canary: one change rolls all",

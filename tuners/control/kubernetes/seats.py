@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tuners.control.driver import World
-from tuners.control.knob_api import KnobClient
+from tuners.control.knob_api import KnobClient, KnobReply
 from tuners.control.kubernetes.owner_board import OwnerBoard
 from tuners.control.kubernetes.rollout import Member
 from tuners.control.kubernetes.sibling_board import SiblingBoard
@@ -52,7 +52,10 @@ class SeatWorld:
         """See `World`."""
         if self._canary is not None and target == self._canary[0]:
             return self._canary[1]
-        return self._boards.get(target) or self._world.client(target)
+        board, engine = self._boards.get(target), self._world.client(target)
+        if board is None or engine is None:
+            return board or engine
+        return _SeatClient(board, engine)
 
     def snapshot(self) -> FleetSnapshot:
         """The newest picture, in which each seat is the pod that sits there now."""
@@ -127,6 +130,18 @@ class SeatWorld:
             replica = next((one for seat in own if (one := seated.get(seat) or found.known.get(seat))), None)
         if replica is not None:
             yield _as(replica, target, replica.totals)
+
+
+class _SeatClient:
+    """The knobs of an owner as those of one engine, which tells who else may change it."""
+
+    def __init__(self, board: OwnerBoard, engine: KnobClient) -> None:
+        self._board, self._engine = board, engine
+        self.read, self.write, self.reset = board.read, board.write, board.reset
+
+    def examine(self) -> KnobReply:
+        """See `KnobClient`."""
+        return replace(self._board.examine(), admin=self._engine.examine().admin)
 
 
 class _ByPod:

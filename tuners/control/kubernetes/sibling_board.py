@@ -8,6 +8,7 @@ from typing import Any
 
 from enginetop.fleet.errors import ClusterError
 from enginetop.fleet.knobs import KnobRow
+from enginetop.fleet.plan import CANARY_LABEL
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.kubernetes.findings import Finding
 from tuners.control.kubernetes.inspect import may
@@ -15,7 +16,6 @@ from tuners.control.kubernetes.owner_board import Look, OwnerBoard, ProgressWatc
 from tuners.control.kubernetes.patches import MANAGER, Also, missing, written_at
 from tuners.control.kubernetes.rollout import Member, members
 from tuners.control.kubernetes.siblings import (
-    CANARY_LABEL,
     EXPIRES_KEY,
     OF_KEY,
     PLAN_LABEL,

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from enginetop.fleet.plan import CANARY_LABEL
 from tuners.control.kubernetes.change_points import BUMP_KEY, ChangePoint
 from tuners.control.kubernetes.patches import MANAGER, Also
 
 PLAN_LABEL = "enginetop/plan"
-CANARY_LABEL = "enginetop/canary"
 EXPIRES_KEY = "enginetop/expires"
 """Annotation: until when (Unix seconds) the sibling is on loan, unless renewed."""
 

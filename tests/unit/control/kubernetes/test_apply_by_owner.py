@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from enginetop.cli.kubernetes_owners import patch_lines
+from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.change import FINAL_STATES, ChangeState, Verdict
 from enginetop.fleet.plan import Plan
 from tests.support.pod_world import DEPLOYMENTS, KNOB, VERSION, PodWorld, unschedulable, waiting
@@ -308,6 +310,22 @@ def test_nothing_stands_against_a_plain_deployment_and_what_will_happen_is_said(
         "llm/Deployment/chat: a change restarts all replicas of this object, by its own strategy (2)" in said
     )
     assert "if enginetop vanishes, the next start of enginetop takes it back" in said
+
+
+def test_replicas_that_nobody_watches_stop_it(world: PodWorld) -> None:
+    """All of an owner's pods change, those that no page is read of as well."""
+    chat(world, replicas=3)
+    plan = world.plan(NEW)
+    seen = replace(plan, changes=plan.changes[:-1])
+    found = preflight(world, seen)
+    assert "llm/Deployment/chat: 2 of its 3 replicas are in the plan, all change" in found.problems
+
+
+def test_control_routes_that_are_open_to_anybody_stop_it_here_as_well(world: PodWorld) -> None:
+    chat(world)
+    world.admin = AdminFacts(routes=frozenset({"/sleep"}))
+    found = preflight(world)
+    assert any("what is on trial could be changed by anybody" in problem for problem in found.problems)
 
 
 # Somebody else, while it is under way
