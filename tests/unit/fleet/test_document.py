@@ -326,7 +326,13 @@ def test_where_a_replica_runs() -> None:
         Target("http://127.0.0.1:8000", "a", process=process),
         Target("http://10.0.0.1:8000", "b", pod="serve/b"),
     ]
-    tracker = FleetTracker(targets, interval_seconds=2.0, window_seconds=60.0, slo_for=lambda _: Slo())
+    tracker = FleetTracker(
+        targets,
+        interval_seconds=2.0,
+        window_seconds=60.0,
+        slo_for=lambda _: Slo(),
+        fixed_spacing_seconds=2.0,
+    )
     found = snapshot_document(tracker.snapshot(0.0, CollectorHealth()))["replicas"]
     assert [(one["pod"], one["process"]) for one in found] == [
         (None, {"pid": 4711, "argv": ["vllm", "serve"], "unit": "vllm.service", "container": None}),
