@@ -30,6 +30,11 @@ class Path:
     route: str = ""
 
     @property
+    def counts_down(self) -> bool:
+        """Whether a value goes back by itself when its ttl is over, though nobody of us is there."""
+        return self.way_back != _NO_TTL
+
+    @property
     def undone(self) -> str:
         """Who takes a value back when the controller vanishes, as a clause."""
         return f"if enginetop vanishes, {self.way_back} takes it back"

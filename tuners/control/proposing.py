@@ -9,6 +9,7 @@ from enginetop.fleet.plan import Plan
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control.knob_api import KnobReply
 from tuners.control.observe import replica_of
+from tuners.control.paths import PATHS
 from tuners.control.planning import NoPlanError, plan_from_advice
 from tuners.control.preflight import Preflight
 from tuners.control.settings import ControlSettings
@@ -55,7 +56,7 @@ def work_out(
         promote_targets=plan.followers,
         baseline_targets=outcome.baselines,
         observation_seconds=settings.observation_seconds if outcome.baselines else None,
-        ttl_seconds=settings.ttl_seconds,
+        ttl_seconds=settings.ttl_seconds if PATHS[plan.canary.via].counts_down else None,
         notes=notes,
         refusals=outcome.problems,
         together=plan.canaries[1:],

@@ -51,6 +51,10 @@ def test_a_path_that_is_another_one_now_or_not_known_or_at_work_refuses_the_plan
     assert f"{KNOB} is going back" in check("process", "process", "going_back").problems[0]
 
 
+def test_what_goes_back_by_itself() -> None:
+    assert [name for name, path in PATHS.items() if path.counts_down] == ["knob_api", "process"]
+
+
 def test_what_a_sheet_offers() -> None:
     row = KnobRow("max_num_seqs", 8, 8, 1, 64, "requests", 0, apply="restart")
     assert offer(row) == "max_num_seqs 1 to 64 requests, restart"
