@@ -125,7 +125,7 @@ class Proposal:
 
     Targets are URLs; those of `together` change at once with the canary, `promote_targets` follow it if it
     does well. `observation_seconds` is the time from the start to the verdict (None: there will be none),
-    `ttl_seconds` how long a written value lasts unless renewed (None: nobody else counts it down). `notes` are
+    `ttl_seconds` how long a written value lasts unless renewed (None: nobody else counts it). `notes` are
     figures in words (what the observation can show). With `refusals` it cannot be started, for these reasons.
     """
 
