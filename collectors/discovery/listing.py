@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 from collectors.feed import METRICS_PATHS
 from collectors.fetch import Credentials, one_line
 from collectors.origin import url_host
-from collectors.ssh.address import SCHEME as SSH_SCHEME
-from collectors.ssh.address import ssh_address
 from enginetop.fleet.model import Role, Target
 
 MAX_LISTED = 20_000
@@ -74,25 +72,20 @@ def target_at(
     pod: str = "",
     container: str = "",
 ) -> Target:
-    """The target at `host[:port]` or `ssh://...`, whose page is at `metrics_path` (None: to be found).
+    """The target at `host[:port]`, whose page is at `metrics_path` (None: to be found).
 
     ValueError with a few words when that is no address of one.
     """
     if scheme not in ("http", "https"):
         raise ValueError(f"the scheme {scheme!r} is not read")
-    if address.startswith(SSH_SCHEME):
-        behind = ssh_address(address)
-        base, authority = behind.url, behind.name
-    else:
-        authority = _authority(scheme, address)
-        base = f"{scheme}://{authority}"
+    authority = _authority(scheme, address)
     path, page = "", metrics_path
     if metrics_path is not None:
         if not metrics_path.startswith("/") or any(c.isspace() or not c.isprintable() for c in metrics_path):
             raise ValueError("a metrics path that is none")
         path, page = _page_of(metrics_path)
     return Target(
-        url=f"{base}{path}",
+        url=f"{scheme}://{authority}{path}",
         name=one_line(name) or f"{authority}{path}",
         metrics_path=page,
         model=one_line(model) if model else None,

@@ -100,8 +100,9 @@ def test_what_dials_by_itself_says_how_it_can_be_had(
     assert "`ssh -N -L PORT:SERVER HOST`" in line
 
 
-def test_a_list_in_a_file_may_name_servers_behind_ssh() -> None:
-    target = target_at("ssh://me@gpu1/127.0.0.1:8000", metrics_path="/v1/metrics")
-    assert (target.url, target.name) == ("ssh://me@gpu1/127.0.0.1:8000/v1", "gpu1/127.0.0.1:8000/v1")
-    with pytest.raises(ValueError, match="no user name"):
-        target_at("ssh://-l@gpu1/127.0.0.1:8000")
+def test_a_list_names_no_server_behind_ssh() -> None:
+    """Whoever can write into a list must not have us log in somewhere."""
+    with pytest.raises(ValueError, match="no host:port"):
+        target_at("ssh://gpu1/127.0.0.1:8000")
+    with pytest.raises(ValueError, match="the scheme 'ssh' is not read"):
+        target_at("gpu1", scheme="ssh")
