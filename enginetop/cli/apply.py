@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import threading
 import time
 from pathlib import Path
@@ -79,8 +80,11 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
     for problem in outcome.problems:
         tell(f"refused: {problem}")
     if outcome.problems:
+        detail = "; ".join(outcome.problems)
         if not args.dry_run:
-            controller.refuse(plan, "; ".join(outcome.problems))
+            controller.refuse(plan, detail)
+        if args.format == "json":
+            print(json.dumps(control.refused_document(plan, detail), allow_nan=False))
         return exit_codes.REFUSED
     if args.dry_run:
         print(f"plan {plan.id} fits: nothing was changed (--dry-run)")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from collectors.control_http import UNIX_SCHEME, HttpKnobTransport
 from collectors.fetch import NO_CREDENTIALS, Credentials
@@ -25,6 +26,7 @@ from enginetop.cli.user import user_name
 from enginetop.fleet.change import ChangeState, ChangeView
 from enginetop.fleet.knobs import KnobTransport
 from enginetop.fleet.model import LOCAL_HOST, Target, same_host
+from enginetop.fleet.plan import Plan
 from enginetop.fleet.ports import FleetSource
 from tuners.control.controller import Controller, WorldOf, the_fleet
 from tuners.control.driver import ControlError
@@ -224,6 +226,23 @@ def conclude(view: ChangeView, form: str) -> int:
         verdict = f" ({view.verdict})" if view.verdict else ""
         print(f"change {view.id}: {view.state}{verdict}: {view.detail}")
     return exit_code(view.state)
+
+
+def refused_document(plan: Plan, detail: str) -> dict[str, Any]:
+    """A plan that was refused before it began, in the form of `conclude`."""
+    canary = plan.canary
+    return {
+        "id": plan.id,
+        "state": ChangeState.REFUSED.value,
+        "verdict": None,
+        "knob": canary.knob,
+        "from": canary.before,
+        "to": canary.after,
+        "canary": canary.target,
+        "promoted": [],
+        "detail": detail,
+        "arms": {"canary": None, "baseline": None},
+    }
 
 
 def exit_code(state: ChangeState) -> int:

@@ -14,7 +14,7 @@ from collectors.control_http import HttpKnobTransport
 from collectors.fetch import NO_CREDENTIALS
 from enginetop import __version__
 from enginetop.cli.admin_look import AdminLook
-from enginetop.cli.control import approval
+from enginetop.cli.control import approval, refused_document
 from enginetop.cli.main import main
 from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
@@ -233,6 +233,11 @@ def test_an_open_target_of_several_is_refused_by_name_with_the_way_out(
     (row,) = Audit(home / "state" / "enginetop").rows()
     assert (row.state.value, row.detail) == ("REFUSED", line.partition("refused: ")[2])
     assert [knob(url) for url in urls] == before
+    words = ("apply", _file(home, plan_on(urls)), *_config(home), "--yes", "--format", "json")
+    code, out, _ = run(*words, *urls)
+    found = json.loads(out)
+    assert (code, found["state"], found["id"]) == (2, "REFUSED", "c0ffee")
+    assert found["detail"] == row.detail
 
 
 @pytest.mark.parametrize("by", ["flag", "address", "all"])
@@ -250,7 +255,9 @@ def test_an_open_target_that_is_accepted_is_named_and_changed(
     code, out, _ = run(
         "apply", _file(home, plan_on(urls)), *_config(home), *flag, "--yes", "--format", "json", *urls
     )
-    assert (code, json.loads(out)["state"]) == (3, "HELD")
+    held = json.loads(out)
+    assert (code, held["state"]) == (3, "HELD")
+    assert refused_document(plan_on(urls), "").keys() == held.keys()
     rows = [json.loads(line) for line in run("audit", "--format", "json")[1].splitlines()]
     (approved,) = (row["detail"] for row in rows if row["state"] == "APPROVED")
     assert f"accepted: {second_is_open}" in approved
