@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
@@ -18,15 +19,31 @@ from tuners.control.kubernetes.sibling_board import SiblingBoard
 
 @dataclass(slots=True)
 class _Seat:
-    """Who sits at a target. `shown` are the totals as they were shown last, `from_` those of the present pod
-    when it came, `until` those of the seat then.
+    """The pod that sits at a target, and the one that was shown last. Running totals go on from one to the
+    next: `shown` as they were shown last, `began` those of the present one when it came, `until` those of the
+    seat then.
     """
 
     target: str
     pod: str = ""
+    last: str = ""
     shown: Mapping[str, float] = field(default_factory=dict)
-    from_: Mapping[str, float] | None = field(default_factory=dict)
+    began: Mapping[str, float] = field(default_factory=dict)
     until: Mapping[str, float] = field(default_factory=dict)
+
+    def show(self, pod: str, replica: ReplicaSnapshot) -> ReplicaSnapshot:
+        """The replica of a pod as that of this seat."""
+        if self.last and self.last != pod:
+            self.began, self.until = replica.totals, self.shown
+        self.last = pod
+        self.shown = MappingProxyType(
+            {
+                name: total - self.began.get(name, 0.0) + self.until.get(name, 0.0)
+                for name, total in replica.totals.items()
+            }
+        )
+        target = replace(replica.target, url=self.target)
+        return replace(replica, target=target, totals=self.shown)
 
 
 class SeatWorld:
@@ -38,7 +55,7 @@ class SeatWorld:
         self._world = world
         self._boards, self._canary = dict(boards), canary
         self._seats = {target: _Seat(target) for target in boards}
-        self._beside = _Seat(canary[0]) if canary is not None else None
+        self._beside = _Seat(canary[0] if canary is not None else "")
 
     def now(self) -> float:
         """See `World`."""
@@ -89,47 +106,29 @@ class SeatWorld:
         for seat in seats:
             if seat.pod not in live and free:
                 seat.pod = free.pop(0)
-                seat.until, seat.from_ = seat.shown, None
 
     def _at(self, seat: _Seat, found: _ByPod) -> Iterator[ReplicaSnapshot]:
-        """The replica at a seat, under the seat's URL, its totals going on where the former pod's ended."""
+        """The replica at a member's seat."""
         board = self._boards[seat.target]
         member = next((one for one in board.members if one.name == seat.pod), None)
         replica = (
             found.at(board.owner.namespace, member) if member is not None else found.known.get(seat.target)
         )
-        if replica is None:
-            return
-        if seat.from_ is None:
-            seat.from_ = replica.totals
-        began, until = seat.from_, seat.until
-        seat.shown = MappingProxyType(
-            {
-                name: total - began.get(name, 0.0) + until.get(name, 0.0)
-                for name, total in replica.totals.items()
-            }
-        )
-        yield _as(replica, seat.target, seat.shown)
+        if replica is not None:
+            yield seat.show(seat.pod, replica)
 
     def _canarys(self, found: _ByPod, seated: Mapping[str, ReplicaSnapshot]) -> Iterator[ReplicaSnapshot]:
         """The sibling's pod; before there is one, and once it has gone, a member stands for it."""
         if self._canary is None:
             return
-        target, sibling = self._canary
+        _, sibling = self._canary
+        namespace = sibling.board.owner.namespace
         if sibling.there:
-            replica = next(
-                (
-                    one
-                    for member in sibling.members
-                    if (one := found.at(sibling.board.owner.namespace, member)) is not None
-                ),
-                None,
-            )
+            pods = ((one.name, found.at(namespace, one)) for one in sibling.members)
         else:
             own = (seat for seat, board in self._boards.items() if board is sibling.board)
-            replica = next((one for seat in own if (one := seated.get(seat) or found.known.get(seat))), None)
-        if replica is not None:
-            yield _as(replica, target, replica.totals)
+            pods = ((seat, seated.get(seat) or found.known.get(seat)) for seat in own)
+        yield from (self._beside.show(pod, one) for pod, one in islice(_there(pods), 1))
 
 
 class _SeatClient:
@@ -173,9 +172,12 @@ def _pod_of(target: Target) -> str:
     return f"host {target.host}"
 
 
+def _there(
+    pods: Iterable[tuple[str, ReplicaSnapshot | None]],
+) -> Iterator[tuple[str, ReplicaSnapshot]]:
+    """Those that are watched."""
+    return ((pod, replica) for pod, replica in pods if replica is not None)
+
+
 def _url(replica: ReplicaSnapshot | None) -> str:
     return replica.target.url if replica is not None else ""
-
-
-def _as(replica: ReplicaSnapshot, target: str, totals: Mapping[str, float]) -> ReplicaSnapshot:
-    return replace(replica, target=replace(replica.target, url=target), totals=totals)
