@@ -49,6 +49,8 @@ def serving(path: Path, handler: Handler) -> Iterator[None]:
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
+    request_queue_size = 64
+    """A unix socket turns away whom it has no room for at once; a busy machine accepts late."""
     answer: Handler
 
     def verify_request(self, request: object, client_address: object) -> bool:  # noqa: ARG002
