@@ -265,6 +265,19 @@ def test_a_hook_that_never_works_pages_a_person_with_a_command_that_works(
         until(lambda: True if seats(url) == 8 else None, "back with 8")
 
 
+def test_a_file_that_a_killed_enginetop_has_left_behind_is_put_back_by_the_next(desk: Desk) -> None:
+    with hooked(desk) as url:
+        plan = desk.plan(url, f"{desk.folder}/engine.yaml", "file", 16)
+        with begin(desk, "apply", plan, "--yes") as control:
+            until(lambda: True if seats(url) == 16 else None, "restarted with 16")
+            control.kill()
+        code, out, err = desk.run("rollback", ID, "--yes")
+        assert code == exit_codes.OK, err
+        assert "ROLLED_BACK" in out
+        assert (desk.folder / "engine.yaml").read_text() == "max-num-seqs: 8\n"
+        assert until(lambda: seats(url), "ready") == 8
+
+
 # A unit of systemd
 
 SYSTEMCTL = """#!/bin/sh
