@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 
 from enginetop.fleet.snapshot import Advice
+from tuners import thinking
 from tuners.case import Case, Rule, once
-from tuners.knob_values import SEQUENCES
+from tuners.knob_values import SEQUENCES, THINKING
 from tuners.kv_maths import fitting_sequences, redone_ratio
 from tuners.limits import FEWEST_FOR_P95
 from tuners.thinking_maths import resident_tokens
@@ -81,6 +82,9 @@ def advise(case: Case) -> Advice:
     if called is None:
         return _no_call(case, sequences)
     said = _symptom(case, sequences, called)
+    if called == "lower" and _thoughts_come_first(case):
+        why = f"{THINKING} comes first: a cap on thoughts takes work away, fewer seats only queue it"
+        return row(SEQUENCES, "hold", why, sequences, said, bound_by="kv")
     if (short := too_short(case)) is not None:
         return row(SEQUENCES, "withheld", short, sequences, said)
     return _lowered(case, sequences, said) if called == "lower" else _raised(case, sequences, said)
@@ -143,6 +147,15 @@ def _preempts(case: Case) -> bool:
     """Whether preemptions destroy enough work, or may for all that is known."""
     redone = _redone(case)
     return redone is None or redone >= LEAST_REDONE_RATIO
+
+
+def _thoughts_come_first(case: Case) -> bool:
+    """Whether a cap on thoughts is called for that can be set here, suggested or waiting for evidence."""
+    if thinking.calls(case) != "lower":
+        return False
+    told = thinking.advise(case)
+    _, via = case.knobs.way(THINKING, int(told.proposed or 0))
+    return told.action in ("lower", "withheld") and bool(via)
 
 
 def _queues_for_a_seat(case: Case, sequences: int) -> bool:

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from enginetop.fleet.model import Quality, ReplicaState
+from enginetop.fleet.model import EngineKind, Quality, ReplicaState
 from enginetop.fleet.snapshot import Advice, Quantile, RankSnapshot, ReplicaSnapshot, Scalar, SignalValue
 from tests.tui.snapshots import distribution, no_distribution
+from tests.unit.tuners import test_thinking
 from tests.unit.tuners.test_token_budget import slow
+from tuners import thinking
 from tuners.case import Case
 from tuners.knob_values import Knobs
 from tuners.moments import Minute, Moment
@@ -240,3 +242,20 @@ def test_few_requests_a_window_are_made_up_for_by_minutes() -> None:
     )
     # 60 in the window: 1000 + 1000 / 2 = 1500 each, 114 fit, more than there are seats
     assert advise(replace(case, replica=pressed(few(60)))).action == "hold"
+
+
+def test_a_cap_on_thoughts_comes_before_fewer_seats() -> None:
+    # both are called for: thoughts are four fifths of the output, and .4 preemptions a second redo work
+    both = {"preemptions_per_second": 0.4, "requests_running": 50.0, "kv_capacity_tokens": 190_640.0}
+    both |= {"prompt_tokens": distribution(2000, 2000), "output_tokens": distribution(2000, 2000)}  # type: ignore[dict-item]
+    knobs = replace(test_thinking.KNOBS, engine=EngineKind.VLLM)
+    case = Case(test_thinking.pressed(dict(both)), knobs, held_seconds=60.0, thoughts=test_thinking.LONG_TAIL)
+    found = advise(case)
+    assert thinking.advise(case).action == "withheld"  # more requests will tell
+    assert (found.action, found.bound_by) == ("hold", "kv")
+    assert found.because[-1].startswith("thinking_token_budget comes first")
+    # a budget that is as low as it may be, thoughts that nobody counts, no way to set one: seats it is
+    lowest = replace(case, knobs=replace(knobs, thinking=4096))
+    assert thinking.advise(lowest).action == "hold"
+    for other in (lowest, replace(case, thoughts=None), replace(case, knobs=Knobs(2048, 64, thinking=-1))):
+        assert advise(other).action == "lower"
