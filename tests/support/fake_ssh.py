@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,9 +145,10 @@ def _relay(forward: socket.socket, server: tuple[str, int]) -> None:
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:
-    while part := source.recv(65_536):
-        sink.sendall(part)
-    sink.close()
+    with suppress(OSError):
+        while part := source.recv(65_536):
+            sink.sendall(part)
+        sink.shutdown(socket.SHUT_WR)
 
 
 if __name__ == "__main__":

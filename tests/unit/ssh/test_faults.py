@@ -15,14 +15,14 @@ from typing import TypeVar
 import pytest
 
 from collectors.answer import Answer
-from collectors.fetch import MAX_DETAIL_CHARACTERS
+from collectors.fetch import MAX_DETAIL_CHARACTERS, Credentials
 from collectors.http import HttpFetcher
 from collectors.ssh.address import ssh_address
 from collectors.ssh.machines import SshMachines
 from enginetop.cli.main import main
 from enginetop.fleet.observation import FailureKind
 from tests.support.fake_ssh import FakeSsh, fake_ssh
-from tests.support.faulty_server import FaultyServer, page
+from tests.support.faulty_server import FaultyServer, Reply, Request, page, raw
 
 PAGE = b"vllm:num_requests_running 3.0\n"
 SERVER = "127.0.0.1:8000"
@@ -355,3 +355,69 @@ def test_a_row_says_it_and_the_others_are_read(
     behind, direct = json.loads(capsys.readouterr().out)["replicas"]
     assert (direct["state"], behind["state"]) == ("ok", "unauthorized")
     assert behind["reasons"][0].startswith("ssh to gpu1: permission denied; `ssh gpu1` has to work")
+
+
+def test_a_key_goes_to_the_server_and_into_no_argument(ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGINE_KEY", "sk-not-for-the-process-table")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    asked: list[Request] = []
+
+    def answer(request: Request) -> Reply:
+        asked.append(request)
+        return page(PAGE)
+
+    async def run(url: str) -> Answer:
+        credentials = {url: Credentials(api_key_env="ENGINE_KEY")}
+        fetcher = HttpFetcher(credentials, machines=SshMachines(ssh.program))
+        try:
+            return await fetcher.fetch(url, "/metrics", timeout_seconds=5.0)
+        finally:
+            await fetcher.aclose()
+
+    with FaultyServer() as running:
+        server = running.replica(answer).url.removeprefix("http://")
+        assert asyncio.run(run(f"ssh://gpu1/{server}")).body == PAGE
+    assert [request.headers["authorization"] for request in asked] == ["Bearer sk-not-for-the-process-table"]
+    assert asked[0].headers["host"] == server
+    assert "sk-not" not in json.dumps(ssh.calls())
+
+
+def test_an_answer_for_the_complete_client_and_a_crash_of_ssh(ssh: FakeSsh) -> None:
+    """The answer is of HTTP/1.0, which the lean client leaves to the other one."""
+    old = raw(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n" + PAGE)
+    clock = Clock()
+
+    with FaultyServer() as running:
+        server = running.replica(old).url.removeprefix("http://")
+
+        async def run(look: Look) -> list[bytes]:
+            bodies = []
+            for _ in range(3):
+                clock.ahead += 100.0
+                bodies.append((await look(f"ssh://gpu1/{server}")).body)
+                ssh.kill()
+            return bodies
+
+        assert with_ssh(ssh.program, run, clock) == [PAGE] * 3
+
+
+def test_the_last_server_of_a_machine_takes_the_connection_with_it(
+    ssh: FakeSsh, engine: str, sockets: Path
+) -> None:
+    async def run() -> None:
+        fetcher = HttpFetcher(machines=SshMachines(ssh.program))
+        urls = [f"ssh://gpu1/{engine}", f"ssh://gpu1/{engine}/v1"]
+        try:
+            for url in urls:
+                await fetcher.fetch(url, "/metrics", timeout_seconds=5.0)
+            await fetcher.forget(urls[0])
+            assert (await fetcher.fetch(urls[1], "/metrics", timeout_seconds=5.0)).body == PAGE
+            assert len(ssh.calls("-N")) == 1
+            await fetcher.forget(urls[1])
+            assert not any(sockets.iterdir())
+            assert (await fetcher.fetch(urls[0], "/metrics", timeout_seconds=5.0)).body == PAGE
+            assert len(ssh.calls("-N")) == 2
+        finally:
+            await fetcher.aclose()
+
+    asyncio.run(run())
