@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from enginetop.fleet.change import ChangeState
 from enginetop.fleet.knobs import BY_HAND, FAILED, KNOBS_PATH, VALUE, KnobRow, KnobSheet, split_command
-from enginetop.fleet.plan import VIA_GATEWAY
+from enginetop.fleet.plan import VIA_GATEWAY, VIA_KUBERNETES
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.progress import Ending, Purpose, Turn
 
@@ -89,11 +89,11 @@ def _look(turn: Turn, ending: Ending, target: str, reply: KnobReply) -> Ending:
 
 
 def _remember(turn: Turn, target: str, reply: KnobReply) -> None:
-    """Keep why the way back fails, where there is a command for a person: of a hook of this machine alone,
-    since an engine could say anything.
+    """Keep why the way back fails, where there is a command for a person: of our own making alone, since an
+    engine could say anything.
     """
     change = turn.progress.change_of(target)
-    if change.via != VIA_GATEWAY or change.rollback is None:
+    if change.via not in (VIA_GATEWAY, VIA_KUBERNETES) or change.rollback is None:
         return
     why, command = split_command(reply.detail)
     command = command or split_command(turn.progress.written[target].by_hand)[1]
@@ -158,6 +158,6 @@ def _manual(turn: Turn, ending: Ending, targets: list[str]) -> str:
         words.append(f"rollback NOT confirmed on {target}: set {change.knob} back to {value}{told}")
         commands += [f"{BY_HAND}{command}"] if command else []
     again = f"enginetop rollback {turn.progress.plan.id}"
-    if turn.progress.plan.canary.via != VIA_GATEWAY:
+    if turn.progress.plan.canary.via not in (VIA_GATEWAY, VIA_KUBERNETES):
         again += f", or PATCH {KNOBS_PATH}, or a restart of the engine"
     return "; ".join((*words, again)) + "".join(dict.fromkeys(commands))

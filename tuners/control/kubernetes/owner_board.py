@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from enginetop.fleet.errors import ClusterError
-from enginetop.fleet.knobs import FAILED, STUCK, VALUE, KnobRow, KnobSheet
+from enginetop.fleet.knobs import BY_HAND, FAILED, STUCK, VALUE, KnobRow, KnobSheet
 from enginetop.fleet.plan import VIA_KUBERNETES
 from tuners.control.flags import FLAGS, FlagError, value_of
 from tuners.control.knob_api import KnobReply, ReplyKind
-from tuners.control.kubernetes.arguments import words_of
+from tuners.control.kubernetes.arguments import Style, words_of
 from tuners.control.kubernetes.change_points import ChangePoint, NoPlaceError, change_point
 from tuners.control.kubernetes.findings import Finding, of_managers
 from tuners.control.kubernetes.inspect import ObjectApi, OwnedFlags, inspect
@@ -35,6 +35,7 @@ from tuners.control.kubernetes.rollout import Member, members, trouble_of
 READY_SECONDS = 900.0
 """So long nothing may become ready before a rollout counts as stuck."""
 _LOOK_SECONDS = 1.0
+_NOT_FOUND = 404
 _FINDINGS_SECONDS = 30.0
 _TRIES = 3
 _LIVE = "status.phase!=Succeeded,status.phase!=Failed"
@@ -85,6 +86,7 @@ class OwnerBoard:
         self.now, self.remember = now, remember
         self.rolled = rolled
         """Whether pods may have been replaced by a write of ours."""
+        self._begun = rolled
         self.ready_seconds = ready_seconds
         self.members: tuple[Member, ...] = ()
         """As of the newest look."""
@@ -123,14 +125,16 @@ class OwnerBoard:
 
     # Parts that the sibling's board uses as well
 
-    def answered(self, ask: Callable[[], KnobReply]) -> KnobReply:
-        """What `ask` brings; refusals and faults as replies."""
+    def answered(self, ask: Callable[[], KnobReply], hand: str = "") -> KnobReply:
+        """What `ask` brings; refusals and faults as replies, with what a person does instead (`hand`, else an
+        edit of the object) once something may have been written.
+        """
         try:
             return ask()
         except ClusterError as error:
-            if error.status in (409, 422):
-                return KnobReply(ReplyKind.CONFLICT, str(error))
-            return KnobReply(_KINDS.get(error.status, ReplyKind.UNREACHABLE), str(error))
+            kind = ReplyKind.CONFLICT if error.status in (409, 422) else _KINDS.get(error.status)
+            command = f"{BY_HAND}{hand or self.command}" if self._begun else ""
+            return KnobReply(kind or ReplyKind.UNREACHABLE, f"{error}{command}")
         except (NoPlaceError, FlagError) as error:
             return KnobReply(ReplyKind.BAD, str(error))
         except OSError as error:
@@ -170,6 +174,11 @@ class OwnerBoard:
         kind, _, name = self.owner.shown.partition("/")
         return f"kubectl -n {self.owner.namespace} edit {kind.lower()} {name}"
 
+    @property
+    def command(self) -> str:
+        """The same, with the value."""
+        return f"{self.by_hand}  # {FLAGS[self.owner.engine][self.owner.knob].names[0]} {VALUE}"
+
     def row(self, look: Look) -> KnobRow:
         """The knob's row."""
         return self.row_of(
@@ -200,7 +209,7 @@ class OwnerBoard:
             apply="restart",
             phase=phase,
             takes_seconds=self.ready_seconds * max(1, replicas),
-            by_hand=f"{self.by_hand}  # {flag.names[0]} {VALUE}",
+            by_hand=self.command,
         )
 
     def sheet(self, row: KnobRow, instance: str) -> KnobSheet:
@@ -260,7 +269,7 @@ class OwnerBoard:
         trouble = next(troubles, "") or trouble_of(item) or stuck
         forward = value == self.owner.after
         if trouble:
-            return (STUCK, trouble) if forward else (FAILED, f"{trouble}; by hand: {hand}")
+            return (STUCK, trouble) if forward else (FAILED, f"{trouble}{BY_HAND}{hand}")
         return ("restarting" if forward else "going_back"), f"{ready} of {count} ready with {value}"
 
     def count(self, item: Fields) -> int:
@@ -282,16 +291,27 @@ class OwnerBoard:
     def begin(self) -> None:
         """Before a write: what it takes to undo it is on disk. OSError: it is not."""
         self.remember()
+        self._begun = True
         self._kept = None
 
     def _look(self, now: float) -> Look:
-        item = self.cluster.send("GET", self.owner.path)
+        try:
+            item = self.cluster.send("GET", self.owner.path)
+        except ClusterError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return self._gone()
         pods = self.pods(self.owner.path, self.owner.selector)
         point = self.place(item, pods)
         value = self.value_at(point)
         found = members(pods, self.owner.container, self.owner.engine, self.owner.knob, now)
         phase, note = self.phase(item, value, found, self.count(item), self._watch, self.by_hand)
         return Look(item, point, value, found, pods, phase, note)
+
+    def _gone(self) -> Look:
+        """Somebody has deleted the object: nothing of ours is in force."""
+        nowhere = ChangePoint((), Style.LIST, (), there=False, rolls="nothing")
+        return Look({}, nowhere, self.owner.before, (), (), "", f"{self.owner.shown} is gone")
 
     def _sheet(self, look: Look) -> KnobReply:
         return KnobReply(ReplyKind.OK, sheet=self.sheet(self.row(look), self.owner.instance))

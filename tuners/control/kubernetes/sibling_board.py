@@ -41,7 +41,7 @@ class SiblingBoard:
 
     def read(self) -> KnobReply:
         """See `KnobClient`."""
-        return self.board.answered(self._read)
+        return self.board.answered(self._read, self._hand)
 
     def examine(self) -> KnobReply:
         """See `KnobClient`. What speaks against a sibling is in it as well."""
@@ -58,11 +58,11 @@ class SiblingBoard:
         reason: str,  # noqa: ARG002 - the audit has it
     ) -> KnobReply:
         """See `KnobClient`: creates the sibling, renews it, or deletes it."""
-        return self.board.answered(lambda: self._set(value, if_version, ttl_seconds))
+        return self.board.answered(lambda: self._set(value, if_version, ttl_seconds), self._hand)
 
     def reset(self, knob: str) -> KnobReply:  # noqa: ARG002 - of one knob
         """See `KnobClient`."""
-        return self.board.answered(lambda: self._set(None, None, None))
+        return self.board.answered(lambda: self._set(None, None, None), self._hand)
 
     @property
     def instance(self) -> str:
@@ -167,9 +167,7 @@ class SiblingBoard:
         pods = board.pods(self._path(sibling), {CANARY_LABEL: label_of(board.plan)})
         self.members = members(pods, owner.container, owner.engine, owner.knob, board.now())
         value = board.value_at(board.place(sibling, pods))
-        kind = owner.shown.partition("/")[0].lower()
-        hand = f"kubectl -n {owner.namespace} delete {kind} {sibling.get('metadata', {}).get('name')}"
-        phase, note = board.phase(sibling, value, self.members, 1, self._watch, hand)
+        phase, note = board.phase(sibling, value, self.members, 1, self._watch, self._hand)
         return board.row_of(value, phase, note, 0, self._expires_at, 1)
 
     def _against(self, look: Look) -> Iterator[Finding]:
@@ -200,6 +198,13 @@ class SiblingBoard:
     def _value(self, look: Look) -> tuple[list[str] | str, Also]:
         owner = self.board.owner
         return written_at(look.point, owner.engine, {owner.knob: owner.after})
+
+    @property
+    def _hand(self) -> str:
+        """What a person does instead of us."""
+        owner = self.board.owner
+        kind = owner.shown.partition("/")[0].lower()
+        return f"kubectl -n {owner.namespace} delete {kind} -l {PLAN_LABEL}={label_of(self.board.plan)}"
 
     @property
     def _collection(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from enginetop.cli.kubernetes_apply import OwnerWorlds
 from enginetop.cli.kubernetes_owners import patch_lines
 from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.change import FINAL_STATES, ChangeState, Verdict
@@ -18,7 +19,7 @@ from tuners.control.driver import drive, run_change
 from tuners.control.kubernetes.siblings import EXPIRES_KEY
 from tuners.control.preflight import Preflight, check_plan
 from tuners.control.progress import Progress
-from tuners.control.recovery import resume_to_undo
+from tuners.control.recovery import progress_document, resume_to_undo
 from tuners.control.settings import ControlSettings
 from tuners.control.store import ChangeStore, Journal, MemoryJournal
 
@@ -359,6 +360,58 @@ def test_flags_that_somebody_else_wrote_meanwhile_are_left_alone(world: PodWorld
     assert "4096" in end.detail
     assert world.siblings() == []
     assert world.fake.get(_CHAT)["spec"]["template"]["spec"]["containers"][0]["args"][-1] == "4096"
+
+
+def test_an_owner_that_somebody_deletes_ends_the_change(world: PodWorld) -> None:
+    chat(world)
+
+    class Deleted(MemoryJournal):
+        def save(self, progress: Progress) -> None:
+            super().save(progress)
+            if progress.state is ChangeState.OBSERVE and _CHAT in world.fake._items:
+                world.fake.remove(_CHAT)
+
+    end = run(world, journal=Deleted(), settings=BRIEF)
+    assert end.state is ChangeState.ROLLED_BACK, end.detail
+    assert world.siblings() == []
+
+
+@pytest.mark.parametrize("verb", ["patch", "delete"])
+def test_a_right_that_is_taken_away_meanwhile_fails_the_way_back_with_the_command(
+    world: PodWorld, tmp_path: Path, verb: str
+) -> None:
+    chat(world)
+    world.worlds = OwnerWorlds(world.cluster, tmp_path, ready_seconds=60.0)
+
+    class Refused(MemoryJournal):
+        def stop_wanted(self, change: str) -> str:
+            promoted = [one for one in self.saved if len(one.written) > 1]
+            ready = promoted if verb == "patch" else world.siblings()
+            if not ready:
+                return ""
+            world.fake.forbidden.add((verb, DEPLOYMENTS, "llm"))
+            return "a test wants it back"
+
+        def save(self, progress: Progress) -> None:
+            self.saved.append(progress)
+
+    end = run(world, journal=Refused(), settings=BRIEF)
+    assert end.state is ChangeState.ROLLBACK_FAILED, end.detail
+    command = {
+        "patch": f"; by hand: kubectl -n llm edit deployment chat  # --max-num-batched-tokens {OLD}",
+        "delete": f"; by hand: kubectl -n llm delete deployment -l enginetop/plan={end.plan.id}",
+    }[verb]
+    assert command in end.detail
+    assert f'cannot {verb} resource "deployments"' in end.detail
+    assert "/enginetop/v1/knobs" not in end.detail
+    world.fake.forbidden.clear()
+    back = resume_to_undo(
+        progress_document(end), now=world.now(), why="again", settings=BRIEF, tool_version=VERSION
+    )
+    again = drive(back, world.worlds(end.plan, world, True), journal=MemoryJournal())
+    assert again.state is ChangeState.ROLLED_BACK, again.detail
+    world.advance(60.0)
+    assert (list(world.running().values()), world.siblings()) == ([OLD, OLD], [])
 
 
 def test_the_loan_of_a_sibling_is_renewed(world: PodWorld) -> None:
