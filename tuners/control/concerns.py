@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from enginetop.fleet.knobs import KnobRow
-from enginetop.fleet.plan import PlannedChange
+from enginetop.fleet.plan import VIA_KUBERNETES, PlannedChange
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tuners.control.trace import Trace, trace_of
 
@@ -14,23 +14,25 @@ _CLOSE_TO_FLOOR = 1.25
 
 def concerns(change: PlannedChange, replica: ReplicaSnapshot, row: KnobRow | None) -> tuple[str, ...]:
     """Sentences on one change of `replica`, whose knob stands as `row` says (None: not read)."""
-    return (*_of_knob(change, replica, row), *(() if row is None else _of_path(trace_of(replica), row)))
+    of_path = () if row is None else _of_path(change.via, trace_of(replica), row)
+    return (*_of_knob(change, replica, row), *of_path)
 
 
-def _of_path(trace: Trace, row: KnobRow) -> Iterator[str]:
+def _of_path(via: str, trace: Trace, row: KnobRow) -> Iterator[str]:
     if row.apply == "restart":
-        yield from _restart(trace, row)
+        if via != VIA_KUBERNETES:  # where the object's own rollout does that, and tells how
+            yield _restart(trace, row)
+        yield "a restarted engine has cold caches: its warm-up is longer, and counts for nothing"
     elif row.note:
         yield row.note
 
 
-def _restart(trace: Trace, row: KnobRow) -> Iterator[str]:
+def _restart(trace: Trace, row: KnobRow) -> str:
     running = "" if not trace.running else f" ({trace.running:.0f} run now)"
-    yield (
+    return (
         f"each replica is restarted, one at a time: it is drained first{running}, and may be out of service "
         f"for {row.takes_seconds / 60:.0f} min; let no router send to it meanwhile"
     )
-    yield "a restarted engine has cold caches: its warm-up is longer, and counts for nothing"
 
 
 def _of_knob(change: PlannedChange, replica: ReplicaSnapshot, row: KnobRow | None) -> tuple[str, ...]:

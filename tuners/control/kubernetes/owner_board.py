@@ -30,7 +30,7 @@ from tuners.control.kubernetes.patches import (
     pointer,
     written_at,
 )
-from tuners.control.kubernetes.rollout import Member, members, trouble_of
+from tuners.control.kubernetes.rollout import Member, drained, members, trouble_of
 
 READY_SECONDS = 900.0
 """So long nothing may become ready before a rollout counts as stuck."""
@@ -333,6 +333,7 @@ class OwnerBoard:
             notes=(
                 *(one.text for one in found if not one.stops),
                 rolls if self.owner.canary else f"{rolls}; no canary: one change rolls all",
+                *drained(look.pods[:1]),
             ),
         )
 

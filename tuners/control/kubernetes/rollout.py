@@ -28,6 +28,8 @@ _HOPELESS = frozenset(
     }
 )
 """Reasons of a waiting container that time does not mend."""
+_GRACE_SECONDS = 30
+"""What a pod has that says nothing."""
 _MORE_ARGUMENTS = ("VLLM_ADDITIONAL_ARGS", "EXTRA_ARGS")
 
 Fields = Mapping[str, Any]
@@ -81,6 +83,17 @@ def running_value(pod: Fields, container: str, kind: EngineKind, knob: str) -> i
     except FlagError:
         return None
     return value_of(words, flag)
+
+
+def drained(pods: Sequence[Fields]) -> Iterator[str]:
+    """How long a pod that goes has for its requests, in words."""
+    for pod in pods:
+        said = _at(pod, "spec", "terminationGracePeriodSeconds")
+        seconds = said if isinstance(said, int) else _GRACE_SECONDS
+        yield (
+            f"a pod that goes has {seconds} s to end its requests (terminationGracePeriodSeconds), then they "
+            "are cut"
+        )
 
 
 def trouble_of(owner: Fields) -> str:

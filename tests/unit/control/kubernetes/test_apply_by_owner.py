@@ -311,6 +311,9 @@ def test_nothing_stands_against_a_plain_deployment_and_what_will_happen_is_said(
         "llm/Deployment/chat: a change restarts all replicas of this object, by its own strategy (2)" in said
     )
     assert "if enginetop vanishes, the next start of enginetop takes it back" in said
+    assert "a pod that goes has 30 s to end its requests" in said
+    assert "a restarted engine has cold caches" in said
+    assert "one at a time" not in said, "that is for engines that we restart ourselves"
 
 
 def test_replicas_that_nobody_watches_stop_it(world: PodWorld) -> None:
