@@ -245,7 +245,11 @@ def hooked(desk: Desk) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "words"), [("broken", "hook ended with 1: no way"), ("hangs", "did not end within 3 s")]
+    ("trouble", "words"),
+    [
+        ("broken", "hook ended with 1: no way"),
+        pytest.param("hangs", "did not end within 3 s", marks=pytest.mark.verify),
+    ],
 )
 def test_a_hook_that_never_works_pages_a_person_with_a_command_that_works(
     desk: Desk, trouble: str, words: str

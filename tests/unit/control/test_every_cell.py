@@ -135,7 +135,14 @@ def standing(trial: SteppedTrial, knob: str) -> list[tuple[int, int | None, floa
     return found
 
 
-@pytest.mark.parametrize(("knob", "path"), CELLS)
+SLOWEST = ((DRAFTS, LIVE), (THINKING, LIVE))
+"""Live ones of `test_every_knob.py` go through the loop in every run."""
+
+
+@pytest.mark.parametrize(
+    ("knob", "path"),
+    [pytest.param(*one, marks=pytest.mark.verify) if one in SLOWEST else one for one in CELLS],
+)
 def test_suggested_tried_kept_and_rolled_back(knob: str, path: str) -> None:
     case = CELLS[knob, path]
     trial = world(knob, path, case)
