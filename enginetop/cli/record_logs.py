@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from collectors.records.formats import AUTO
 from collectors.records.reader import RecordReader
 from collectors.records.source import STANDARD_INPUT, RecordLog, RecordSource
+from collectors.secrets import without_secrets
 from enginetop.cli.targets import parse_target
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
@@ -120,4 +121,7 @@ def _url_of(setting: LogSetting, targets: Sequence[Target]) -> str | None:
     known = [name for target in targets for name in (target.name, target.url)]
     near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else "name a target by its URL or name"
-    raise ConfigError(f"{setting.origin}: {wanted!r} is no target; {hint}")
+    # an address with a key in its query was cut there
+    plain = without_secrets(f"{setting.path}={wanted}") == f"{setting.path}={wanted}"
+    shown = repr(wanted) if plain else "what stands after the last = sign"
+    raise ConfigError(f"{setting.origin}: {shown} is no target; {hint}")

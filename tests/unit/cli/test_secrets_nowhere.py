@@ -22,9 +22,10 @@ import pytest
 import yaml
 
 from bench.gallery import KEYS
-from enginetop.cli import ui
+from enginetop.cli import doctor_here, ui
 from enginetop.cli.main import main
 from enginetop.cli.parser import COMMANDS, UI, Command, _parser
+from enginetop.doctor.machine import GpuFacts
 from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
 from tests.support import telltale
 from tests.support.fake_prometheus import FakePrometheus
@@ -128,6 +129,7 @@ def desk(
     for folder in (found.given, found.made):
         folder.mkdir()
     monkeypatch.chdir(found.made)
+    monkeypatch.setattr(doctor_here, "gpu_facts", lambda targets: GpuFacts(problem="none here"))
     for name, below in (("HOME", "home"), ("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "conf")):
         monkeypatch.setenv(name, str(found.made / below))
     (tmp_path / "run").mkdir(mode=0o700)
@@ -222,7 +224,11 @@ def test_no_command_lets_a_secret_out(
     desk.run("sim", "--scenario", ADDRESS)
     for form in ("json", "table", "prometheus"):
         desk.run("snapshot", *read, "--format", form)
-    desk.run("record", *read, "-o", str(recording), "--for", "0.8")
+    for seconds in ("0.8", "3", "10"):  # a busy machine needs longer to answer itself
+        how = ("--interval", "0.3", "--timeout", seconds, "--for", seconds)
+        desk.run("record", *desk.config, *how, "-o", str(recording))
+        if b"requests_running" in recording.read_bytes():
+            break
     for form in ("table", "json"):
         desk.run("curve", *read, "--for", "0.3", "--format", form)
         desk.run("tune", *read, "--observe", "0.3", "--plan", str(desk.made / "p"), "--format", form)
@@ -294,16 +300,17 @@ def _prometheus(desk: Desk, server: FaultyServer) -> None:
     with fake.serving() as url:
         wells = [url, *(server.replica(telltale.refusing(status)).url for status in (401, 422, 500))]
         wells += [server.replica(script).url for script in (telltale.redirecting, telltale.garbled)]
-        for place in wells:
-            for key in (
-                'api_key_env = "ENGINE_KEY"',
-                f'username = "u"\npassword_file = "{desk.given / "password"}"',
-            ):
-                config.write_text(f'[prometheus]\nurl = "{place}"\n{key}\ntenant = "t"\n')
-                desk.run("snapshot", "--config", str(config))
+        keys = ('api_key_env = "ENGINE_KEY"', f'username = "u"\npassword_file = "{desk.given / "password"}"')
+        for number, place in enumerate(wells):
+            config.write_text(f'[prometheus]\nurl = "{place}"\n{keys[number % 2]}\ntenant = "t"\n')
+            desk.run("snapshot", "--config", str(config))
+            desk.run("doctor", "--config", str(config))
+            if place == url:
                 desk.run("rules", "--config", str(config))
                 desk.run("watch", "--config", str(config), "--from", "1m")
-                desk.run("record", "--config", str(config), "-o", str(desk.made / "p.jsonl"), "--for", "0.3")
+                out = str(desk.made / "p.jsonl")
+                desk.run("record", "--config", str(config), "-o", out, "--for", "0.3")
+                desk.run("record", "--config", str(config), "-o", out, "--from", "1m")
             key_of_targets = f'api_key_file = "{desk.given / "key"}"'
             config.write_text(f'[[discovery]]\nkind = "prometheus"\nurl = "{place}"\n{key_of_targets}\n')
             desk.run("snapshot", "--config", str(config), *QUICK)
