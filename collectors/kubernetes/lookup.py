@@ -16,6 +16,11 @@ _THROUGH_SERVER = re.compile(r"/api/v1/namespaces/([^/]+)/pods/(?:https:)?([^/:]
 Fields = dict[str, Any]
 
 
+def is_pods(url: str) -> bool:
+    """Whether a URL goes through an API server's pod proxy."""
+    return _THROUGH_SERVER.search(urlsplit(url).path) is not None
+
+
 def pod_of(client: KubernetesClient, target: Target) -> Fields:
     """The pod behind a target: the one that discovery found it in, else by the pod proxy's path or by its
     address. KubernetesError: there is none.

@@ -129,7 +129,11 @@ def knob_clients(settings: Settings, targets: Sequence[Target]) -> Callable[[str
         from enginetop.cli.gateways import behind_gateways  # of use to few
 
         clients = behind_gateways(clients, settings.gateways, targets)
-    return clients.get
+    if cluster is None:
+        return clients.get
+    from enginetop.cli.kubernetes_owners import KnobsOfPods
+
+    return KnobsOfPods(clients.get, cluster, owner_first=owner_first)
 
 
 def may_act(settings: Settings) -> bool:

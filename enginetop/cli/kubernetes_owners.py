@@ -9,17 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from collectors.control_http import HttpKnobTransport
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.kubeconfig import find_context, split_place
-from collectors.kubernetes.lookup import pod_of
+from collectors.kubernetes.lookup import is_pods, pod_of
 from collectors.kubernetes.owners import Owners
 from collectors.kubernetes.pods import serving_pod
+from enginetop.cli.admin_look import AdminLook
 from enginetop.cli.discovering import DiscoverySetting
 from enginetop.fleet.errors import ClusterError, ConfigError
 from enginetop.fleet.knobs import KnobAnswer, KnobRow, KnobSheet, KnobTransport, sheet_document
 from enginetop.fleet.model import EngineKind, Target
 from enginetop.fleet.plan import VIA_KUBERNETES, Plan
 from tuners.control.flags import FLAGS, FlagError, can_set, engine_of, value_of
+from tuners.control.knob_api import HttpKnobClient, KnobClient
 from tuners.control.kubernetes.arguments import words_of
 from tuners.control.kubernetes.change_points import NoPlaceError, change_point
 from tuners.control.kubernetes.emit import SecretInPatchError, emitted
@@ -47,6 +50,10 @@ class Cluster:
         if self._client is None:
             self._client = KubernetesClient(find_context(self._name))
         return self._client
+
+    def reads(self, url: str) -> bool:
+        """Whether a URL is that of a pod behind this API server. ClusterError: no such context."""
+        return url.startswith(f"{self.client.context.server}/") and is_pods(url)
 
     def flags(self, target: Target) -> OwnedFlags:
         """Who has the say over the flags of a target. ClusterError, NoPlaceError: nobody that we know."""
@@ -144,6 +151,34 @@ class OwnedKnobs:
         self._kept = KnobAnswer(200, json.dumps(sheet_document(sheet)).encode())
         self._kept_until = self._now() + _KEPT_SECONDS
         return self._kept
+
+
+class KnobsOfPods:
+    """The knobs of targets by their URLs: those that were `known` at the start, and those of pods that came
+    since, as every rollout brings them. Nothing outside of the cluster is ever asked.
+    """
+
+    def __init__(
+        self, known: Callable[[str], KnobClient | None], cluster: Cluster, *, owner_first: bool
+    ) -> None:
+        self._known, self._cluster, self._owner_first = known, cluster, owner_first
+        self._came: dict[str, KnobClient] = {}
+
+    def __call__(self, url: str) -> KnobClient | None:
+        """The knobs of a target; None: it is neither known nor read through the API server."""
+        found = self._known(url) or self._came.get(url)
+        if found is not None:
+            return found
+        try:
+            if not self._cluster.reads(url):
+                return None
+            credentials = self._cluster.client.identity.credentials()
+        except ClusterError:
+            return None
+        target = Target(url, url)
+        engine = HttpKnobTransport(url, credentials)
+        knobs = OwnedKnobs(target, engine, self._cluster, owner_first=self._owner_first)
+        return self._came.setdefault(url, HttpKnobClient(knobs, AdminLook(target, credentials)))
 
 
 def sheet_of(flags: OwnedFlags) -> KnobSheet:

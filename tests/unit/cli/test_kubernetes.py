@@ -14,7 +14,7 @@ import yaml
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.kubeconfig import Context
 from enginetop import __version__
-from enginetop.cli.kubernetes_owners import Cluster, OwnedKnobs
+from enginetop.cli.kubernetes_owners import Cluster, KnobsOfPods, OwnedKnobs
 from enginetop.cli.main import main
 from enginetop.cli.parser import parse
 from enginetop.cli.settings import resolve
@@ -138,6 +138,25 @@ def test_an_engines_own_knobs_go_first_unless_the_owners_are_wanted(
         assert sheet is not None
         assert sheet.writer == writer
         assert sheet.canary == ("kubernetes://llm/Deployment/chat/canary" if owner_first else "")
+    cluster.client.close()
+
+
+def test_pods_that_came_with_a_rollout_have_knobs_and_nothing_else_is_asked(
+    fake: FakeKubernetes, server: str
+) -> None:
+    served(fake, "plain")
+    cluster = Cluster(client=KubernetesClient(Context("prod", server, "llm", token=TOKEN)))
+    known = {"http://known:1": HttpKnobClient(_NoKnobApi())}
+    knobs = KnobsOfPods(known.get, cluster, owner_first=True)
+    assert knobs("http://known:1") is known["http://known:1"]
+    came = knobs(target_url(server))
+    assert came is not None
+    assert came is knobs(target_url(server))
+    sheet = came.read().sheet
+    assert sheet is not None
+    assert (sheet.writer, sheet.instance) == ("kubernetes", "llm/Deployment/chat")
+    for url in ("http://elsewhere:8000", f"{server}/api/v1/namespaces/llm/secrets/x", f"{server}0/pods/a"):
+        assert knobs(url) is None
     cluster.client.close()
 
 
