@@ -61,6 +61,7 @@ RUN = {
     "enginetop tune 10.0.0.1:8000 --what-if max_num_seqs=64": Ends(0, "max_num_seqs"),
     "enginetop rollback ID": Ends(2, "confirmation"),
     "enginetop audit": Ends(0, ""),
+    "enginetop runbook KvPressure": Ends(0, "Means."),
     "enginetop silence add --rule KvPressure --for 2h": Ends(0, ""),
     'enginetop silence add --for 2h --target "b*" --rule "Ttft*" --reason "load test"': Ends(0, ""),
     "enginetop silence list": Ends(0, ""),
