@@ -77,7 +77,7 @@ def _look(turn: Turn, ending: Ending, target: str, reply: KnobReply) -> Ending:
         return ending
     if row.value == change.rollback and row.expires_in_seconds is None and row.phase != FAILED:
         return _undone(ending, target, "")
-    if row.value not in (change.after, change.rollback):
+    if row.value not in (change.after, change.rollback) and not _led_astray(turn, target):
         return _undone(
             ending, target, f"{target} was set to {row.value} by somebody else, which was left as it is"
         )
@@ -86,6 +86,15 @@ def _look(turn: Turn, ending: Ending, target: str, reply: KnobReply) -> Ending:
     elif turn.now - turn.progress.written[target].undo_asked_at >= RETRY_SECONDS:
         _write_back(turn, target, sheet)
     return ending
+
+
+def _led_astray(turn: Turn, target: str) -> bool:
+    """Whether a hook made something else of our write, which was never read back: then that is ours to undo.
+
+    After a crash nobody knows any more whether it was read back.
+    """
+    written = turn.progress.written[target]
+    return written.change.via == VIA_GATEWAY and written.version is not None and not written.confirmed
 
 
 def _remember(turn: Turn, target: str, reply: KnobReply) -> None:

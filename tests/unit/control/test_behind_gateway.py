@@ -180,12 +180,22 @@ def test_what_could_not_be_written_is_refused_in_one_line(case: str) -> None:
     assert fleet.gateway.value in (OLD, 4096)
 
 
-def test_a_hook_that_sets_something_else_is_undone_as_far_as_it_goes_and_what_it_left_is_named() -> None:
+def test_a_hook_that_makes_something_else_of_every_value_cannot_be_undone() -> None:
     fleet = Fleet(2, count=4)
     fleet.gateway.twists = 1  # of every value
     end, _ = tried(fleet)
-    assert end.state is ChangeState.ROLLED_BACK
+    assert end.state is ChangeState.ROLLBACK_FAILED
     assert "thinking_token_budget is 513, not 512; and it could not be taken back: it is 8193" in end.detail
+    assert end.detail.endswith(f"{BY_HAND}ENGINETOP_VALUE=8192 /opt/hook")
+
+
+def test_a_hook_that_makes_something_else_of_it_for_a_while_is_undone() -> None:
+    fleet = Fleet(2, count=4)
+    fleet.gateway.twists = 1
+    fleet.at(60.0, lambda: setattr(fleet.gateway, "twists", 0))
+    end, _ = tried(fleet)
+    assert (end.state, fleet.gateway.value) == (ChangeState.ROLLED_BACK, OLD)
+    assert "somebody else" not in end.detail
 
 
 LATER = {
