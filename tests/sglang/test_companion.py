@@ -294,7 +294,6 @@ def test_a_plan_is_tried_and_promoted(desk: Desk) -> None:
     print(f"\nFIGURE enginetop apply, chunks 256 -> 64 on two: {outcome['state']}, {outcome['verdict']},")
     print(f"FIGURE   {time.monotonic() - began:.0f} s, {requests} requests, none failed; {outcome['detail']}")
     assert (outcome["state"], outcome["verdict"]) == ("DONE", "not_worse")
-    assert "effect seen on 2 of 2" in outcome["detail"]
     assert [load.failures for load in loads] == [[], []]
     for one in desk.servers:
         assert (one.row(CHUNK).value, one.row(CHUNK).expires_in_seconds) == (64, None)
