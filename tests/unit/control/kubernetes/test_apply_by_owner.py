@@ -16,6 +16,7 @@ from enginetop.fleet.change import FINAL_STATES, ChangeState, Verdict
 from enginetop.fleet.plan import Plan
 from tests.support.pod_world import DEPLOYMENTS, KNOB, VERSION, PodWorld, unschedulable, waiting
 from tuners.control.driver import drive, run_change
+from tuners.control.knob_api import ReplyKind
 from tuners.control.kubernetes.siblings import EXPIRES_KEY
 from tuners.control.preflight import Preflight, check_plan
 from tuners.control.progress import Progress
@@ -363,6 +364,28 @@ def test_flags_that_somebody_else_wrote_meanwhile_are_left_alone(world: PodWorld
     assert "4096" in end.detail
     assert world.siblings() == []
     assert world.fake.get(_CHAT)["spec"]["template"]["spec"]["containers"][0]["args"][-1] == "4096"
+
+
+def test_only_the_sibling_that_was_looked_at_is_deleted(world: PodWorld) -> None:
+    """Somebody makes another object of that name just then."""
+    chat(world)
+    plan = world.plan(NEW)
+    client = world.worlds(plan, world, False).client(CANARY)
+    assert client is not None
+    how: dict[str, Any] = {"if_version": None, "change": plan.id, "reason": "a test"}
+    assert client.write(KNOB, NEW, ttl_seconds=60.0, **how).kind is ReplyKind.OK
+    key = ("apps/v1", DEPLOYMENTS, "llm", f"chat-canary-{plan.id}")
+
+    def replaced() -> None:
+        item = world.fake.get(key)
+        item["metadata"]["uid"] = "another"
+        world.fake.put("apps/v1", DEPLOYMENTS, item)
+
+    world.api.before_write = replaced
+    reply = client.write(KNOB, OLD, ttl_seconds=None, **how)
+    assert reply.kind is ReplyKind.CONFLICT
+    assert "does not match" in reply.detail
+    assert key in world.fake._items
 
 
 def test_an_owner_that_somebody_deletes_ends_the_change(world: PodWorld) -> None:
