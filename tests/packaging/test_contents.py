@@ -72,6 +72,7 @@ def test_a_companion_is_one_package(name: str, tmp_path: Path) -> None:
     }
     assert (top(made), in_tree <= made) == ({package}, True)
     assert any(name.endswith(".dist-info/entry_points.txt") for name in made) is (name != "common")
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in made)
 
 
 def test_a_checkout_can_be_made_again_from_the_sdist(tmp_path: Path) -> None:
