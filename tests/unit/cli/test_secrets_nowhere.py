@@ -60,6 +60,7 @@ class Desk:
     made: Path
     capfd: pytest.CaptureFixture[str]
     targets: dict[str, str] = field(default_factory=dict)
+    hooked: list[str] = field(default_factory=list)
     printed: list[tuple[str, str]] = field(default_factory=list)
     ran: set[str] = field(default_factory=set)
     formats: set[tuple[str, str]] = field(default_factory=set)
@@ -186,7 +187,9 @@ def desk(
     with Receiver() as receiver:
         receiver.status = 500
         (found.given / "hook").write_text(f"http://127.0.0.1:{receiver.port}/{HOOK}?token={QUERY}")
+        found.hooked = receiver.paths
         lines += [
+            *(f'[[alerts]]\nrule = "{rule}"\nfor_seconds = 0\n' for rule in ("TargetDown", "Unauthorized")),
             f'[[sinks]]\nkind = "file"\npath = "{found.made / "alerts.jsonl"}"\n',
             f'[[sinks]]\nkind = "webhook"\nurl_file = "{found.given / "hook"}"\n',
             f'token_file = "{found.given / "token"}"\n',
@@ -235,22 +238,27 @@ def test_no_command_lets_a_secret_out(
         desk.run("doctor", *read[:2], "--format", form)
     for form in ("text", "json"):
         desk.run("check", *read, "--format", form)
-        desk.run("silence", "add", "--for", "1h", "--all", "--reason", "r", "--format", form)
-        desk.run("silence", "list", "--format", form)
         desk.run("apply", str(plan), *read, "--yes", "--format", form, cut_after=20.0)
         desk.run("rollback", "c0ffee", *read, "--yes", "--format", form, cut_after=20.0)
         desk.run("audit", "--format", form)
     desk.run("apply", str(plan), *read, "--dry-run")
     desk.run("apply", str(plan), *read, "--emit-patch")
     for form in ("ndjson", "table"):
-        desk.run("watch", *read, "--format", form, "--heartbeat", "0.5", cut_after=1.5)
+        for patience in (1.5, 5.0, 15.0):
+            desk.run("watch", *read, "--format", form, "--heartbeat", "0.5", cut_after=patience)
+            if desk.hooked and (desk.made / "alerts.jsonl").is_file():
+                break
         desk.run("watch", "--replay", str(recording), "--format", form)
+    for form in ("text", "json"):
+        desk.run("silence", "add", "--for", "1h", "--all", "--reason", "r", "--format", form)
+        desk.run("silence", "list", "--format", form)
     desk.run("replay", str(recording))
-    for name in ("chatty-0", "chatty-1", "chatty-2", "refused-1", "garbled-2", "elsewhere-0", "nowhere"):
+    asked = ("chatty-0", "chatty-1", "chatty-2", "refused-1", "garbled-2", "elsewhere-0", "nowhere")
+    for number, name in enumerate(asked):
         out = ("--records-out", str(desk.made / "records.jsonl"))
-        for form in ("table", "json"):
-            probe = ("--yes", "--requests", "1", "--timeout", "1", *out, "--format", form, *desk.config)
-            desk.run("probe", desk.targets[name], *probe)
+        printed = ("--format", ("table", "json")[number % 2])
+        probe = ("--yes", "--requests", "1", "--timeout", "1", *out, *printed, *desk.config)
+        desk.run("probe", desk.targets[name], *probe)
     desk.run("launch", "--engine", "vllm", "--url", chatty, "--", "no-such-engine", "--api-key", PAGES)
     desk.run("rules")
     _prometheus(desk, server)
@@ -259,6 +267,8 @@ def test_no_command_lets_a_secret_out(
     _bad_config_files(desk)
 
     _what_is_left(desk)
+    assert (desk.made / "alerts.jsonl").read_bytes()
+    assert any(HOOK in path for path in desk.hooked)
     texts = dict(desk.printed)
     assert any("HTTP 401" in text for text in texts.values())
     assert any("TLS" in text for text in texts.values())
