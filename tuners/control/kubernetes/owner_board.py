@@ -261,10 +261,10 @@ class OwnerBoard:
         hand: str,
     ) -> tuple[str, str]:
         """What is under way, and what speaks against it. `hand` is what a person would do about it."""
-        if len(found) >= count and all(one.ready and one.value == value for one in found):
-            return "", ""
         ready = sum(one.ready and one.value == value for one in found)
-        stuck = watch.stuck((value, ready), self.now())
+        stuck = watch.stuck((value, ready), self.now())  # also when all is well: a later trouble begins anew
+        if len(found) >= count and ready == len(found):
+            return "", ""
         troubles = (one.trouble for one in found if one.value == value and one.trouble)
         trouble = next(troubles, "") or trouble_of(item) or stuck
         forward = value == self.owner.after
