@@ -50,7 +50,7 @@ def run(
     world: PodWorld,
     to: int = NEW,
     journal: Journal | None = None,
-    settings: ControlSettings = SHORT,
+    settings: ControlSettings = BRIEF,
     plan: Plan | None = None,
 ) -> Progress:
     plan = plan or world.plan(to)
@@ -119,7 +119,7 @@ def test_a_harmful_change_ends_with_the_sibling_and_the_owner_was_never_touched(
     chat(world, NEW)
     before = world.running()
     generation = world.fake.get(_CHAT)["metadata"]["generation"]
-    end = run(world, OLD)
+    end = run(world, OLD, settings=SHORT)
     assert (end.state, end.verdict) == (ChangeState.ROLLED_BACK, Verdict.WORSE), end.detail
     world.advance(20.0)
     assert world.running() == before
@@ -167,7 +167,7 @@ def test_a_rollout_that_gets_stuck_is_taken_back_and_the_old_pods_serve_on(
                 if kind == "deadline" and any(not one.confirmed for one in progress.written.values()):
                     world.report("chat", "ProgressDeadlineExceeded", "it has timed out progressing")
 
-    end = run(world, journal=StuckFromNowOn(), settings=BRIEF)
+    end = run(world, journal=StuckFromNowOn())
     assert end.state is ChangeState.ROLLED_BACK, end.detail
     words = "ProgressDeadlineExceeded: it has timed out" if kind == "deadline" else "CrashLoopBackOff"
     assert words in end.detail
@@ -196,7 +196,7 @@ def test_one_change_that_rolls_all_there_is_has_no_verdict_and_goes_back(world: 
     world.deploy_service("east", OLD, 2)
     world.settle()
     journal = MemoryJournal()
-    end = run(world, journal=journal, settings=BRIEF)
+    end = run(world, journal=journal)
     assert end.state is ChangeState.HELD, end.detail
     assert end.verdict is None
     said = " ".join(row.detail for row in journal.rows)
@@ -347,6 +347,7 @@ def test_a_canary_that_somebody_deletes_ends_the_change(world: PodWorld) -> None
 
     end = run(world, journal=Deleted())
     assert end.state is ChangeState.ROLLED_BACK, end.detail
+    world.advance(20.0)
     assert list(world.running().values()) == [OLD, OLD]
 
 
@@ -359,7 +360,7 @@ def test_flags_that_somebody_else_wrote_meanwhile_are_left_alone(world: PodWorld
             if progress.state is ChangeState.PROMOTE and len(progress.written) == 1:
                 world.set_by_hand("chat", 4096)
 
-    end = run(world, journal=Meddled(), settings=BRIEF)
+    end = run(world, journal=Meddled())
     assert end.state is ChangeState.ROLLED_BACK, end.detail
     assert "4096" in end.detail
     assert world.siblings() == []
@@ -397,12 +398,12 @@ def test_an_owner_that_somebody_deletes_ends_the_change(world: PodWorld) -> None
             if progress.state is ChangeState.OBSERVE and _CHAT in world.fake._items:
                 world.fake.remove(_CHAT)
 
-    end = run(world, journal=Deleted(), settings=BRIEF)
+    end = run(world, journal=Deleted())
     assert end.state is ChangeState.ROLLED_BACK, end.detail
     assert world.siblings() == []
 
 
-@pytest.mark.parametrize("verb", ["patch", "delete"])
+@pytest.mark.parametrize("verb", [pytest.param("patch", marks=pytest.mark.verify), "delete"])
 def test_a_right_that_is_taken_away_meanwhile_fails_the_way_back_with_the_command(
     world: PodWorld, tmp_path: Path, verb: str
 ) -> None:
@@ -421,7 +422,7 @@ def test_a_right_that_is_taken_away_meanwhile_fails_the_way_back_with_the_comman
         def save(self, progress: Progress) -> None:
             self.saved.append(progress)
 
-    end = run(world, journal=Refused(), settings=BRIEF)
+    end = run(world, journal=Refused())
     assert end.state is ChangeState.ROLLBACK_FAILED, end.detail
     command = {
         "patch": f"; by hand: kubectl -n llm edit deployment chat  # --max-num-batched-tokens {OLD}",
@@ -451,7 +452,7 @@ def test_the_loan_of_a_sibling_is_renewed(world: PodWorld) -> None:
                 kept = world.fake.get(("apps/v1", DEPLOYMENTS, "llm", name))["metadata"]["annotations"]
                 seen.append(float(kept[EXPIRES_KEY]) - world.now())
 
-    run(world, journal=Watching(), settings=BRIEF)
+    run(world, journal=Watching())
     assert all(0 < left <= BRIEF.ttl_seconds for left in seen)
     assert len(seen) > 4
 
@@ -473,8 +474,17 @@ def undone(world: PodWorld, store: ChangeStore, plan: Plan) -> Progress:
     return end
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("write", ["create", "renew", "patch", "delete"])
+KILLED = [
+    pytest.param(write, late, id=f"{'after' if late else 'before'} {write}")
+    if (write, late) in (("create", True), ("patch", False), ("delete", True))
+    else pytest.param(write, late, id=f"{'after' if late else 'before'} {write}", marks=pytest.mark.verify)
+    for write in ("create", "renew", "patch", "delete")
+    for late in (False, True)
+]
+"""Three in every run, the others in `make verify`."""
+
+
+@pytest.mark.parametrize(("write", "late"), KILLED)
 def test_killed_at_any_write_the_next_start_leaves_what_was_there(
     world: PodWorld, tmp_path: Path, write: str, late: bool
 ) -> None:
@@ -495,7 +505,7 @@ def test_killed_at_any_write_the_next_start_leaves_what_was_there(
     else:
         world.api.before_write = die
     with pytest.raises(_Died):
-        run(world, journal=store, settings=BRIEF, plan=plan)
+        run(world, journal=store, plan=plan)
     world.advance(30.0)  # what was begun goes on without us
     end = undone(world, store, plan)
     assert end.state in FINAL_STATES
