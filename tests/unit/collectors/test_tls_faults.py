@@ -190,6 +190,28 @@ def test_plain_http_where_tls_is_asked() -> None:
     assert said.endswith("; it speaks plain HTTP there: write http://")
 
 
+def test_a_server_that_does_not_know_the_name_it_is_asked_for() -> None:
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(pem("good"))
+    server.sni_callback = lambda *_: ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    here = ssl.create_default_context(cafile=CA).wrap_bio(back, there, server_hostname="somebody.example")
+    with pytest.raises(ssl.SSLWantReadError):
+        here.do_handshake()
+    with pytest.raises(ssl.SSLError):
+        server.wrap_bio(there, back, server_side=True).do_handshake()
+    with pytest.raises(ssl.SSLError) as caught:
+        here.do_handshake()
+    line = "TLS: refused there: unrecognized name; write the target's address with a name that it knows"
+    assert tls_words(caught.value) == line
+
+
+def test_a_name_does_not_count_as_what_is_wrong() -> None:
+    error = ssl.SSLCertVerificationError(1, "")
+    error.verify_message = "Hostname mismatch, certificate is not valid for 'self-signed.example'."
+    assert tls_words(error).endswith("; write the target's address with a name that is in its certificate")
+
+
 @pytest.mark.parametrize("said", ["", "SOMETHING_NEW", "TLSV13_ALERT_SOMETHING_NEW"])
 def test_words_that_nobody_knows(said: str) -> None:
     error = ssl.SSLError(1, said)
