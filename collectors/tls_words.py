@@ -28,8 +28,8 @@ _HELPS = (
     ("record layer failure", "it speaks plain HTTP there: write http://"),
     ("eof", "it hung up; it may want a client certificate (client_cert_file)"),
 )
-"""What helps, by words of OpenSSL. The first entry whose words are said counts: a mismatch stands first, since it
-repeats a name, which may hold any of the others.
+"""What helps, by words of OpenSSL. The first entry whose words are said counts: a mismatch stands first,
+since it repeats a name, which may hold any of the others.
 """
 
 _ALERT = re.compile(r"^(?:ssl|tls)v\d+ (?:alert |(?=unrecognized name))")
