@@ -69,7 +69,10 @@ class SshClient:
                 path = await self._machines.socket(self._address)
         except TimeoutError:
             raise ssh_fault(self._address.machine, FailureKind.TIMEOUT, "not connected yet") from None
-        if self._client is None or path != self._socket:
-            await self.aclose()
-            self._socket, self._client = path, self._new_client(path)
-        return self._client
+        if self._client is not None and path == self._socket:
+            return self._client
+        former, client = self._client, self._new_client(path)
+        self._socket, self._client = path, client
+        if former is not None:
+            await former.aclose()
+        return client

@@ -107,15 +107,15 @@ class SshConnection:
         self._given_up = False
         self._channels = ""
         self._folder = _private_folder()
-        try:
+        with contextlib.ExitStack() as failed:
+            failed.callback(shutil.rmtree, self._folder, ignore_errors=True)
             # A file and not a pipe: nobody has to read it in time. Its name is gone before anything is in it.
             place = self._folder / "said"
             self._said = os.open(place, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+            failed.callback(os.close, self._said)
             place.unlink()
             self._process = self._start()
-        except OSError:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            raise
+            failed.pop_all()
 
     @property
     def stands(self) -> bool:
