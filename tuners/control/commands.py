@@ -16,6 +16,7 @@ from tuners.control.restart_board import RestartError
 _LONGEST_WORDS = 200
 _QUICK_SECONDS = 30.0
 _MOST_OUTPUT_BYTES = 8 << 20
+_MOST_READ_BYTES = 1 << 20
 _LOOK_SECONDS = 0.1
 
 
@@ -85,14 +86,18 @@ class Command:
                 return
 
     def output(self) -> str:
-        """What it printed so far; empty once it is `done`."""
+        """What it printed so far, of more than 1 MiB the end; empty once it is `done`."""
         if self._told.closed:
             return ""
         # at a place of its own: the command may still write, and shares the file's position with us
-        return os.pread(self._told.fileno(), 1 << 20, 0).decode("utf-8", "replace")
+        start = max(0, self._printed_bytes() - _MOST_READ_BYTES)
+        return os.pread(self._told.fileno(), _MOST_READ_BYTES, start).decode("utf-8", "replace")
 
     def _floods(self) -> bool:
-        return not self._told.closed and os.fstat(self._told.fileno()).st_size > _MOST_OUTPUT_BYTES
+        return not self._told.closed and self._printed_bytes() > _MOST_OUTPUT_BYTES
+
+    def _printed_bytes(self) -> int:
+        return os.fstat(self._told.fileno()).st_size
 
     def kill(self) -> None:
         """End it and all that it started."""
@@ -108,7 +113,7 @@ def run(
     timeout_seconds: float = _QUICK_SECONDS,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Run a short command to its end; what it printed. RestartError as in `Command`."""
+    """Run a short command to its end; what it printed (`Command.output`). RestartError as in `Command`."""
     command = Command(argv, timeout_seconds=timeout_seconds, environment=environment)
     command.wait()
     told = command.output()

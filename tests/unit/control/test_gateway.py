@@ -79,6 +79,26 @@ def test_a_value_comes_and_is_read_back_and_goes(rig: Rig) -> None:
     assert rig.state.read_text() == "8192\n"
 
 
+def test_a_loan_whose_way_back_got_no_answer_goes_back_at_the_next_request(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.board.patch(KNOB, 4096, if_version=None, ttl_seconds=60.0, change="c", now=0.0)
+    rig.becomes(
+        '[ "$ENGINETOP_ACTION" = write ] && touch "$STATE.away"; [ ! -e "$STATE.away" ] && cat "$STATE"'
+    )
+    rig.now = 100.0
+    with pytest.raises(StockError):
+        rig.board.sheet(100.0)
+    rig.becomes(GOOD)
+    assert rig.board.sheet(110.0).knobs[0].value == 8192
+    assert rig.state.read_text() == "8192\n"
+
+
+def test_the_last_line_counts_however_much_stands_before_it(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, f"head -c {3 << 20} /dev/zero | tr '\\0' 7; {GOOD}")
+    rig.state.write_text("\n8192\n")
+    assert rig.value() == 8192
+
+
 def test_no_budget_is_a_value(rig: Rig) -> None:
     assert rig.board.patch(KNOB, -1, if_version=None, ttl_seconds=None, change="c", now=0.0).status == 200
     assert rig.value() == -1

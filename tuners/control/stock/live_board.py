@@ -197,11 +197,13 @@ class LiveBoard:
         standing = self._look()
         over = [name for name, moment in self._expiries.items() if moment <= now]
         for name in over:
-            del self._expiries[name]
             knob = standing.knob(name)
             if knob is not None and knob.value != self._lasting[name]:
-                _, problem = self._write(knob, self._lasting[name])
+                _, problem = self._write(
+                    knob, self._lasting[name]
+                )  # without an answer the next request tries
                 self._note = f"its time is over, and it could not be taken back: {problem}" if problem else ""
+            del self._expiries[name]
         return self._look() if over else standing
 
     def _look(self) -> Standing:
