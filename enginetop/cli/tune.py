@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     if snapshot.collector.record_problem:
         tell(snapshot.collector.record_problem)
     if plan is not None:
-        _write(Path(args.plan), plan)
+        _write(Path(args.plan), plan, _fleet_words(args))
     _print(snapshot, args.format, plan, args.what_if)
     if stopped:
         return exit_codes.INTERRUPTED
@@ -152,12 +153,18 @@ def _sheets(urls: tuple[str, ...], clients: Clients) -> Mapping[str, KnobSheet]:
     return {url: reply.sheet for url, reply in replies.items() if reply.sheet is not None}
 
 
-def _write(path: Path, plan: Plan) -> None:
+def _fleet_words(args: argparse.Namespace) -> list[str]:
+    """The arguments that name the fleet of this run, as `apply` takes them too."""
+    words = [*args.targets, *(["--config", args.config] if args.config else [])]
+    return [*words, *(word for one in args.discover or () for word in ("--discover", one))]
+
+
+def _write(path: Path, plan: Plan, fleet: Sequence[str]) -> None:
     try:
         path.write_text(plan_text(plan), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; name a file that can be written with --plan") from error
-    tell(f"plan {plan.id} is in {path}: enginetop apply {path}")
+    tell(f"plan {plan.id} is in {path}: {shlex.join(['enginetop', 'apply', str(path), *fleet])}")
 
 
 def _print(snapshot: FleetSnapshot, form: str, plan: Plan | None, asked: Sequence[Asked]) -> None:

@@ -19,7 +19,10 @@ _GLYPHS = {Level.OK: "●", Level.INFO: "·", Level.WARNING: "▲", Level.ERROR:
 _FULL_TARGETS = 2
 """Up to as many targets are told in full; of more only one line each, and what needs somebody."""
 _LABEL_WIDTH = 12
+_SHORTER = {"credentials": "secrets"}
+"""Areas that are too long for their column."""
 _WIDEST = 120
+_WIDEST_NAME = 40
 
 Json = dict[str, Any]
 
@@ -119,12 +122,13 @@ def lines(report: Report, width: int) -> list[str]:
     shown = list(_headline(report))
     shown += _block("", report.here, width)
     full = len(report.targets) <= _FULL_TARGETS
+    names = min(_WIDEST_NAME, max((len(facts.name) for facts, _ in report.targets), default=0))
     for facts, findings in report.targets:
         if full:
             shown += _block(facts.name, findings, width)
         else:
             first, *grave = _short(facts, findings)
-            shown += _wrapped(f"{facts.name}  {_GLYPHS[first.level]} ", first.what, width)
+            shown += _wrapped(f"{facts.name:<{names}}  {_GLYPHS[first.level]} ", first.what, width)
             shown += _block("", grave, width)
     if not full:
         notes = sum(f.level is Level.INFO for _, group in report.targets for f in group)
@@ -164,7 +168,8 @@ def _block(name: str, findings: Sequence[Finding], width: int) -> Iterator[str]:
         yield name
     label = ""
     for finding in findings:
-        head = f"  {finding.area if finding.area != label else '':<{_LABEL_WIDTH - 2}}"
+        area = _SHORTER.get(finding.area, finding.area) if finding.area != label else ""
+        head = f"  {area:<{_LABEL_WIDTH - 2}}"
         label = finding.area
         yield from _wrapped(f"{head}{_GLYPHS[finding.level]} ", finding.what, width)
         if finding.fix:

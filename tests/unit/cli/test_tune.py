@@ -131,7 +131,9 @@ def test_the_plan_of_the_surest_suggestion(
         ("http://b2.example:8000", 8192, 6144),
         ("http://b1.example:8000", 8192, 6144),
     ]
-    assert json.loads(capsys.readouterr().out)["plan"] == plan.id
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["plan"] == plan.id
+    assert f"is in {path}: enginetop apply {path} b1.example:8000\n" in captured.err
 
 
 @pytest.mark.parametrize(
