@@ -37,7 +37,7 @@ def report_lines(snapshot: FleetSnapshot) -> Iterator[Line]:
         pools.setdefault(key, []).append(suggestion)
     for first, *others in pools.values():
         yield from _suggestion(snapshot, first)
-        yield from _labelled("also", [" · ".join(map(_in_short, others))])
+        yield from labelled("also", [" · ".join(map(_in_short, others))])
         yield plain("")
     for group in quiet:
         yield from _quiet(group)
@@ -53,9 +53,9 @@ def _suggestion(snapshot: FleetSnapshot, suggestion: Suggestion) -> Iterator[Lin
     change = change_text(advice)
     how = APPLY_WORDS.get(advice.apply, advice.apply)
     yield plain(printable(f"{advice.knob}  {change}   {where}   {how}   confidence {advice.confidence}"))
-    yield from _labelled("because", reasons_of(advice))
-    yield from _labelled("expect", [" · ".join(expectation_items(advice.expected))])
-    yield from _labelled("wrong if", caveats_of(advice))
+    yield from labelled("because", reasons_of(advice))
+    yield from labelled("expect", [" · ".join(expectation_items(advice.expected))])
+    yield from labelled("wrong if", caveats_of(advice))
 
 
 def _in_short(suggestion: Suggestion) -> str:
@@ -74,7 +74,8 @@ def _pool(pool: PoolAdvice) -> Iterator[Line]:
         yield plain(printable(f"  {advice.action:<8} {advice.knob}  {change}{reason}"))
 
 
-def _labelled(label: str, texts: Iterable[str]) -> Iterator[Line]:
+def labelled(label: str, texts: Iterable[str]) -> Iterator[Line]:
+    """A line for each text that is not empty; the label stands before the first."""
     for text in filter(None, texts):
         yield plain(printable(f"{label:<{_LABEL_WIDTH}} {text}"))
         label = ""

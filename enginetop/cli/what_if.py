@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from enginetop.cli.tune_report import labelled
 from enginetop.fleet.snapshot import FleetSnapshot, Outlook, ReplicaSnapshot
 from tui.view.advice import expectation_items, setting_text
 from tui.view.cells import Line, plain, printable
 
-_LABEL_WIDTH = 9
 Asked = tuple[str, tuple[int, ...]]
 """A knob, and the values to ask for."""
 
@@ -60,13 +60,7 @@ def answer_lines(found: Sequence[Answer]) -> Iterator[Line]:
         yield plain(printable(f"what if {outlook.knob}  {now} → {then}   {answer.replica.target.name}"))
         items = " · ".join(expectation_items(outlook.expected))
         label = "because" if outlook.action == "predicted" else outlook.action
-        yield from _labelled(label, outlook.because)
-        yield from _labelled("predicted", [items])
-        yield from _labelled("limits", outlook.limits)
+        yield from labelled(label, outlook.because)
+        yield from labelled("predicted", [items])
+        yield from labelled("limits", outlook.limits)
         yield plain("")
-
-
-def _labelled(label: str, texts: Sequence[str]) -> Iterator[Line]:
-    for text in filter(None, texts):
-        yield plain(printable(f"{label:<{_LABEL_WIDTH}} {text}"))
-        label = ""
