@@ -20,7 +20,7 @@ _DESCRIPTION = """\
 Watches live LLM inference fleets: vLLM, SGLang, TensorRT-LLM, Triton, Dynamo, llama.cpp, TGI, LMDeploy and
 their gateways. Without a COMMAND it is a terminal UI on the TARGETs, those of the config file, or the engines
 that listen on this machine; without a terminal it prints one table. It is read-only unless the config file
-has a [control] table. A TARGET is http(s)://host:port[/path] or host:port."""
+has a [control] table. A TARGET is http(s)://host:port[/path], host:port or ssh://host/127.0.0.1:8000."""
 _EXIT_CODES = (
     ("0", "Done; of check: all is well."),
     ("1", "It broke, and the reason is one line on stderr. Of check: a warning fires."),
