@@ -6,11 +6,11 @@ Anything beyond it (TLS, proxies, odd responses) is left to the complete client 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 
 from collectors.fetch import FetchError, RawResponse, connection_fault
 from collectors.http_response import NeedsFullClient, ResponseParser
 from collectors.no_engine_there import leads_astray
+from enginetop.fleet.model import is_address
 from enginetop.fleet.observation import FailureKind
 
 _SECOND_ADDRESS_DELAY_SECONDS = 0.25
@@ -142,7 +142,7 @@ class PlainHttp:
                 self._host,
                 self._port,
                 # a race has no second runner here, and one that is called off can lose its socket
-                happy_eyeballs_delay=None if _is_address(self._host) else _SECOND_ADDRESS_DELAY_SECONDS,
+                happy_eyeballs_delay=None if is_address(self._host) else _SECOND_ADDRESS_DELAY_SECONDS,
             )
         except (OSError, UnicodeError) as error:
             raise connection_fault(error) from error
@@ -162,11 +162,3 @@ class PlainHttp:
         else:
             connection.close()
         return response
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import ssl
 import time
@@ -16,7 +15,7 @@ from collectors.origin import Origin
 from collectors.ssh.address import SCHEME as SSH_SCHEME
 from collectors.ssh.address import ssh_address
 from enginetop.doctor.target import StageFacts
-from enginetop.fleet.model import Target
+from enginetop.fleet.model import Target, is_address
 from enginetop.fleet.observation import FailureKind
 
 
@@ -67,7 +66,7 @@ async def way_to(target: Target, credentials: Credentials, patience: float) -> W
             transport.abort()
 
     steps = [("connection", connect)]
-    if not _is_address(host):
+    if not is_address(host):
         steps.insert(0, ("name", look_up))
     if origin.scheme == "https":
         steps.append(("TLS", shake_hands))
@@ -109,11 +108,3 @@ def _fault(error: Exception, name: str, patience: float) -> FetchError:
     except (OSError, ValueError) as own:  # a fault of this machine, or of ours
         reason = getattr(own, "strerror", None) or type(own).__name__
         return FetchError(FailureKind.COLLECTOR, f"{name}: {reason}")
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True

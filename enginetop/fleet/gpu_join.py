@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from enginetop.fleet.gpu_device import GpuDevice, GpuReport
-from enginetop.fleet.model import LOCAL_HOST, Target, same_host
+from enginetop.fleet.model import LOCAL_HOST, Target, is_address, same_host
 
 
 class JoinedBy(StrEnum):
@@ -115,30 +114,22 @@ def _same_machine(one: str, other: str) -> bool:
     """Whether two names may be one machine's: the same, or one is the other without its domain."""
     if same_host(one, other):
         return True
-    if _is_address(one) or _is_address(other):
+    if is_address(one) or is_address(other):
         return False
     short, long = sorted((one, other), key=len)
     return "." not in short and long.partition(".")[0] == short
 
 
 def _names_of_host(host: str) -> Iterable[str]:
-    short = host if _is_address(host) else host.partition(".")[0]
+    short = host if is_address(host) else host.partition(".")[0]
     return dict.fromkeys((host_key(host), short))
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _pods_of(target: Target, host: str) -> Iterable[str]:
     """The pod that discovery names, else what may be a pod's name: the target's, or that in its DNS name."""
     if target.pod:
         return (target.pod,)
-    labels = () if not host or _is_address(host) else host.split(".")[:1]
+    labels = () if not host or is_address(host) else host.split(".")[:1]
     return dict.fromkeys(filter(None, (target.name, *labels)))
 
 

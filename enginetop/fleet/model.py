@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 LOCAL_HOST = "localhost"
@@ -139,6 +140,15 @@ class Target:
         if parts.scheme == "ssh":
             parts = urlsplit(f"http://{parts.path.removeprefix('/')}")
         return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is written as an IP address, of a zone or not (`fe80::1%eth0`)."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def same_host(one: str, other: str) -> bool:

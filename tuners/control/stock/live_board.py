@@ -199,9 +199,8 @@ class LiveBoard:
         for name in over:
             knob = standing.knob(name)
             if knob is not None and knob.value != self._lasting[name]:
-                _, problem = self._write(
-                    knob, self._lasting[name]
-                )  # without an answer the next request tries
+                # raises without an answer: then the next request tries again
+                _, problem = self._write(knob, self._lasting[name])
                 self._note = f"its time is over, and it could not be taken back: {problem}" if problem else ""
             del self._expiries[name]
         return self._look() if over else standing
