@@ -19,11 +19,6 @@ PODS = "/api/v1/pods"
 
 
 @pytest.fixture
-def fake() -> FakeKubernetes:
-    return FakeKubernetes()
-
-
-@pytest.fixture
 def client(fake: FakeKubernetes) -> Iterator[KubernetesClient]:
     with serving(fake) as url:
         one = KubernetesClient(Context("test", url, "llm", token=TOKEN), page_items=3)

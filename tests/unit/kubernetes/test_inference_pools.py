@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.inference_pools import InferencePools
-from collectors.kubernetes.kubeconfig import Context
 from collectors.kubernetes.source import KubernetesPods, Reach
 from enginetop.fleet.model import Role
-from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, serving
+from tests.support.fake_kubernetes import FakeKubernetes
 from tests.support.kubernetes_pods import pod
 
 V1, OLDER = "inference.networking.k8s.io/v1", "inference.networking.x-k8s.io/v1alpha2"
 SELECTED = {"app": "qwen", "tier": "gpu"}
-
-
-@pytest.fixture
-def fake() -> FakeKubernetes:
-    return FakeKubernetes()
-
-
-@pytest.fixture
-def client(fake: FakeKubernetes) -> Iterator[KubernetesClient]:
-    with serving(fake) as url:
-        one = KubernetesClient(Context("prod", url, "llm", token=TOKEN))
-        yield one
-        one.close()
 
 
 def pool(fake: FakeKubernetes, api: str, name: str = "qwen", **spec: Any) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import Context
 from collectors.kubernetes.source import KubernetesPods, Reach
 from enginetop import __version__
 from enginetop.cli.kubernetes_owners import Cluster, engine_kind, patch_lines
 from enginetop.fleet.plan import Plan, PlannedChange, Scope
-from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, serving
+from tests.support.fake_kubernetes import FakeKubernetes
 from tests.support.kubernetes_stacks import STACKS
 from tuners.control.kubernetes.arguments import written
 from tuners.control.kubernetes.patches import pointer
@@ -52,14 +50,6 @@ def fake() -> FakeKubernetes:
             ]
             type(served)(pod, owners, served.container, served.role, served.pointer, served.after).put(made)
     return made
-
-
-@pytest.fixture
-def client(fake: FakeKubernetes) -> Iterator[KubernetesClient]:
-    with serving(fake) as url:
-        one = KubernetesClient(Context("prod", url, "llm", token=TOKEN))
-        yield one
-        one.close()
 
 
 def test_each_of_203_pods_has_its_role_port_owner_and_patch(

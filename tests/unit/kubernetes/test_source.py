@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,19 +18,6 @@ from enginetop.fleet.model import Role, Target
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, serving
 from tests.support.kubernetes_pods import VLLM_STACK, owned_by, pod
 from tests.support.tls_server import CA, tls_server
-
-
-@pytest.fixture
-def fake() -> FakeKubernetes:
-    return FakeKubernetes()
-
-
-@pytest.fixture
-def client(fake: FakeKubernetes) -> Iterator[KubernetesClient]:
-    with serving(fake) as url:
-        one = KubernetesClient(Context("prod", url, "llm", token=TOKEN))
-        yield one
-        one.close()
 
 
 def test_pods_are_reached_directly_where_that_is_asked_for(
