@@ -6,15 +6,15 @@ The right object is the one that its controller does not overwrite. Sources: the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from enginetop.fleet.model import Role
 from tuners.control.flags import engine_of
 from tuners.control.kubernetes.arguments import Style, style_of
+from tuners.control.kubernetes.fields import Fields, field_at, texts
 
-Fields = Mapping[str, Any]
 Pointer = tuple[str | int, ...]
 
 BUMP_KEY = "enginetop/change"
@@ -50,7 +50,7 @@ def change_point(owner: Fields, pod: Fields, container: str, role: Role) -> Chan
     finder = _FINDERS.get(kind)
     if finder is None:
         raise NoPlaceError(f"it is owned by a {kind or 'nobody'}, whose flags are not known here")
-    running = _container(_at(pod, "spec", "containers"), container)
+    running = _container(field_at(pod, "spec", "containers"), container)
     if running is None:
         raise NoPlaceError(f"its pod has no container {container!r}")
     return finder(owner, pod, running[1], role)
@@ -67,21 +67,21 @@ def _workload(owner: Fields, _pod: Fields, running: Fields, _role: Role) -> Chan
         ("spec", "leaderWorkerTemplate", name, "spec", "containers")
         for name in ("leaderTemplate", "workerTemplate")
     )
-    if _at(owner, *leaders) is None:
+    if field_at(owner, *leaders) is None:
         return _listed(owner, workers, running, rolls=rolls, sibling=sibling)
     found = _listed(owner, leaders, running, rolls=rolls, sibling=sibling)
-    behind = (_at(one, "name") for one in _at(owner, *workers) or () if _runs_engine(one))
+    behind = (field_at(one, "name") for one in field_at(owner, *workers) or () if _runs_engine(one))
     others = tuple(_listed(owner, workers, running, rolls=rolls, container=str(name)) for name in behind)
     return replace(found, others=others)
 
 
 def _runtime(owner: Fields, _pod: Fields, _running: Fields, _role: Role) -> ChangePoint:
     place: Pointer = ("spec", "vllmConfig", "extraArgs")
-    found = _at(owner, *place)
+    found = field_at(owner, *place)
     return ChangePoint(
         place=place,
         style=Style.LIST,
-        present=_words(found),
+        present=texts(found),
         there=isinstance(found, list),
         rolls="all replicas of this VLLMRuntime",
         sibling="a second VLLMRuntime with one replica and the labels of the router's selector",
@@ -91,14 +91,14 @@ def _runtime(owner: Fields, _pod: Fields, _running: Fields, _role: Role) -> Chan
 
 def _inference_service(owner: Fields, _pod: Fields, running: Fields, role: Role) -> ChangePoint:
     part = "decoder" if role is Role.DECODE else "engine"
-    if _at(owner, "spec", part, "leader") is not None:
+    if field_at(owner, "spec", part, "leader") is not None:
         return _leader_and_worker(owner, running, part)
     place: Pointer = ("spec", part, "runner", "args")
-    found = _at(owner, *place)
+    found = field_at(owner, *place)
     return ChangePoint(
         place=place,
         style=Style.LIST,
-        present=_words(found) if isinstance(found, list) else _words(running.get("args")),
+        present=texts(found) if isinstance(found, list) else texts(running.get("args")),
         there=isinstance(found, list),
         rolls=f"all replicas of the {part}, one after the other",
         sibling="a second InferenceService with one replica, which an SGLang router has to select too",
@@ -111,13 +111,13 @@ def _leader_and_worker(owner: Fields, running: Fields, part: str) -> ChangePoint
     points = []
     for who in ("leader", "worker"):
         place: Pointer = ("spec", part, who, "runner", "args")
-        found = _at(owner, *place)
-        given = _words(running.get("args"))
+        found = field_at(owner, *place)
+        given = texts(running.get("args"))
         if found is None and who == "worker" and given:
             raise NoPlaceError(
                 f"the flags of its workers are not in it: write {'.'.join(map(str, place))} first"
             )
-        present = _words(found) if isinstance(found, list) else given
+        present = texts(found) if isinstance(found, list) else given
         points.append(ChangePoint(place, Style.LIST, present, isinstance(found, list), rolls))
     leader, worker = points
     return replace(leader, others=(worker,))
@@ -125,25 +125,26 @@ def _leader_and_worker(owner: Fields, running: Fields, part: str) -> ChangePoint
 
 def _runs_engine(container: Any) -> bool:
     """Whether a worker's container starts an engine by itself, and so needs its flags; ray's do not."""
-    return engine_of((*_words(_at(container, "command")), *_words(_at(container, "args")))) is not None
+    command, args = (texts(field_at(container, key)) for key in ("command", "args"))
+    return engine_of((*command, *args)) is not None
 
 
 def _graph(owner: Fields, pod: Fields, running: Fields, _role: Role) -> ChangePoint:
-    name = _at(pod, "metadata", "labels", "nvidia.com/dynamo-component")
+    name = field_at(pod, "metadata", "labels", "nvidia.com/dynamo-component")
     if not isinstance(name, str):
         raise NoPlaceError("its pod does not say which component of the graph it is")
     rolls = "ALL workers of the graph, into a new generation"
-    services = _at(owner, "spec", "services")
+    services = field_at(owner, "spec", "services")
     if isinstance(services, dict) and isinstance(services.get(name), dict):
         place: Pointer = ("spec", "services", name, "extraPodSpec", "mainContainer", "args")
-        found = _at(owner, *place)
-        present = _words(found) if isinstance(found, list) else _words(running.get("args"))
+        found = field_at(owner, *place)
+        present = texts(found) if isinstance(found, list) else texts(running.get("args"))
         return ChangePoint(
-            place, style_of(_words(running.get("command")), present), present, isinstance(found, list), rolls
+            place, style_of(texts(running.get("command")), present), present, isinstance(found, list), rolls
         )
-    components = _at(owner, "spec", "components")
+    components = field_at(owner, "spec", "components")
     for index, component in enumerate(components if isinstance(components, list) else ()):
-        if _at(component, "name") == name:
+        if field_at(component, "name") == name:
             top: Pointer = ("spec", "components", index, "podTemplate", "spec", "containers")
             return _listed(owner, top, running, rolls=rolls, container="main")
     raise NoPlaceError(f"the graph has no component {name!r}")
@@ -151,9 +152,9 @@ def _graph(owner: Fields, pod: Fields, running: Fields, _role: Role) -> ChangePo
 
 def _llm_service(owner: Fields, _pod: Fields, _running: Fields, role: Role) -> ChangePoint:
     top: Pointer = ("spec", "template", "containers")
-    if role is Role.PREFILL and _at(owner, "spec", "prefill") is not None:
+    if role is Role.PREFILL and field_at(owner, "spec", "prefill") is not None:
         top = ("spec", "prefill", "template", "containers")
-    found = _container(_at(owner, *top), "main")
+    found = _container(field_at(owner, *top), "main")
     rolls = "all replicas of this service's workload, by its rolloutStrategy"
     sibling = "a second LLMInferenceService with one replica, the same router.route.group and a small weight"
     if found is None:
@@ -161,11 +162,12 @@ def _llm_service(owner: Fields, _pod: Fields, _running: Fields, role: Role) -> C
     index, container = found
     env = container.get("env")
     for at, variable in enumerate(env if isinstance(env, list) else ()):
-        if _at(variable, "name") == "VLLM_ADDITIONAL_ARGS" and isinstance(_at(variable, "value"), str):
+        text = field_at(variable, "value")
+        if field_at(variable, "name") == "VLLM_ADDITIONAL_ARGS" and isinstance(text, str):
             place = (*top, index, "env", at, "value")
-            return ChangePoint(place, Style.EVALUATED_TEXT, variable["value"], True, rolls, sibling)
+            return ChangePoint(place, Style.EVALUATED_TEXT, text, True, rolls, sibling)
     args = container.get("args")
-    present = _words(args) if isinstance(args, list) else ()
+    present = texts(args) if isinstance(args, list) else ()
     return ChangePoint(
         (*top, index, "args"), Style.EVALUATED, present, isinstance(args, list), rolls, sibling
     )
@@ -176,13 +178,13 @@ def _listed(
 ) -> ChangePoint:
     """The `args` of a container in a list, or its `command` where a shell's script stands there."""
     name = container or str(running.get("name", ""))
-    found = _container(_at(owner, *top), name)
+    found = _container(field_at(owner, *top), name)
     if found is None:
         raise NoPlaceError(f"{owner.get('kind')} has no container {name!r}")
     index, fields = found
-    command, args = _words(fields.get("command")), _words(fields.get("args"))
+    command, args = texts(fields.get("command")), texts(fields.get("args"))
     if "command" not in fields and "args" not in fields:  # the operator fills in what the object leaves out
-        command, args = _words(running.get("command")), _words(running.get("args"))
+        command, args = texts(running.get("command")), texts(running.get("args"))
     style = style_of(command, args)
     key = "command" if style is Style.SCRIPT and not args else "args"
     return ChangePoint(
@@ -209,21 +211,6 @@ _FINDERS = {
 def _container(containers: Any, name: str) -> tuple[int, Fields] | None:
     """The container of that name and its place in the list."""
     for index, one in enumerate(containers if isinstance(containers, list) else ()):
-        if _at(one, "name") == name:
+        if field_at(one, "name") == name:
             return index, one
     return None
-
-
-def _words(value: Any) -> tuple[str, ...]:
-    return tuple(word for word in value if isinstance(word, str)) if isinstance(value, list) else ()
-
-
-def _at(value: Any, *path: str | int) -> Any:
-    for step in path:
-        if isinstance(value, dict) and isinstance(step, str):
-            value = value.get(step)
-        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
-            value = value[step]
-        else:
-            return None
-    return value

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from tuners.control.flags import masked
 from tuners.control.kubernetes.arguments import Style, words_of
 from tuners.control.kubernetes.change_points import ChangePoint
+from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.patches import Also, json_patch
-
-Fields = Mapping[str, Any]
 
 _CHART = "helm.sh/chart"
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuners.control.kubernetes.change_points import ChangePoint
+from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.patches import MANAGER
-
-Fields = Mapping[str, Any]
 
 _GITOPS = (
     ("argocd.argoproj.io/tracking-id", "Argo CD"),

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from enginetop.fleet.errors import ClusterError
 from enginetop.fleet.model import Role
 from tuners.control.kubernetes.change_points import ChangePoint
+from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.findings import (
     Finding,
     of_autoscalers,
@@ -33,8 +34,6 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _CONFLICT = 409
 _MANAGER = re.compile(r'conflicts? with "([^"]+)"')
 _REFUSED = frozenset({400, 403, 404, 409, 415, 422})
-
-Fields = Mapping[str, Any]
 
 
 class ObjectApi(Protocol):

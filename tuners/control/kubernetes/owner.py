@@ -10,6 +10,7 @@ from typing import Any
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.plan import PlannedChange
 from tuners.control.kubernetes.change_points import Pointer
+from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.inspect import OwnedFlags
 from tuners.control.kubernetes.siblings import why_none
 
@@ -29,8 +30,6 @@ _STABLE = (
     "leaderworkerset.sigs.k8s.io/name",
 )
 """Labels of pods that tell the parts of an object apart and outlive its rollouts."""
-
-Fields = Mapping[str, Any]
 
 
 class RecordError(ValueError):

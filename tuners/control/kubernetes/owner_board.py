@@ -18,6 +18,7 @@ from tuners.control.flags import FLAGS, FlagError, value_of
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.kubernetes.arguments import Style, words_of
 from tuners.control.kubernetes.change_points import ChangePoint, NoPlaceError, change_point
+from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.findings import Finding, of_managers
 from tuners.control.kubernetes.inspect import ObjectApi, OwnedFlags, inspect
 from tuners.control.kubernetes.owner import Owner
@@ -41,8 +42,6 @@ _TRIES = 3
 _LIVE = "status.phase!=Succeeded,status.phase!=Failed"
 _WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
 _KINDS = {401: ReplyKind.UNAUTHORIZED, 403: ReplyKind.UNAUTHORIZED, 404: ReplyKind.MISSING}
-
-Fields = Mapping[str, Any]
 
 
 class Cluster(ObjectApi, Protocol):

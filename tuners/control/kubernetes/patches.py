@@ -8,12 +8,11 @@ from typing import Any
 from enginetop.fleet.model import EngineKind
 from tuners.control.kubernetes.arguments import written
 from tuners.control.kubernetes.change_points import ChangePoint, Pointer
+from tuners.control.kubernetes.fields import Fields
 
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 MANAGER = "enginetop"
-
-Fields = Mapping[str, Any]
 
 
 Value = Sequence[str] | str

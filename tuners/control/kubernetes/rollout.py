@@ -5,14 +5,14 @@ The same for every stack: what the containers of live pods run with is the truth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from enginetop.fleet.model import EngineKind
 from tuners.control.flags import FLAGS, FlagError, value_of
 from tuners.control.kubernetes.arguments import Style, style_of, words_of
+from tuners.control.kubernetes.fields import Fields, field_at, objects_at, texts
 
 SCHEDULING_SECONDS = 300.0
 """So long a pod may wait for a node: a cluster that grows has to start one first."""
@@ -32,8 +32,6 @@ _GRACE_SECONDS = 30
 """What a pod has that says nothing."""
 _MORE_ARGUMENTS = ("VLLM_ADDITIONAL_ARGS", "EXTRA_ARGS")
 
-Fields = Mapping[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -52,12 +50,12 @@ def members(
     pods: Sequence[Fields], container: str, kind: EngineKind, knob: str, now: float
 ) -> tuple[Member, ...]:
     """The pods that are not on their way out, in order of their age and name."""
-    live = [pod for pod in pods if _at(pod, "metadata", "deletionTimestamp") is None]
-    live.sort(key=lambda pod: (str(_at(pod, "metadata", "creationTimestamp") or ""), _name(pod)))
+    live = [pod for pod in pods if field_at(pod, "metadata", "deletionTimestamp") is None]
+    live.sort(key=lambda pod: (str(field_at(pod, "metadata", "creationTimestamp") or ""), _name(pod)))
     return tuple(
         Member(
             name=_name(pod),
-            address=str(_at(pod, "status", "podIP") or ""),
+            address=str(field_at(pod, "status", "podIP") or ""),
             value=running_value(pod, container, kind, knob),
             ready=any(one.get("type") == "Ready" and one.get("status") == "True" for one in _conditions(pod)),
             trouble=next(_troubles(pod, now), ""),
@@ -69,15 +67,15 @@ def members(
 def running_value(pod: Fields, container: str, kind: EngineKind, knob: str) -> int | None:
     """What a pod's container gives a knob at its start; None: nothing, or it cannot be told."""
     flag = FLAGS.get(kind, {}).get(knob)
-    found = next((one for one in _list(pod, "spec", "containers") if one.get("name") == container), None)
+    found = next((one for one in objects_at(pod, "spec", "containers") if one.get("name") == container), None)
     if flag is None or found is None:
         return None
-    command, args = _words(found.get("command")), _words(found.get("args"))
+    command, args = texts(found.get("command")), texts(found.get("args"))
     words: tuple[str, ...] = (*command, *args)
     try:
         if style_of(command, args) is Style.SCRIPT:
             words = words_of(words, Style.SCRIPT)
-        for variable in _list(found, "env"):
+        for variable in objects_at(found, "env"):
             if variable.get("name") in _MORE_ARGUMENTS:
                 words = (*words, *words_of(str(variable.get("value") or ""), Style.EVALUATED_TEXT))
     except FlagError:
@@ -88,7 +86,7 @@ def running_value(pod: Fields, container: str, kind: EngineKind, knob: str) -> i
 def drained(pods: Sequence[Fields]) -> Iterator[str]:
     """How long a pod that goes has for its requests, in words."""
     for pod in pods:
-        said = _at(pod, "spec", "terminationGracePeriodSeconds")
+        said = field_at(pod, "spec", "terminationGracePeriodSeconds")
         seconds = said if isinstance(said, int) else _GRACE_SECONDS
         yield (
             f"a pod that goes has {seconds} s to end its requests (terminationGracePeriodSeconds), then they "
@@ -98,8 +96,8 @@ def drained(pods: Sequence[Fields]) -> Iterator[str]:
 
 def trouble_of(owner: Fields) -> str:
     """Why the owner itself says that its rollout does not go on; empty: it does not say so."""
-    seen = _at(owner, "status", "observedGeneration")
-    if isinstance(seen, int) and seen < (_at(owner, "metadata", "generation") or 0):
+    seen = field_at(owner, "status", "observedGeneration")
+    if isinstance(seen, int) and seen < (field_at(owner, "metadata", "generation") or 0):
         return ""  # it tells of the former one
     for one in _conditions(owner):
         if one.get("status") == "False" and one.get("reason") == "ProgressDeadlineExceeded":
@@ -110,10 +108,10 @@ def trouble_of(owner: Fields) -> str:
 def _troubles(pod: Fields, now: float) -> Iterator[str]:
     name = _name(pod)
     for key in ("initContainerStatuses", "containerStatuses"):
-        for status in _list(pod, "status", key):
-            waiting = _at(status, "state", "waiting") or {}
+        for status in objects_at(pod, "status", key):
+            waiting = field_at(status, "state", "waiting") or {}
             if waiting.get("reason") in _HOPELESS:
-                last = _at(status, "lastState", "terminated") or {}
+                last = field_at(status, "lastState", "terminated") or {}
                 why = last.get("reason") if last.get("reason") not in (None, "Error", "Completed") else ""
                 code = f"exit code {last['exitCode']}" if "exitCode" in last else ""
                 words = ", ".join(filter(None, (str(waiting["reason"]), why, code)))
@@ -126,11 +124,11 @@ def _troubles(pod: Fields, now: float) -> Iterator[str]:
 
 
 def _conditions(item: Fields) -> list[Fields]:
-    return _list(item, "status", "conditions")
+    return objects_at(item, "status", "conditions")
 
 
 def _name(pod: Fields) -> str:
-    return str(_at(pod, "metadata", "name") or "")
+    return str(field_at(pod, "metadata", "name") or "")
 
 
 def _time(text: object) -> float | None:
@@ -138,18 +136,3 @@ def _time(text: object) -> float | None:
         return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:
         return None
-
-
-def _list(value: Any, *path: str) -> list[Fields]:
-    found = _at(value, *path)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
-def _words(value: Any) -> tuple[str, ...]:
-    return tuple(word for word in value if isinstance(word, str)) if isinstance(value, list) else ()
-
-
-def _at(value: Any, *path: str) -> Any:
-    for step in path:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from enginetop.fleet.errors import ClusterError
 from enginetop.fleet.knobs import KnobRow
 from enginetop.fleet.plan import CANARY_LABEL
 from tuners.control.knob_api import KnobReply, ReplyKind
+from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.findings import Finding
 from tuners.control.kubernetes.inspect import may
 from tuners.control.kubernetes.owner_board import Look, OwnerBoard, ProgressWatch
@@ -25,8 +26,6 @@ from tuners.control.kubernetes.siblings import (
 )
 
 _MERGE_PATCH = "application/merge-patch+json"
-
-Fields = Mapping[str, Any]
 
 
 class SiblingBoard:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from enginetop.fleet.plan import CANARY_LABEL
 from tuners.control.kubernetes.change_points import BUMP_KEY, ChangePoint
+from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.patches import MANAGER, Also
 
 PLAN_LABEL = "enginetop/plan"
@@ -32,8 +33,6 @@ _OF_OTHERS = (
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 OF_KEY = "enginetop/of"
 """Annotation: `Kind/name` of the owner that the sibling stands beside."""
-
-Fields = Mapping[str, Any]
 
 
 def why_none(owner: Fields) -> str:
