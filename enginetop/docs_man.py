@@ -36,7 +36,7 @@ approved. Of check: something critical fires.""",
 Of check: unknown. Of tune --plan: there is nothing to propose. Of apply: inconclusive, and the value went
 back.""",
     ),
-    ("4", "Of apply and rollback: rolled back."),
+    ("4", "Of apply: rolled back. A rollback that was asked for and done is 0."),
     ("5", "Of apply and rollback: a value may still be in force; stderr says what to do by hand."),
     ("130", "Ended by ctrl+c."),
 )

@@ -124,7 +124,12 @@ def _nothing_known(replica: ReplicaSnapshot) -> bool:
 
 
 def _counts(alert: Alert) -> bool:
-    if alert.inhibited_by or alert.silenced_by:
+    return not alert.silenced_by and _matters(alert)
+
+
+def _matters(alert: Alert) -> bool:
+    """Whether it would count if nobody had silenced it."""
+    if alert.inhibited_by:
         return False
     return alert.state == FIRING or (alert.state == "pending" and alert.rule in AT_ONCE)
 
@@ -142,6 +147,9 @@ def _summary(code: int, problems: Sequence[Problem], snapshot: FleetSnapshot) ->
     touched = len({problem.target for problem in problems})
     count = f"{touched} of {total}" if problems else f"{total} of {total}"
     said = "; ".join(problem.text for problem in problems) or "nothing to report"
+    silenced = sum(bool(alert.silenced_by) and _matters(alert) for alert in snapshot.alerts)
+    if silenced:
+        said += f"; {silenced} silenced"
     goodput = _goodput(snapshot)
     line = f"{_WORDS[code]} {count}: {said}{f' | goodput {goodput}' if goodput else ''}"
     return " ".join("".join(c if c.isprintable() else " " for c in line).split())

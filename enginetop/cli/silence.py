@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import time
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 
+from enginetop.alerts.builtin import BUILTIN_NAMES
 from enginetop.alerts.silence import Silence
 from enginetop.cli import exit_codes
 from enginetop.cli.alerting import quiet_file
@@ -42,7 +45,15 @@ def _add(args: argparse.Namespace, file: QuietFile) -> int:
     if said:
         tell(said)
     _print([added], args.format, now)
+    _doubt(silence.rule)
     return exit_codes.OK
+
+
+def _doubt(rule: str) -> None:
+    """Say when no built-in rule is meant: a slip of the pen would silence nothing. Own rules may be."""
+    if not any(fnmatchcase(name, rule) for name in BUILTIN_NAMES):
+        near = difflib.get_close_matches(rule, BUILTIN_NAMES, n=1, cutoff=0.6)
+        tell(f"no built-in rule is called {rule}{f'; {near[0]} is' if near else ''}")
 
 
 def _list(args: argparse.Namespace, file: QuietFile) -> int:

@@ -41,6 +41,13 @@ def test_a_good_fleet() -> None:
     assert verdict(with_alerts()) == (0, "OK 2 of 2: nothing to report")
 
 
+def test_what_is_silenced_is_told_by_its_number() -> None:
+    quiet = replace(SLOW, silenced_by="ana: drill")
+    assert verdict(with_alerts(quiet)) == (0, "OK 2 of 2: nothing to report; 1 silenced")
+    other = replace(SLOW, target=A)
+    assert verdict(with_alerts(quiet, other))[1].endswith("the SLO allows 1 s; 1 silenced")
+
+
 def test_the_line_of_the_specification() -> None:
     snapshot = fleet(
         [

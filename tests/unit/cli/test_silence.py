@@ -67,6 +67,20 @@ def test_a_damaged_file_is_one_line(state: Path, capfd: pytest.CaptureFixture[st
     assert (state / "quiet.broken-1.json").read_text() == "{"
 
 
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("KvPresure", "enginetop: no built-in rule is called KvPresure; KvPressure is\n"),
+        ("Own", "enginetop: no built-in rule is called Own\n"),
+        ("Ttft*", ""),
+        ("KvPressure", ""),
+    ],
+)
+def test_a_rule_that_is_not_built_in_is_said(rule: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["silence", "add", "--for", "1h", "--rule", rule]) == 0
+    assert capfd.readouterr().err == said
+
+
 def test_check_goes_by_a_silence_of_the_command_line(capfd: pytest.CaptureFixture[str]) -> None:
     port = free_port()
     look = ["check", f"127.0.0.1:{port}", "--interval", "0.1"]
