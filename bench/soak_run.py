@@ -88,8 +88,11 @@ class Soak:
     @contextlib.contextmanager
     def running(self) -> Iterator[Soak]:
         """Everything is up and every replica was looked at."""
-        with FaultyFleet(self._replicas) as self.fleet, _small_disk(self._folder / "state") as self.small:
-            self.receiver = Receiver()
+        with (
+            FaultyFleet(self._replicas) as self.fleet,
+            _small_disk(self._folder / "state") as self.small,
+            contextlib.closing(Receiver()) as self.receiver,
+        ):
             config = self._configure()
             common = ["--config", str(config), "--interval", f"{self.interval:g}"]
             environ = {**os.environ, "XDG_STATE_HOME": str(self._folder / "state")}
@@ -119,7 +122,6 @@ class Soak:
                     self._ended.set()
                     reader.join()
                     self.watch.terminate()
-            self.receiver.close()
 
     def states(self) -> dict[str, str]:
         """The state of each replica as the watch tells it; empty when it does not answer."""
