@@ -264,7 +264,7 @@ class Soak:
     def _until(self, done: Callable[[], T], longest_seconds: float) -> T:
         end = time.monotonic() + longest_seconds
         while not (found := done()) and time.monotonic() < end:
-            time.sleep(min(0.1, self.interval / 4))
+            time.sleep(self.interval / 4)  # its page costs the watch a part of a second
         return found
 
     def _configure(self) -> Path:
