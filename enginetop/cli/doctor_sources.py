@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from collectors.engines.json_fields import field_at
 from collectors.gpu.exporters import ExporterGpus
 from collectors.http import HttpFetcher
 from enginetop.cli.prometheus import PrometheusSetting, client_of
@@ -65,7 +66,7 @@ def prometheus_findings(setting: PrometheusSetting | None, now: float) -> Iterat
         ups = client.matrix(f'up{{job=~"{one_of(jobs)}"}}', there)
         if client.warning:
             yield Finding(_PROMETHEUS, Level.WARNING, f"Prometheus {setting.url} says: {client.warning}")
-        down = sum(series.get("value", [0, "1"])[1] != "1" for series in ups)
+        down = sum(field_at(series, "value", 1) != "1" for series in ups)
         failing = f", {down} of them without an answer now" if down else ""
         of = f"of the jobs with engines ({', '.join(jobs)})"
         what = f"Prometheus {setting.url}: scrapes {len(ups)} targets {of}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,25 @@ def test_the_prometheus_of_the_config_file_is_asked(doctor: Doctor, monkeypatch:
             ("warning", f"Prometheus {url} says: a store is away", ""),
             ("warning", f"{well}, 1 of them without an answer now", ""),
         ]
+
+
+@pytest.mark.parametrize("value", [[], None, "1", [990.0]], ids=str)
+def test_a_value_of_another_form_is_no_answer_and_breaks_nothing(doctor: Doctor, value: object) -> None:
+    class Strange(FakePrometheus):
+        def _query(self, query: str, at: float) -> Any:
+            found = super()._query(query, at)
+            if query.startswith("up{"):
+                found["result"] = [{"metric": {"job": "vllm"}, "value": value}]
+            return found
+
+    fake = Strange(time=1000.5)
+    fake.scraped({"job": "vllm", "instance": "a:8000"}, 990.0, vllm_page().decode())
+    with fake.serving() as url:
+        code, said = doctor(f'[prometheus]\nurl = "{url}"\n')
+    assert (code, said[0][0]) == (1, "warning")
+    assert said[0][1].endswith(
+        "scrapes 1 targets of the jobs with engines (vllm), 1 of them without an answer now"
+    )
 
 
 def test_a_prometheus_that_is_none_of_use(doctor: Doctor) -> None:
