@@ -59,11 +59,11 @@ def run(args: argparse.Namespace) -> int:
         *config_findings(config),
         *(one for one in secrets if not one.target),
         *folder_findings(doctor_here.folder_facts()),
-        *sink_findings(doctor_here.sink_facts(settings.alerts.sinks)),
+        *(() if config.problem else sink_findings(doctor_here.sink_facts(settings.alerts.sinks))),
         *gpu_findings(doctor_here.gpu_facts(targets)),
         *exporter_findings(settings, patience, now),
         *prometheus_findings(settings.prometheus, now),
-        *(_no_targets(targets) if settings.prometheus is None else ()),
+        *(_no_targets(targets, config) if settings.prometheus is None else ()),
     ]
     report = Report(
         now,
@@ -124,12 +124,13 @@ async def _look(targets: Sequence[Target], settings: Settings, patience: float) 
     return found
 
 
-def _no_targets(targets: Sequence[Target]) -> Iterator[Finding]:
+def _no_targets(targets: Sequence[Target], config: ConfigFacts) -> Iterator[Finding]:
     if not targets:
+        listed = "the config file cannot be used" if config.problem else "none is in the config file"
         yield Finding(
             "targets",
             Level.WARNING,
-            "nothing to look at: no target is named, none is in the config file, no engine listens here",
+            f"nothing to look at: no target is named, {listed}, no engine listens here",
             "enginetop doctor host:port, or list [[targets]] in the config file",
         )
 
