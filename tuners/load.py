@@ -29,7 +29,7 @@ _NEEDED_SCALARS = (
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """p95 of TPOT and TTFT, p90 and p99 of the tokens in a step, and the objectives.
+    """p95 of TPOT and TTFT, p99 of the tokens in a step, and the objectives.
 
     `accepted` are tokens that a request gets in a step (1 without speculation). Of one engine: `decoding` the
     running requests, `demand` the prompt tokens per second that are not in the cache. `prompt` is the mean
@@ -39,7 +39,6 @@ class Load:
     tpot: Quantile
     ttft: Quantile
     step_tokens: float
-    usual_step_tokens: float
     tpot_slo: float
     ttft_slo: float
     accepted: float
@@ -86,7 +85,6 @@ def load_of(case: Case) -> Load | str:
         tpot=tpot.quantiles["p95"],
         ttft=ttft.quantiles["p95"],
         step_tokens=at_least(steps.quantiles["p99"]),
-        usual_step_tokens=at_least(steps.quantiles["p90"]),
         tpot_slo=replica.slo.tpot_seconds,
         ttft_slo=replica.slo.ttft_seconds,
         accepted=accepted or 1.0,

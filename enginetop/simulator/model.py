@@ -385,7 +385,7 @@ class EngineModel:
         spoilt = within and 0 < self._conditions.miss_ratio > self._chance.random()
         within = within and not spoilt
         self.metrics.judge(request, within)
-        self.truth.ended(request, self.slo, within, spoilt)
+        self.truth.ended(request, within, spoilt)
 
     def _preempt(self, request: Request) -> None:
         if request in self._prefilling:

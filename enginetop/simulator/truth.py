@@ -35,8 +35,6 @@ class Truth:
         self.truncated = 0
         self.output_tokens = 0
         self.good_tokens = 0
-        self.ttft_misses = 0
-        self.tpot_misses = 0
 
     @property
     def judged(self) -> int:
@@ -53,7 +51,7 @@ class Truth:
         """Share of the thinking requests that a budget cut short; 0 when nothing thinks."""
         return self.truncated / self.reasoning_requests if self.reasoning_requests else 0.0
 
-    def ended(self, request: Request, slo: Slo, within: bool, spoilt: bool) -> None:
+    def ended(self, request: Request, within: bool, spoilt: bool) -> None:
         """Take an ended request. `spoilt`: a fault alone keeps it from being within the SLO."""
         self.outcomes[request.finish_reason] += 1
         self.missed += spoilt
@@ -63,6 +61,3 @@ class Truth:
         if within:
             self.within_slo += 1
             self.good_tokens += request.output_tokens
-        else:
-            self.ttft_misses += request.client_ttft_seconds > slo.ttft_seconds
-            self.tpot_misses += request.tpot_seconds > slo.tpot_seconds

@@ -29,7 +29,6 @@ from tuners.control.kubernetes.patches import APPLY_PATCH, JSON_PATCH, apply_bod
 from tuners.control.kubernetes.sibling_board import SiblingBoard
 
 PODS = "/api/v1/namespaces/llm/pods"
-RUNTIMES = "production-stack.vllm.ai/v1alpha1"
 
 
 class ApiServer(Protocol):

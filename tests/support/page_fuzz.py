@@ -57,7 +57,6 @@ COMMENTS = (
     '# {"deep": ' + "[" * 200,
     "# TYPE a_native histogram",
 )
-CONTENT_TYPES = ("text/plain; version=0.0.4", "application/openmetrics-text", "application/json", "\x1b")
 SPOILT = (b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"\x00", b"\xef\xbb\xbf")
 
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})

@@ -19,7 +19,6 @@ from tuners.speculation import advise, calls
 from tuners.step_time import StepWindow, Unfit, fit_step_time
 
 KNOBS = Knobs(2048, 256, 4, bounds={"num_speculative_tokens": (0, 4)}, source="knob API")
-NO_DRAFTS = Scalar(None, "ratio", Quality.UNSUPPORTED, "no drafts")
 POOR, GOOD = (0.40, 0.16, 0.06, 0.02), (0.85, 0.72, 0.60, 0.50)
 
 
