@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from enginetop.cli.kubernetes_owners import Cluster, engine_kind
@@ -68,11 +70,11 @@ class OwnerWorlds:
                 flags = self._cluster.flags(target)
             except (ClusterError, NoPlaceError, FlagError):
                 continue
-            count = sum(other.instance == change.instance for other in members)
             found[change.target] = owner_of(
-                flags, engine_kind(flags), change.knob, change.before, change.after, count
+                flags, engine_kind(flags), change.knob, change.before, change.after, 1
             )
-        return found
+        counts = Counter(map(_place, found.values()))
+        return {target: replace(owner, count=counts[_place(owner)]) for target, owner in found.items()}
 
     def _boards(
         self, owners: dict[str, Owner], plan: Plan, world: World, record: Path, *, rolled: bool
@@ -80,10 +82,10 @@ class OwnerWorlds:
         """One board an owner, for all of its targets."""
         document = json.dumps(record_document(owners), indent=1).encode() + b"\n"
         remember = _once(lambda: write_synced(record, document))
-        boards: dict[tuple[str, str], OwnerBoard] = {}
+        boards: dict[_Place, OwnerBoard] = {}
         for owner in owners.values():
             boards.setdefault(
-                (owner.path, owner.container),
+                _place(owner),
                 OwnerBoard(
                     self._cluster,
                     owner,
@@ -94,7 +96,15 @@ class OwnerWorlds:
                     ready_seconds=self._ready_seconds,
                 ),
             )
-        return {target: boards[owner.path, owner.container] for target, owner in owners.items()}
+        return {target: boards[_place(owner)] for target, owner in owners.items()}
+
+
+_Place = tuple[str, str, frozenset[tuple[str, str]]]
+
+
+def _place(owner: Owner) -> _Place:
+    """What one board is of: components of one object differ in the labels of their pods."""
+    return owner.path, owner.container, frozenset(owner.selector.items())
 
 
 class _Untouched:

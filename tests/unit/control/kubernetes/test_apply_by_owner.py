@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,12 @@ from enginetop.cli.kubernetes_apply import OwnerWorlds
 from enginetop.cli.kubernetes_owners import patch_lines
 from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.change import FINAL_STATES, ChangeState, Verdict
+from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.plan import Plan
 from tests.support.pod_world import DEPLOYMENTS, KNOB, VERSION, PodWorld, unschedulable, waiting
 from tuners.control.driver import drive, run_change
 from tuners.control.knob_api import ReplyKind
+from tuners.control.kubernetes.owner import Owner, record_document
 from tuners.control.kubernetes.siblings import EXPIRES_KEY
 from tuners.control.preflight import Preflight, check_plan
 from tuners.control.progress import Progress
@@ -516,3 +519,26 @@ def test_killed_at_any_write_the_next_start_leaves_what_was_there(
     assert store.audit.verify().intact
     assert store.audit.rows()[-1].state is end.state
     assert {row.knob for row in store.audit.rows()} == {KNOB}
+
+
+def test_components_of_one_object_are_changed_each_by_itself(world: PodWorld, tmp_path: Path) -> None:
+    """As in a DynamoGraphDeployment: one object, one name of the container, pods with other labels."""
+    chat(world, replicas=3)
+    plan = world.plan(NEW)
+    targets = [change.target for change in plan.changes if change.target != CANARY]
+    path = f"/apis/apps/v1/namespaces/llm/{DEPLOYMENTS}/chat"
+    owner = Owner(
+        path, "llm/Deployment/chat", EngineKind.VLLM, "main", Role.DECODE, {}, 1, KNOB, OLD, NEW, True
+    )
+    labels = ("decode", "thinker", "decode")
+    owners = {
+        target: replace(owner, selector={"component": label})
+        for target, label in zip(targets, labels, strict=True)
+    }
+    record = tmp_path / "kubernetes" / f"{plan.id}.json"
+    record.parent.mkdir(exist_ok=True)
+    record.write_text(json.dumps(record_document(owners)))
+    seats = OwnerWorlds(world.cluster, tmp_path)(plan, world, True)
+    first, second, third = (seats.client(target) for target in targets)
+    assert first is third
+    assert first is not second
