@@ -112,7 +112,7 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
 # README's own commands, those that end by themselves, against a simulated engine
 
 README = tuple(shown(ROOT / "README.md"))
-SHORTER = {"600": "1", "30": "1"}
+SHORTER = {"600": "1", "90": "1"}
 """Seconds that a test does not wait."""
 
 

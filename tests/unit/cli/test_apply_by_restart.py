@@ -168,6 +168,7 @@ def begin(desk: Desk, *argv: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.verify
 def test_enginetop_killed_in_the_midst_of_a_restart_leaves_nothing_behind(desk: Desk) -> None:
     with launched(desk, "--slow-start=1.5") as canary:
         with begin(desk, "apply", plan_of(desk, canary, 16), canary.url, desk.baseline, "--yes") as control:
@@ -183,6 +184,7 @@ def test_enginetop_killed_in_the_midst_of_a_restart_leaves_nothing_behind(desk: 
         assert (row.value, row.expires_in_seconds) == (8, None)
 
 
+@pytest.mark.verify
 def test_a_disk_that_is_full_in_the_midst_of_a_change_undoes_it(desk: Desk) -> None:
     with launched(desk) as canary:
         plan = plan_of(desk, canary, 16)
@@ -269,6 +271,7 @@ def test_a_hook_that_never_works_pages_a_person_with_a_command_that_works(
         until(lambda: True if seats(url) == 8 else None, "back with 8")
 
 
+@pytest.mark.verify
 def test_a_file_that_a_killed_enginetop_has_left_behind_is_put_back_by_the_next(desk: Desk) -> None:
     with hooked(desk) as url:
         plan = desk.plan(url, f"{desk.folder}/engine.yaml", "file", 16)

@@ -135,8 +135,8 @@ def standing(trial: SteppedTrial, knob: str) -> list[tuple[int, int | None, floa
     return found
 
 
-SLOWEST = ((DRAFTS, LIVE), (THINKING, LIVE))
-"""Live ones of `test_every_knob.py` go through the loop in every run."""
+SLOWEST = ((DRAFTS, LIVE), (THINKING, LIVE), (DRAFTS, RESTART), (THINKING, RESTART))
+"""Live ones of `test_every_knob.py`, and two by restart, go through the loop in every run."""
 
 
 @pytest.mark.parametrize(
