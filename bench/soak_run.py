@@ -116,7 +116,7 @@ class Soak:
                 reader.start()
                 try:
                     self._metrics = self._address(self._folder / "watch.err")
-                    self._until(lambda: len(self.states()) >= self._replicas, 60)
+                    self._until(self._all_serve, 60)
                     yield self
                 finally:
                     self._ended.set()
@@ -130,6 +130,10 @@ class Soak:
                 return dict(_STATE.findall(answer.read().decode()))
         except OSError:
             return {}
+
+    def _all_serve(self) -> bool:
+        states = self.states()
+        return sum(state in _SERVING for state in states.values()) >= self._replicas
 
     def _strike(self, mode: Mode, rule: str, name: str, number: int) -> Row:
         """Put the fault on, hold it until its alert must fire, and take it away."""
