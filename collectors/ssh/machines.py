@@ -9,6 +9,8 @@ from collections.abc import Callable
 from collectors.fetch import FetchError
 from collectors.ssh.address import SshAddress, SshHost
 from collectors.ssh.connection import SshConnection, connect
+from collectors.ssh.faults import ssh_fault
+from enginetop.fleet.observation import FailureKind
 
 _SHORTEST_PAUSE_SECONDS = 2.0
 _LONGEST_PAUSE_SECONDS = 60.0
@@ -92,7 +94,11 @@ class _Machine:
             if self.connection is not None and self.connection.stands:
                 return self.connection
             self._opening = asyncio.create_task(self._open())
-        made = await asyncio.shield(self._opening)
+        opening = self._opening
+        await asyncio.wait((opening,))
+        if opening.cancelled():  # by `aclose`: not whoever waits here is to end
+            raise ssh_fault(self._host, FailureKind.REFUSED, "given up before it was connected")
+        made = opening.result()
         if isinstance(made, FetchError):
             raise FetchError(made.kind, made.detail)
         return made

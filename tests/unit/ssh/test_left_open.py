@@ -65,6 +65,29 @@ def test_two_that_find_a_new_way_at_once_share_its_client() -> None:
     assert [(one.path, one.open) for one in made] == [("/first", False), ("/second", False)]
 
 
+@pytest.mark.parametrize("end", ["leave", "aclose"])
+def test_who_waits_for_a_machine_that_is_given_up_hears_of_it_and_is_not_cancelled(
+    monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    async def run() -> None:
+        begun = asyncio.Event()
+
+        async def for_ever(*_: object) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr("collectors.ssh.machines.connect", for_ever)
+        machines = SshMachines()
+        waiting = [asyncio.create_task(machines.socket(ADDRESS)) for _ in range(2)]
+        await begun.wait()
+        await (machines.leave(ADDRESS) if end == "leave" else machines.aclose())
+        for found in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(found, FetchError)
+            assert found.detail == "ssh to gpu1: given up before it was connected"
+
+    asyncio.run(run())
+
+
 def test_a_machine_on_which_nothing_can_be_started_keeps_nothing_open(
     sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
