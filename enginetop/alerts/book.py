@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from enginetop.alerts.inhibit import inhibitors
 from enginetop.alerts.rule import (
     FIRING,
-    NO_LABELS,
     RESOLVED,
     Finding,
     Instance,
@@ -22,9 +21,8 @@ from enginetop.alerts.rule import (
     identity,
     key_of,
 )
-from enginetop.alerts.seen import labels_of
 from enginetop.alerts.silence import Acknowledgement, NobodyQuiet, Quiet, QuietSource, Silence, silenced_by
-from enginetop.fleet.snapshot import Alert, FleetSnapshot
+from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
 
 _MOST_UNTAKEN = 10_000
 _RESTART_GRACE_SECONDS = 300.0
@@ -62,7 +60,7 @@ class AlertBook:
 
     def __call__(self, snapshot: FleetSnapshot) -> FleetSnapshot:
         """The snapshot with its alerts."""
-        labels = {replica.target.url: labels_of(replica) for replica in snapshot.replicas}
+        replicas = {replica.target.url: replica for replica in snapshot.replicas}
         self._take_restored(snapshot.at)
         changed: list[Alert] = []
         kept: dict[Key, Instance] = {}
@@ -71,7 +69,7 @@ class AlertBook:
             of_rule[key[:2]][key] = one
         for rule in self._rules.values():
             mine = of_rule.pop(rule.id, {})
-            for key, step in self._look(rule, mine, snapshot, labels):
+            for key, step in self._look(rule, mine, snapshot, replicas):
                 if step.instance is not None:
                     kept[key] = step.instance
                 if step.changed is not None:
@@ -79,7 +77,7 @@ class AlertBook:
         orphans = [one for others in of_rule.values() for one in others.values()]
         changed += [replace(one.alert, state=RESOLVED) for one in orphans]
         quiet = self._quiet.read()
-        acknowledged = self._acknowledged(quiet, kept, labels, snapshot.at)
+        acknowledged = self._acknowledged(quiet, kept, replicas, snapshot.at)
         self._instances = kept
         resolved = [alert for alert in changed if alert.state == RESOLVED]
         found = [*(one.alert for one in kept.values()), *resolved]
@@ -121,7 +119,7 @@ class AlertBook:
         rule: Rule,
         mine: Mapping[Key, Instance],
         snapshot: FleetSnapshot,
-        labels: Mapping[str, Mapping[str, str]],
+        replicas: Mapping[str, ReplicaSnapshot],
     ) -> Iterable[tuple[Key, Step]]:
         """One step of every alert of a rule, and those that begin."""
         breaches: dict[Key, Finding] = {}
@@ -143,7 +141,7 @@ class AlertBook:
             yield key, advance(rule, instance, breached, breaches.get(key), snapshot.at)
         for key, finding in breaches.items():
             if key not in mine:
-                yield key, begin(rule, finding, labels.get(finding.target, NO_LABELS), snapshot.at)
+                yield key, begin(rule, finding, replicas.get(finding.target), snapshot.at)
 
     def _acknowledged(
         self, quiet: Quiet, kept: Mapping[Key, Instance], urls: Collection[str], at: float

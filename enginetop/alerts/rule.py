@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from enginetop.fleet.snapshot import Alert, FleetSnapshot
+from enginetop.alerts.seen import labels_of
+from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
 
 _CLOCK_GRAIN_SECONDS = 1e-3
 """Unix times are floats of 0.2 us; a hold of 30 s is over at 29.9999998 s."""
@@ -118,8 +119,11 @@ def key_of(rule: Rule, finding: Finding) -> Key:
     return (*rule.id, finding.target, tuple(sorted(finding.subject.items())))
 
 
-def begin(rule: Rule, finding: Finding, labels: Mapping[str, str], at: float) -> Step:
-    """The first breach. The alert fires at once when its cause is older than the hold."""
+def begin(rule: Rule, finding: Finding, replica: ReplicaSnapshot | None, at: float) -> Step:
+    """The first breach. The alert fires at once when its cause is older than the hold.
+
+    `replica` is the one that the finding is about; None: the fleet, or one that is not there any more.
+    """
     since = at if finding.since is None else min(finding.since, at)
     alert = Alert(
         rule=rule.name,
@@ -130,7 +134,10 @@ def begin(rule: Rule, finding: Finding, labels: Mapping[str, str], at: float) ->
         value=finding.value,
         threshold=finding.threshold,
         summary=finding.summary,
-        labels=MappingProxyType({**labels, **finding.labels, **finding.subject}),
+        labels=MappingProxyType(
+            {**(labels_of(replica) if replica else {}), **finding.labels, **finding.subject}
+        ),
+        name=replica.target.name if replica else "",
     )
     return Step(Instance(key_of(rule, finding), alert, at), alert)
 

@@ -324,12 +324,13 @@ def pool_document(pool: PoolAdvice) -> Json:
 
 
 def alert_document(alert: Alert) -> Json:
-    """One item of `alerts`; beyond the contract's keys, what keeps it quiet."""
+    """One item of `alerts`; beyond the contract's keys, the target's name and what keeps it quiet."""
     return {
         "rule": alert.rule,
         "severity": alert.severity,
         "state": alert.state,
         "target": alert.target,
+        "name": alert.name or alert.target,
         "since": _finite(alert.since),
         "value": _finite(alert.value),
         "threshold": _finite(alert.threshold),

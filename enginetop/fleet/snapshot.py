@@ -142,8 +142,9 @@ class PoolAdvice:
 class Alert:
     """One alert as the contract names its keys. `state` is `pending`, `firing` or `resolved`.
 
-    `target` is a replica's URL, or `fleet`. What keeps a firing alert from being told, empty where nothing
-    does: `inhibited_by` (the rule of its cause), `silenced_by` (a reason), `acknowledged_by` (a person).
+    `target` is a replica's URL, or `fleet`; `name` what it is called, empty where that is not known. What
+    keeps a firing alert from being told, empty where nothing does: `inhibited_by` (the rule of its cause),
+    `silenced_by` (a reason), `acknowledged_by` (a person).
     """
 
     rule: str
@@ -158,6 +159,7 @@ class Alert:
     inhibited_by: str = ""
     silenced_by: str = ""
     acknowledged_by: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

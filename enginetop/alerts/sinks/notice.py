@@ -56,6 +56,7 @@ def notice_of(document: Mapping[str, Any]) -> Notice:
             threshold=None if alert["threshold"] is None else float(alert["threshold"]),
             summary=str(alert["summary"]),
             labels={str(name): str(value) for name, value in alert["labels"].items()},
+            name=str(alert.get("name", "")),
         ),
     )
 

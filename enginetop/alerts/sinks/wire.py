@@ -100,7 +100,8 @@ def slack_body(notice: Notice) -> Mapping[str, Any]:
     alert = notice.alert
     head = "resolved" if alert.state != FIRING else alert.severity
     model = alert.labels.get("model", "")
-    where = f"{alert.target} ({model})" if model else alert.target
+    called = "" if alert.name in alert.target else f"{alert.name} "
+    where = f"{called}{alert.target}{f' ({model})' if model else ''}"
     text = f"[{head}] {alert.rule} {where}: {alert.summary}"
     return {"text": text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")}
 
@@ -115,6 +116,7 @@ def alertmanager_alert(notice: Notice, now: float) -> dict[str, Any]:
         "labels": {name: value for name, value in labels.items() if value},
         "annotations": {
             "summary": alert.summary,
+            **({"name": alert.name} if alert.name else {}),
             **{name: f"{number:.6g}" for name, number in numbers.items() if number is not None},
             **({"runbook": runbook} if (runbook := runbook_command(alert.rule)) else {}),
         },

@@ -252,6 +252,13 @@ def test_after_a_restart_evidence_ends_an_alert_at_once_and_silence_after_five_m
     ]  # no such target now
 
 
+def test_an_alert_has_the_name_of_its_target_as_long_as_it_lasts() -> None:
+    watched = book("TargetDown")
+    tell(watched, [(0, DOWN), (30, DOWN)])
+    gone = restarted(watched)(replace(fleet([replica("b")]), at=AT + 100))
+    assert [(one.state, one.name) for one in gone.alerts] == [("resolved", "a")]
+
+
 def test_gpu_alerts_survive_a_restart_under_their_own_name() -> None:
     watched = book("GpuLost")
     lost = {"gpus": (gpu(0), gpu(1, state="lost"))}

@@ -407,6 +407,18 @@ def test_slack_takes_one_line_in_which_nothing_is_markup() -> None:
     assert slack_body(NOTICES[1])["text"].startswith("[resolved] TargetDown")
 
 
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("prod-a1", f"prod-a1 {URL} (m)"), ("a.example:8000", f"{URL} (m)"), ("", f"{URL} (m)")],
+)
+def test_every_form_tells_what_the_target_is_called(name: str, where: str) -> None:
+    notice = Notice(1, AT, replace(MILD, name=name))
+    assert f" {where}: slow" in slack_body(notice)["text"]
+    assert plain_body(notice)["name"] == (name or URL)
+    assert alertmanager_alert(notice, AT)["annotations"].get("name", "") == name
+    assert "name" not in alertmanager_alert(notice, AT)["labels"]  # a new name is no new alert
+
+
 def test_an_alert_as_alertmanager_wants_it() -> None:
     # AT is 2025-11-29T20:00:00Z; since is a minute earlier; it ends in five minutes unless repeated
     assert alertmanager_alert(NOTICES[0], now=AT + 10) == {

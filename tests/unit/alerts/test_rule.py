@@ -7,9 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from enginetop.alerts.rule import Finding, Instance, Rule, Severity, advance, begin
+from enginetop.fleet.model import EngineKind
 from enginetop.fleet.snapshot import FleetSnapshot
+from tests.tui.snapshots import replica
 
 BREACH, CLEAR, UNKNOWN = True, False, None
+ABOUT = replica("a1", model="m", engine=EngineKind.UNKNOWN)
 
 
 def no_check(_: FleetSnapshot) -> Sequence[Finding]:
@@ -32,7 +35,7 @@ def life(
         if instance is not None:
             step = advance(rule, instance, breached, finding if breached else None, at)
         elif breached:
-            step = begin(rule, finding, {}, at)
+            step = begin(rule, finding, None, at)
         else:
             continue
         instance = step.instance
@@ -108,7 +111,7 @@ def test_a_life(
 
 def test_since_is_the_first_breach_and_the_value_the_newest() -> None:
     rule = Rule("R", Severity.CRITICAL, no_check, 30)
-    begun = begin(rule, Finding("t", True, 1.0, 0.5, "one"), {"model": "m"}, 100)
+    begun = begin(rule, Finding("t", True, 1.0, 0.5, "one"), ABOUT, 100)
     assert begun.changed is not None
     assert (begun.changed.since, begun.changed.value, begun.changed.labels) == (100, 1.0, {"model": "m"})
     assert begun.instance is not None
@@ -121,7 +124,7 @@ def test_since_is_the_first_breach_and_the_value_the_newest() -> None:
 
 def test_labels_stay_those_of_the_first_breach() -> None:
     rule = Rule("R", Severity.CRITICAL, no_check)
-    begun = begin(rule, Finding("t", True, labels={"rank": "3"}), {"model": "m"}, 100)
+    begun = begin(rule, Finding("t", True, labels={"rank": "3"}), ABOUT, 100)
     assert begun.instance is not None
     going = advance(rule, begun.instance, True, Finding("t", True, labels={"rank": "5"}), 110)
     assert going.instance is not None

@@ -73,6 +73,7 @@ def test_an_outage_in_a_recording(tmp_path: Path, capfd: pytest.CaptureFixture[s
         "severity": "critical",
         "state": "pending",
         "target": URL,
+        "name": URL.removeprefix("http://"),
         "since": 15.0,
         "value": 5.0,
         "threshold": None,

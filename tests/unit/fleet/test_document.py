@@ -252,6 +252,7 @@ def test_alerts_and_advice_as_the_contract_names_them() -> None:
         "max_num_seqs", "raise", ("KV 40 %",), 64, 128, "sequences", {"x": 1.5}, "high", "live", "v"
     )
     alert = Alert("TargetDown", "critical", "firing", "http://r2:8000", 108.0, 2.0, 30.0, "down", {"a": "b"})
+    alert = replace(alert, name="prod-r2")
     made = replace(made, replicas=(replace(made.replicas[0], advice=(advice,)),), alerts=(alert,))
     document = strict(snapshot_document(made))
     assert document["replicas"][0]["advice"] == [
@@ -274,6 +275,7 @@ def test_alerts_and_advice_as_the_contract_names_them() -> None:
             "severity": "critical",
             "state": "firing",
             "target": "http://r2:8000",
+            "name": "prod-r2",
             "since": 108.0,
             "value": 2.0,
             "threshold": 30.0,
