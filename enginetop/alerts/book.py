@@ -124,6 +124,7 @@ class AlertBook:
         """One step of every alert of a rule, and those that begin."""
         breaches: dict[Key, Finding] = {}
         unknown: set[Key] = set()
+        near: set[Key] = set()
         unknown_targets: set[str] = set()
         for finding in rule.check(snapshot):
             if not mine and not finding.breached:
@@ -134,11 +135,14 @@ class AlertBook:
                 unknown.add(key_of(rule, finding))
                 if not finding.subject:
                     unknown_targets.add(finding.target)
+            elif finding.near:
+                near.add(key_of(rule, finding))
         for key, instance in mine.items():
             breached = True if key in breaches else None
             if breached is None and key not in unknown and key[2] not in unknown_targets:
                 breached = False
-            yield key, advance(rule, instance, breached, breaches.get(key), snapshot.at)
+            found = breaches.get(key)
+            yield key, advance(rule, instance, breached, found, snapshot.at, near=key in near)
         for key, finding in breaches.items():
             if key not in mine:
                 yield key, begin(rule, finding, replicas.get(finding.target), snapshot.at)

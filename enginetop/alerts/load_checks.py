@@ -20,6 +20,8 @@ from enginetop.fleet.snapshot import FleetSnapshot, Quantile, ReplicaSnapshot, S
 
 KV_FULL_RATIO = 0.95
 """Above it preemptions are near; alone it is no trouble, since a kept prefix cache fills the cache too."""
+KV_EASED_RATIO = 0.90
+"""At or below it a pending alert is over: each request that ends gives a few percent of the cache back."""
 PREEMPTIONS_CRITICAL_PER_SECOND = 0.1
 PREEMPTIONS_CRITICAL_SHARE = 0.01
 LONG_QUEUE_REQUESTS = 5.0
@@ -38,7 +40,7 @@ def each(check: OneCheck) -> Check:
     def whole(snapshot: FleetSnapshot) -> Iterator[Finding]:
         for replica in engines(snapshot):
             finding = check(replica, snapshot)
-            if finding.breached is not False:
+            if finding.breached is not False or finding.near:
                 yield finding
 
     return whole
@@ -79,12 +81,14 @@ def kv_pressure(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding:
     url, kv = replica.target.url, number(replica, "kv_usage_ratio")
     if kv is None:
         return Finding(url, None)
-    if kv <= KV_FULL_RATIO:
+    if kv <= KV_EASED_RATIO:
         return Finding(url, False, kv, KV_FULL_RATIO)
     rate = number(replica, "preemptions_per_second")
     growth = queue_growth(replica, snapshot)
     known = rate is not None and growth is not None
     breached = bool(rate) or bool(growth) or (False if known else None)
+    if kv <= KV_FULL_RATIO:
+        return Finding(url, False, kv, KV_FULL_RATIO, near=bool(breached))
     because = f"{rate:.3g} preemptions/s" if rate else f"the queue grows by {growth or 0:.2g}/s"
     return Finding(url, breached, kv, KV_FULL_RATIO, f"{because}{_at_kv(replica)}")
 

@@ -41,7 +41,8 @@ class Finding:
     `breached` None: it cannot be told. A subject that a rule does not mention is not in breach. `subject`
     tells several subjects of one target apart (a GPU, a burn window); a finding without one that cannot be
     told stands for all subjects of its target. `since` is when the cause began, if that is known to be older.
-    `labels` are further words about it, no part of the identity.
+    `labels` are further words about it, no part of the identity. `near`: no breach, but so little short of
+    one that a pending alert waits for the next, as long as its hold: a figure around its threshold is one alert.
     """
 
     target: str
@@ -52,6 +53,7 @@ class Finding:
     since: float | None = None
     subject: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
     labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
+    near: bool = False
 
 
 Check = Callable[[FleetSnapshot], Iterable[Finding]]
@@ -143,9 +145,15 @@ def begin(rule: Rule, finding: Finding, replica: ReplicaSnapshot | None, at: flo
 
 
 def advance(
-    rule: Rule, instance: Instance, breached: bool | None, finding: Finding | None, at: float
+    rule: Rule,
+    instance: Instance,
+    breached: bool | None,
+    finding: Finding | None,
+    at: float,
+    *,
+    near: bool = False,
 ) -> Step:
-    """One more look at an alert; `finding` belongs to a breach.
+    """One more look at an alert; `finding` belongs to a breach, `near` to what is none (`Finding`).
 
     A clock that was set back shortens nothing and stops nothing: times of the future count as now.
     """
@@ -166,6 +174,7 @@ def advance(
             alert = replace(alert, state=FIRING)
         return Step(replace(instance, alert=alert, breached_at=at), alert if fires else None)
     waits = breached is None and at < instance.lenient_until
+    waits = waits or (near and alert.state == PENDING and not _over(at, breached_at, rule.hold_seconds))
     kept = alert.state == FIRING and not _over(at, breached_at, rule.keep_seconds)
     if waits or kept:
         return Step(replace(instance, alert=alert, breached_at=breached_at))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,34 @@ def test_kv_pressure(changes: dict[str, Any], queue: Any, fires: bool) -> None:
     ]
     expected = [(0, "KvPressure", "warning", "pending"), (60, "KvPressure", "warning", "firing")]
     assert tell(book("KvPressure"), looks) == (expected if fires else [])
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        # around 0.95: one alert, which fires after its hold; over a minute after the last breach at 60
+        (
+            lambda t: 0.5 if t >= 70 else (0.96, 0.91)[t // 5 % 2],
+            [(0, "pending"), (60, "firing"), (120, "resolved")],
+        ),
+        # it begins above 0.95 only; a pending one is over at 0.90, or after its hold without another breach
+        (lambda t: 0.96 if t == 20 else 0.93 if t < 40 else 0.90, [(20, "pending"), (40, "resolved")]),
+        (lambda t: 0.96 if t == 20 else 0.93, [(20, "pending"), (80, "resolved")]),
+        (lambda t: 0.95, []),
+    ],
+    ids=["wavering", "eased", "near for long", "never above"],
+)
+def test_kv_pressure_around_its_threshold_is_one_alert(
+    usage: Callable[[int], float], expected: list[tuple[float, str]]
+) -> None:
+    looks = [
+        (
+            float(t),
+            fleet([replica("a", changes={"kv_usage_ratio": usage(t), "preemptions_per_second": 0.5})]),
+        )
+        for t in range(0, 140, 5)
+    ]
+    assert [(at, state) for at, _, _, state in tell(book("KvPressure"), looks)] == expected
 
 
 @pytest.mark.parametrize(
