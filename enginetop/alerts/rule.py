@@ -42,7 +42,7 @@ class Finding:
     tells several subjects of one target apart (a GPU, a burn window); a finding without one that cannot be
     told stands for all subjects of its target. `since` is when the cause began, if that is known to be older.
     `labels` are further words about it, no part of the identity. `near`: no breach, but so little short of
-    one that a pending alert waits for the next, as long as its hold: a figure around its threshold is one alert.
+    one that a pending alert waits for the next, as long as its hold: a figure that wavers is one alert.
     """
 
     target: str
