@@ -11,8 +11,9 @@ from collectors.engines.json_fields import items
 from collectors.engines.trtllm_queue import IterationQueue, is_queue
 from collectors.exposition import PageParser
 from collectors.layout import LayoutCache
-from collectors.meaning import Miss, decode_json, miss_of, miss_of_page
+from collectors.meaning import Miss, miss_of, miss_of_page
 from collectors.page import Page
+from enginetop.fleet.foreign_json import decoded
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import FailureKind
 
@@ -48,7 +49,7 @@ class PageJudge:
     def _judge_anew(self, answer: Answer, table: EngineTable | None) -> GoodPage | Miss:
         body = answer.body
         if (miss := miss_of(answer, table)) is not None:
-            records = items(decode_json(body)) if miss.queue else []
+            records = items(decoded(body)) if miss.queue else []
             if not miss.queue or answer.path != self._target.metrics_path or not is_queue(records):
                 return miss
             body = self._iterations.page(records)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from collectors.answer import Answer
-from collectors.engines.base import EngineTable, Json
+from collectors.engines.base import EngineTable
 from collectors.engines.json_fields import field_at
 from collectors.page import Page
 from collectors.sanitise import clean_text
 from collectors.secrets import without_secrets
+from enginetop.fleet.foreign_json import decoded
 from enginetop.fleet.observation import FailureKind
 
 _QUOTE_CHARACTERS = 120
@@ -110,14 +110,6 @@ def most_telling(misses: Sequence[tuple[Answer, Miss]]) -> Miss:
     return replace(miss, detail=detail)
 
 
-def decode_json(body: bytes) -> Json | None:
-    """The JSON value of a body, None when it is none."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
 def quoted(text: str) -> str:
     """Foreign text as part of one line."""
     return clean_text(without_secrets(" ".join(text.split())), _QUOTE_CHARACTERS)
@@ -136,7 +128,7 @@ def _miss_of_body(answer: Answer) -> Miss | None:
         shown = quoted(html.unescape(title[1])) if title else ""
         return _no_metrics(f'a web page {at}: "{shown}"' if shown else f"a web page {at}")
     # A Prometheus line may begin with a brace too, so only what decodes is JSON.
-    if start[:1] in b"[{" and (body := decode_json(answer.body)) is not None:
+    if start[:1] in b"[{" and (body := decoded(answer.body)) is not None:
         if isinstance(body, list):
             detail = (
                 f"a JSON array {at}, as TensorRT-LLM's queue of iterations: "
@@ -165,7 +157,7 @@ def _head(answer: Answer) -> str:
 
 def _said(answer: Answer) -> str:
     """The message of an error body, where engines put it."""
-    body = decode_json(answer.body[: 16 * _HEAD_BYTES])
+    body = decoded(answer.body[: 16 * _HEAD_BYTES])
     for path in (("error", "message"), ("error",), ("message",), ("detail",)):
         if isinstance(said := field_at(body, *path), str) and said.strip():
             return f": {quoted(said)}"

@@ -23,6 +23,7 @@ from collectors.records.lines import RequestLine, read
 from collectors.redact import Keep, public_body, public_url
 from collectors.secrets import without_secrets
 from enginetop.fleet.fleet_tracker import default_name
+from enginetop.fleet.foreign_json import decoded
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.request_records import RequestFigures
@@ -145,10 +146,7 @@ def request_line(url: str, at: float, request: RequestLine) -> str:
 
 def parse_header(line: str) -> tuple[Target, ...] | None:
     """The targets that a header line names; None when the line is no header."""
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+    document = decoded(line)
     if not isinstance(document, dict) or "enginetop_recording" not in document:
         return None
     listed = document.get("targets")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from collectors.answer import Answer
 from collectors.engines.base import Json, SidePage
 from collectors.engines.detect import SIDE_FIELDS, STATUS_PATHS
-from collectors.meaning import decode_json
 from collectors.redact import reduced
+from enginetop.fleet.foreign_json import decoded
 
 SIDE_TRIES = 3
 """A page that is asked once per start is given up after as many faults."""
@@ -99,6 +99,6 @@ def _side_of(answer: Answer) -> _Side | None:
         return None
     if answer.path in STATUS_PATHS and answer.status not in _NOT_FOR_US:
         return _Side(answer.status, answer.at)
-    body = decode_json(answer.body) if 200 <= answer.status < 300 else None
+    body = decoded(answer.body) if 200 <= answer.status < 300 else None
     # What is not read is dropped at once: these pages can show keys and command lines.
     return None if body is None else _Side(reduced(body, SIDE_FIELDS[answer.path]), answer.at)

@@ -27,6 +27,7 @@ from collectors.kubernetes.identity import Identity
 from collectors.kubernetes.kubeconfig import Context, KubernetesError
 from collectors.origin import Origin
 from collectors.secrets import bytes_without_these, without_these
+from enginetop.fleet.foreign_json import decoded
 from enginetop.fleet.observation import FailureKind
 
 _PAGE_ITEMS = 500
@@ -156,10 +157,7 @@ class KubernetesClient:
             response = self._asked(method, path, parameters, body, content_type)
         if not response.is_success:
             raise self._refusal(method, path, response)
-        try:
-            answer = response.json()
-        except (ValueError, RecursionError):
-            answer = None
+        answer = decoded(response.content)
         if not isinstance(answer, dict):
             raise KubernetesError(f"{self._shown()}: no JSON; is this a Kubernetes API server?")
         return answer
@@ -237,10 +235,7 @@ class KubernetesClient:
 
     def _refusal(self, method: str, path: str, response: httpx.Response) -> KubernetesError:
         """What helps, and the server's own words, without what it was sent; these may be cut off."""
-        try:
-            answer = json.loads(bytes_without_these(response.content, self._secrets))
-        except (ValueError, RecursionError):
-            answer = None
+        answer = decoded(bytes_without_these(response.content, self._secrets))
         said = text(answer, "message") or without_these(response.reason_phrase, self._secrets)
         status = response.status_code
         helps = _HELP.get(status)
@@ -279,10 +274,7 @@ def _parts(url: str) -> SplitResult:
 
 
 def _event(line: str) -> Event:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        event = None
+    event = decoded(line)
     kind, item = field_at(event, "type"), field_at(event, "object")
     if not isinstance(kind, str) or not isinstance(item, dict):
         raise KubernetesError("a watch with lines that are no events; is this a Kubernetes API server?")

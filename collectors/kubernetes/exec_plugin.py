@@ -16,6 +16,7 @@ from typing import Any
 
 from collectors.engines.json_fields import field_at
 from collectors.kubernetes.kubeconfig import Context, ExecPlugin, KubernetesError
+from enginetop.fleet.foreign_json import decoded
 
 _VERSIONS = frozenset(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1"))
 _MOST_SECONDS = 30.0
@@ -44,10 +45,7 @@ def run_plugin(plugin: ExecPlugin, context: Context, *, timeout_seconds: float =
             f"{plugin.command} needs a terminal, which it does not get here; run: {by_hand}"
         )
     output = _run(plugin, context, by_hand, timeout_seconds)
-    try:
-        printed = json.loads(output)
-    except ValueError:
-        printed = None
+    printed = decoded(output)
     status = field_at(printed, "status")
     token, cert, key = (_word(status, name) for name in ("token", "clientCertificateData", "clientKeyData"))
     if token is None and (cert is None or key is None):

@@ -6,11 +6,10 @@ httpx is imported at the first request. Redirects are not followed, so that no k
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from collectors.fetch import Credentials, FetchError, client_words, connection_fault, one_line
@@ -21,6 +20,7 @@ from collectors.records.formats import OPENAI
 from collectors.records.lines import RequestLine, read
 from collectors.records.tail import LineCutter
 from collectors.secrets import bytes_without_these
+from enginetop.fleet.foreign_json import decoded
 
 if TYPE_CHECKING:
     import httpx
@@ -102,7 +102,7 @@ class ProbeClient:
                 self._open(url) as client,
                 client.stream("GET", _dialled(url) + _MODELS, headers=self._headers(url)) as response,
             ):
-                listed = _json(self._clean(await _beginning(response)))
+                listed = decoded(self._clean(await _beginning(response)))
         except (httpx.HTTPError, httpx.InvalidURL, FetchError, OSError) as error:
             raise ProbeError(f"{url}{_MODELS}: {self._said(error)}; name one with --model") from None
         models = listed.get("data") if isinstance(listed, dict) else None
@@ -180,13 +180,13 @@ class ProbeClient:
             if not answer.done:
                 return self._failed("the answer broke off")
             return ProbeAnswer(self._now(), answer.record(self._clock()))
-        document = _json(self._clean(whole))  # a server that does not stream: no first token is seen
+        document = decoded(self._clean(whole))  # a server that does not stream: no first token is seen
         if not isinstance(document, dict) or "choices" not in document:
             return self._failed(error_text(document) or "no answer of the chat API")
         return ProbeAnswer(self._now(), read(document, OPENAI))
 
     async def _refusal(self, response: httpx.Response) -> str:
-        said = error_text(_json(self._clean(await _beginning(response))))
+        said = error_text(decoded(self._clean(await _beginning(response))))
         return f"status {response.status_code}" + (f": {said}" if said else "")
 
     def _failed(self, reason: str) -> ProbeAnswer:
@@ -240,10 +240,3 @@ async def _beginning(response: httpx.Response) -> bytes:
         if len(body) > _MOST_SHORT_BYTES:
             break
     return body
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None

@@ -5,7 +5,6 @@ Events of the chat API of OpenAI, as vLLM, SGLang, llama.cpp and gateways send t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from collectors.fetch import one_line
 from collectors.records.formats import OPENAI
 from collectors.records.lines import RequestLine, read
+from enginetop.fleet.foreign_json import decoded
 
 _PREFIX = b"data:"
 _DONE = b"[DONE]"
@@ -42,10 +42,7 @@ class StreamedAnswer:
         if data == _DONE:
             self.done = True
             return
-        try:
-            event = json.loads(data.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            return
+        event = decoded(data.decode("utf-8", "replace"))
         if isinstance(event, dict):
             self._take_event(event, at)
 

@@ -7,13 +7,12 @@ guards. Whatever they do not tell is unknown.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
 
+from enginetop.fleet.foreign_json import decoded
 from enginetop.fleet.model import EngineKind, Role
 
 LISTING = "/openapi.json"
@@ -106,9 +105,9 @@ def facts_of(answers: Mapping[str, tuple[int, bytes]]) -> AdminFacts:
         if status != 200:
             continue
         if page == LISTING:
-            routes = _routes(_document(body))
+            routes = _routes(decoded(body))
         elif page in SGLANG_INFO:
-            keys = sglang_keys(_document(body))
+            keys = sglang_keys(decoded(body))
     return AdminFacts({page: status for page, (status, _) in answers.items()}, routes, *keys)
 
 
@@ -121,13 +120,6 @@ def sglang_keys(info: object) -> tuple[bool | None, bool]:
         return None, False
     found = [info[name] for name in ("api_key", "admin_api_key") if info[name]]
     return bool(found), any(isinstance(key, str) and key.strip("*") for key in found)
-
-
-def _document(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _routes(listing: object) -> frozenset[str] | None:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
+from enginetop.fleet.foreign_json import decoded
 from enginetop.fleet.model import EngineKind
 
 _LARGEST = 1 << 20
@@ -192,10 +193,7 @@ def _text(argv: Sequence[str], flag: Flag, value: int | None) -> str | None:
 
 
 def _document(text: str, flag: Flag) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        document = None
+    document = decoded(text)
     if not isinstance(document, dict):
         raise FlagError(f"{flag.names[0]} is no JSON object")
     return document

@@ -10,10 +10,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 
+from enginetop.fleet.foreign_json import clean_words
 from enginetop.fleet.knobs import VALUE
 from tuners.control.commands import NotStartedError, run
 from tuners.control.flags import masked
-from tuners.control.knob_api import ReplyKind, clean_words
+from tuners.control.knob_api import ReplyKind
 from tuners.control.restart_board import RestartError
 from tuners.control.stock.exchange import StockError
 from tuners.control.stock.live_board import LiveKnob, Standing

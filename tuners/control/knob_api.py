@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote
 
 from enginetop.fleet.admin_surface import AdminFacts
+from enginetop.fleet.foreign_json import decoded, error_words
 from enginetop.fleet.knobs import (
     BY_HAND,
     KNOBS_PATH,
@@ -21,8 +22,6 @@ from enginetop.fleet.knobs import (
     parse_row,
     parse_sheet,
 )
-
-_LONGEST_DETAIL = 200
 
 
 class ReplyKind(StrEnum):
@@ -198,30 +197,14 @@ def _understood(answer: KnobAnswer) -> tuple[Any, KnobReply | None]:
     """The document of a 200, or what the answer means instead."""
     if answer.status is None:
         return None, KnobReply(ReplyKind.UNREACHABLE, answer.detail or "no answer")
-    try:
-        document = json.loads(answer.body) if answer.body else None
-    except (ValueError, RecursionError):
-        document = None
+    document = decoded(answer.body)
     if answer.status == 200:
         if document is None:
             return None, KnobReply(ReplyKind.BAD, "an answer that is not JSON")
         return document, None
     kind = _MEANINGS.get(answer.status, ReplyKind.BAD)
-    return None, KnobReply(kind, _detail(answer.status, document))
-
-
-def _detail(status: int, document: Any) -> str:
-    words = ""
-    if isinstance(document, Mapping):
-        found = next((document[key] for key in ("detail", "error", "message") if key in document), None)
-        words = found if isinstance(found, str) else ""
-    clean = clean_words(words)
-    return f"HTTP {status}: {clean}" if clean else f"HTTP {status}"
-
-
-def clean_words(words: str) -> str:
-    """What somebody else's server said, as one short printable line."""
-    return " ".join("".join(c if c.isprintable() else " " for c in words[:_LONGEST_DETAIL]).split())
+    words = error_words(document)
+    return None, KnobReply(kind, f"HTTP {answer.status}: {words}" if words else f"HTTP {answer.status}")
 
 
 def _count(document: Any, key: str) -> int | None:

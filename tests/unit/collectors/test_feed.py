@@ -356,7 +356,7 @@ def test_a_side_page_is_decoded_once_a_scrape(monkeypatch: pytest.MonkeyPatch) -
 
     server = Server(llama_pages())
     server.scrape()
-    monkeypatch.setattr(side_pages, "decode_json", counted)
+    monkeypatch.setattr(side_pages, "decoded", counted)
     paths, observation = server.scrape()
     assert observation.reading is not None
     assert paths == ["/props", "/metrics", "/slots"]

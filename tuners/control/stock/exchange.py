@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from enginetop.fleet.foreign_json import decoded, error_words
 from enginetop.fleet.knobs import KnobTransport
-from tuners.control.knob_api import ReplyKind, clean_words
+from tuners.control.knob_api import ReplyKind
 
 STATUSES: Mapping[ReplyKind, int] = MappingProxyType(
     {
@@ -69,10 +70,7 @@ def raw(transport: KnobTransport, method: str, path: str, body: object = None) -
     if answer.status is None:
         raise StockError(f"{where}: {answer.detail or 'no answer'}", ReplyKind.UNREACHABLE)
     if not 200 <= answer.status < 300:
-        try:
-            words = error_words(json.loads(answer.body))
-        except (ValueError, RecursionError):
-            words = ""
+        words = error_words(decoded(answer.body))
         said = f"HTTP {answer.status}" + (f" ({words})" if words else "")
         raise StockError(f"{where} answered {said}", _kind(answer.status))
     return answer.body
@@ -88,19 +86,6 @@ def refused(document: object) -> bool:
         or document.get("success") is False
         or (isinstance(status, str) and status.lower() in _REFUSED_WORDS)
     )
-
-
-def error_words(document: object) -> str:
-    """What a body says of its error, in one clean line; empty: nothing."""
-    if not isinstance(document, Mapping):
-        return ""
-    for key in ("error", "detail", "message"):
-        found = document.get(key)
-        if isinstance(found, Mapping):
-            found = found.get("message")
-        if isinstance(found, str) and (words := clean_words(found)):
-            return words
-    return ""
 
 
 def whole(value: object) -> int | None:

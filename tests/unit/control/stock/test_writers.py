@@ -28,7 +28,7 @@ from tuners.control.stock import switches
 from tuners.control.stock.dynamo_busy import BusyThreshold
 from tuners.control.stock.dynamo_planner import PlannerFloors
 from tuners.control.stock.dynamo_taint import WorkerTaint
-from tuners.control.stock.exchange import StockError, ask, error_words, refused
+from tuners.control.stock.exchange import StockError, ask, refused
 from tuners.control.stock.live_board import LiveBoard
 from tuners.control.stock.llamacpp_router import RouterModel
 from tuners.control.stock.preset_file import PresetFile
@@ -66,18 +66,6 @@ def sglang(engine: Sglang) -> LiveBoard:
 )
 def test_which_bodies_say_no(document: object, no: bool) -> None:
     assert refused(document) is no
-
-
-@pytest.mark.parametrize(
-    "document", [{"error": {"message": 5}}, {"error": []}, {"detail": {}}, [], "x", None]
-)
-def test_bodies_of_any_shape_are_words_or_nothing(document: object) -> None:
-    assert error_words(document) == ""
-
-
-def test_words_of_an_engine_are_short_and_plain() -> None:
-    assert error_words({"detail": "a\x1b[31m\nb" + "x" * 1000}).startswith("a [31m b")
-    assert len(error_words({"detail": "x" * 1000})) == 200
 
 
 # vLLM
