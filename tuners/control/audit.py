@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from enginetop.fleet.change import AuditRow, ChangeState, Verdict
+from enginetop.fleet.foreign_json import decoded
 from tuners.control.files import append_synced, locked, write_synced
 
 _GENESIS = "0" * 64
@@ -80,10 +81,9 @@ class Audit:
         hashes = [last]
         lines = whole.splitlines()
         for number, line in enumerate(lines, 1):
-            try:
-                document = json.loads(line)
-                found = document.pop("hash")
-            except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+            document = decoded(line)
+            found = document.pop("hash", None) if isinstance(document, dict) else None
+            if found is None:
                 return AuditCheck(len(lines), f"line {number} is no audit line")
             last = _hash(last, document)
             if found != last:
@@ -109,10 +109,13 @@ class Audit:
 
     def _read_head(self) -> tuple[int, str] | None:
         try:
-            document = json.loads(self._head.read_bytes())
-            return int(document["lines"]), str(document["hash"])
-        except (OSError, ValueError, KeyError, TypeError):
+            document = decoded(self._head.read_bytes())
+        except OSError:
             return None
+        if not isinstance(document, dict):
+            return None
+        lines, found = document.get("lines"), document.get("hash")
+        return (lines, found) if isinstance(lines, int) and lines >= 0 and isinstance(found, str) else None
 
 
 def row_document(row: AuditRow) -> dict[str, Any]:
@@ -132,8 +135,8 @@ def row_document(row: AuditRow) -> dict[str, Any]:
 
 
 def _parse(line: bytes) -> AuditRow | None:
+    document = decoded(line)
     try:
-        document = json.loads(line)
         verdict = document["verdict"]
         return AuditRow(
             change=str(document["id"]),
@@ -147,7 +150,7 @@ def _parse(line: bytes) -> AuditRow | None:
             detail=str(document["detail"]),
             asked=bool(document.get("asked", False)),
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
 
 
@@ -159,10 +162,8 @@ def _hash(before: str, document: dict[str, Any]) -> str:
 def _last_hash(whole: bytes) -> str:
     if not whole:
         return _GENESIS
-    try:
-        return str(json.loads(whole[whole.rfind(b"\n", 0, -1) + 1 :])["hash"])
-    except (ValueError, KeyError, TypeError):
-        return _GENESIS
+    document = decoded(whole[whole.rfind(b"\n", 0, -1) + 1 :])
+    return str(document["hash"]) if isinstance(document, dict) and "hash" in document else _GENESIS
 
 
 def _line(document: dict[str, Any]) -> bytes:

@@ -108,6 +108,36 @@ def test_tampering_still_shows_after_further_rows(audit: Audit, tmp_path: Path, 
     assert audit.rows()[-1] == row(9)  # and nothing that happens later is lost
 
 
+DEEP = b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    "head",
+    [DEEP, b'{"lines": -9, "hash": "0"}', b'{"lines": Infinity, "hash": "0"}', b'{"lines": null}'],
+    ids=["deep", "negative", "endless", "null"],
+)
+def test_a_head_of_whatever_content_only_shows(audit: Audit, tmp_path: Path, head: bytes) -> None:
+    (tmp_path / "audit.head").write_bytes(head)
+    assert not audit.verify().intact
+    audit.append([row(9)])
+    assert audit.rows()[-1] == row(9)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [DEEP, b"9" * 5000, b'{"id": "c1", "at": ' + b"9" * 400 + b', "verdict": null}', b'{"hash": {}}'],
+    ids=["deep", "a long number", "a late time", "a hash of another kind"],
+)
+def test_a_line_of_whatever_content_only_shows(audit: Audit, tmp_path: Path, line: bytes) -> None:
+    with (tmp_path / "audit.jsonl").open("ab") as file:
+        file.write(line + b"\n")
+    assert not audit.verify().intact
+    assert len(audit.rows()) == 5
+    audit.append([row(9)])
+    assert audit.rows()[-1] == row(9)
+    assert not audit.verify().intact
+
+
 @pytest.mark.parametrize("torn", [b"{", b'{"id": "x"', b'{"id": "c5", "at": 1.0}'])
 def test_a_line_torn_by_a_crash_is_left_out_and_overwritten(
     audit: Audit, tmp_path: Path, torn: bytes
