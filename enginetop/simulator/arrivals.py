@@ -8,28 +8,54 @@ import random
 from enginetop.simulator.scenario import Arrival, Traffic
 
 
+class Spells:
+    """Bursts and lulls in turn, from second `begun_at` of the fleet on: `bursting` holds until second `until`.
+
+    Half of all requests come in bursts, which therefore fill 1 / (2 ratio) of the time. Equal seeds give equal
+    spells: replicas that a router deals one stream to have their bursts at the same time.
+    """
+
+    def __init__(self, traffic: Traffic, seed: str, begun_at: float) -> None:
+        self._random = random.Random(seed)
+        in_burst = 0.5 / traffic.burst_ratio
+        self._burst_seconds = traffic.burst_seconds
+        self._quiet_seconds = traffic.burst_seconds * (1.0 - in_burst) / in_burst
+        self._burst_ratio, self._quiet_ratio = traffic.burst_ratio, 0.5 / (1.0 - in_burst)
+        self.bursting = self._random.random() < in_burst
+        self.until = begun_at + self._drawn()
+
+    @property
+    def ratio(self) -> float:
+        """The rate of this spell over the mean rate."""
+        return self._burst_ratio if self.bursting else self._quiet_ratio
+
+    def turn(self) -> None:
+        """Go on to the next spell."""
+        self.bursting = not self.bursting
+        self.until += self._drawn()
+
+    def _drawn(self) -> float:
+        mean = self._burst_seconds if self.bursting else self._quiet_seconds
+        return self._random.expovariate(1.0 / mean)
+
+
 class ArrivalClock:
     """Instants in seconds since the engine began; `offset` is that instant in seconds of the fleet, so that
-    all replicas see the same time of day. `share` is the share of the traffic's rate.
+    all replicas see the same time of day. `share` is the share of the traffic's rate. `spells` are those of
+    bursty traffic, its own unless given.
 
     `surge` multiplies the rate of what has not been drawn yet.
     """
 
-    def __init__(self, traffic: Traffic, share: float, offset: float, seed: str) -> None:
+    def __init__(
+        self, traffic: Traffic, share: float, offset: float, seed: str, spells: Spells | None = None
+    ) -> None:
         self.surge = 1.0
         self._random = random.Random(seed)
         self._rate = traffic.requests_per_second * share
         self._traffic = traffic
         self._offset = offset
-        self._bursting = False
-        self._changes_at = 0.0
-        # Half of all requests come in bursts, which therefore fill 1 / (2 ratio) of the time.
-        in_burst = 0.5 / traffic.burst_ratio
-        self._quiet_ratio = 0.5 / (1.0 - in_burst)
-        self._quiet_seconds = traffic.burst_seconds * (1.0 - in_burst) / in_burst
-        if traffic.arrival is Arrival.BURSTY:
-            self._bursting = self._random.random() < in_burst
-            self._changes_at = self._draw_spell()
+        self._spells = spells or Spells(traffic, f"{seed}/spells", offset)
 
     def after(self, at: float) -> float:
         """The first arrival after `at`, the last one drawn."""
@@ -51,17 +77,13 @@ class ArrivalClock:
 
     def _after_in_bursts(self, at: float) -> float:
         """A unit of exponential waiting is used up at the rate of each spell."""
-        waiting = self._random.expovariate(1.0)
+        waiting, spells = self._random.expovariate(1.0), self._spells
         while True:
-            ratio = self._traffic.burst_ratio if self._bursting else self._quiet_ratio
-            rate = self._rate * self.surge * ratio
-            if at + waiting / rate <= self._changes_at:
+            rate = self._rate * self.surge * spells.ratio
+            ends_at = spells.until - self._offset
+            if at + waiting / rate <= ends_at:
                 return at + waiting / rate
-            waiting -= (self._changes_at - at) * rate
-            at = self._changes_at
-            self._bursting = not self._bursting
-            self._changes_at = at + self._draw_spell()
-
-    def _draw_spell(self) -> float:
-        mean = self._traffic.burst_seconds if self._bursting else self._quiet_seconds
-        return self._random.expovariate(1.0 / mean)
+            if ends_at > at:
+                waiting -= (ends_at - at) * rate
+                at = ends_at
+            spells.turn()

@@ -90,15 +90,16 @@ class DecodeBatch:
 
     def claim_blocks(self, block_size: int) -> int:
         """Give every request the blocks that it may need in its next step; returns how many are new."""
-        needed = 0
+        needed, per_step = 0, self.per_step
         for request in self.requests:
-            if request.generated_tokens >= request.grows_at:
-                blocks = -(-(request.own_tokens + self.per_step) // block_size)
+            generated = request.generated_tokens
+            if generated >= request.grows_at:
+                wanted = request.own_tokens + per_step
+                blocks = -(-wanted // block_size)
                 if blocks > request.blocks:
                     needed += blocks - request.blocks
                     request.blocks = blocks
-                ahead = request.blocks * block_size - request.own_tokens - self.per_step
-                request.grows_at = request.generated_tokens + ahead + 1
+                request.grows_at = generated + request.blocks * block_size - wanted + 1
         return needed
 
     def _hits(self, steps: int) -> list[bytes]:

@@ -10,6 +10,7 @@ from itertools import count
 
 from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import Slo
+from enginetop.simulator.arrivals import Spells
 from enginetop.simulator.engine_page import page_template
 from enginetop.simulator.faults import Fault, FaultKind
 from enginetop.simulator.live_knobs import KnobBoundsError, KnobState, UnknownKnobError
@@ -77,7 +78,7 @@ class SimulatedReplica:
         self._seed = seed
         self._keeps_steps = keeps_steps
         self._epoch = epoch
-        self._now = begun_at
+        self._begun_at = self._now = begun_at
         self._conditions = Conditions()
         self._active: list[Fault] = []
         self._agenda: list[tuple[float, int, Fault | _Return, bool]] = []
@@ -295,6 +296,8 @@ class SimulatedReplica:
             self.truth.lost += mailbox.open(self.life_at)
             return mailbox
         share = traffic.share_of_rank(rank, settings.ranks)
-        source = RequestSource(traffic, settings, seed, share, self.life_at)
+        # One stream of requests to a model is dealt to all of its replicas: they have their bursts together.
+        spells = Spells(traffic, f"{self._seed}/{settings.model}/bursts", self._begun_at)
+        source = RequestSource(traffic, settings, seed, share, self.life_at, spells)
         self._sources.append(source)
         return source

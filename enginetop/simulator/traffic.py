@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 from typing import Protocol
 
-from enginetop.simulator.arrivals import ArrivalClock
+from enginetop.simulator.arrivals import ArrivalClock, Spells
 from enginetop.simulator.scenario import EngineSettings, Lengths, Traffic
 from enginetop.simulator.speculation import Luck
 
@@ -61,13 +61,20 @@ class Arrivals(Protocol):
 class RequestSource:
     """An endless stream of requests for one engine; equal seeds give equal streams.
 
-    `share` is its share of the traffic's rate, `offset` the second of the fleet at which the engine began.
+    `share` is its share of the traffic's rate, `offset` the second of the fleet at which the engine began,
+    `spells` the bursts and lulls that it shares with other engines (None: its own).
     """
 
     def __init__(
-        self, traffic: Traffic, engine: EngineSettings, seed: str, share: float = 1.0, offset: float = 0.0
+        self,
+        traffic: Traffic,
+        engine: EngineSettings,
+        seed: str,
+        share: float = 1.0,
+        offset: float = 0.0,
+        spells: Spells | None = None,
     ) -> None:
-        self.clock = ArrivalClock(traffic, share, offset, f"{seed}/arrivals")
+        self.clock = ArrivalClock(traffic, share, offset, f"{seed}/arrivals", spells)
         self._traffic = traffic
         self._random = random.Random(seed)
         self._luck: Luck | None = None

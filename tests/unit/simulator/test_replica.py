@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
+from collections import Counter
+
 import pytest
 
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.builtin import SCENARIOS
 from enginetop.simulator.faults import Fault, outage
 from enginetop.simulator.replica import Load, SimulatedReplica
+from enginetop.simulator.scenario import Arrival, Lengths
 from tests.unit.simulator.read_page import ReadPage
 
 STEADY = SCENARIOS["steady"].pools[0].members[0]
@@ -95,3 +99,35 @@ def test_load_is_the_work_of_the_last_second_or_more() -> None:
     replica.advance(120.0)
     assert replica.engine is not None
     assert replica.load().busy_ratio == pytest.approx(replica.engine.busy_seconds / 10.0)
+
+
+def test_replicas_of_a_model_have_their_bursts_together_whatever_became_of_them() -> None:
+    """A burst is 7 times as busy as a lull. Counts of 2 s in equal spells correlate by .95: their rate of 16
+    varies by 1.29 x 16^2 = 330 and their luck by 16; in spells of their own they do not.
+    """
+    bursty = STEADY.with_traffic(
+        arrival=Arrival.BURSTY,
+        burst_ratio=4.0,
+        burst_seconds=2.0,
+        requests_per_second=8.0,
+        prompt_tokens=Lengths(20, 0.1),
+        answer_tokens=Lengths(4, 0.1),
+        reasoning_tokens=Lengths(0.0, 0.0),
+        shared_prefix_ratio=0.0,
+    )
+    died = bursty.with_faults(outage(at_seconds=3.0, every_seconds=1e9, for_seconds=7.0))
+    other = bursty.with_engine(model="another model")
+    counts = [
+        _arrivals(SimulatedReplica(name, plan, Slo(), 3, EPOCH))
+        for name, plan in (("r1", bursty), ("r2", died), ("r3", other))
+    ]
+    assert statistics.correlation(counts[0], counts[1]) > 0.85
+    assert abs(statistics.correlation(counts[0], counts[2])) < 0.4
+
+
+def _arrivals(replica: SimulatedReplica) -> list[int]:
+    """Requests that arrived in each two seconds of the fleet, from second 12 to 200."""
+    replica.advance(205.0)
+    assert replica.engine is not None
+    moments = Counter(int(r.drawn.arrival_at + replica.life_at) // 2 for r in replica.engine.finished)
+    return [moments[place] for place in range(6, 100)]
