@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import threading
 import time
 from pathlib import Path
@@ -12,10 +13,12 @@ from enginetop.cli import control, exit_codes, wiring
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.settings import Settings, resolve
 from enginetop.fleet.change import ChangeState, value_text
+from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.ports import FleetSource
 from tuners.control.controller import Controller
 from tuners.control.driver import ControlError
+from tuners.control.preflight import NOT_WATCHED
 from tuners.control.store import read_plan
 
 _PATIENCE_INTERVALS = 5
@@ -30,7 +33,10 @@ def run(args: argparse.Namespace) -> int:
         return _emit(settings, plan)
     if not args.dry_run and not control.may_act(settings):
         return exit_codes.REFUSED
-    targets = wiring.live_targets(settings)
+    try:
+        targets = wiring.live_targets(settings)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; or {_naming_it(args.plan, plan)}") from None
     source = wiring.live_engine(settings, targets, None)
     source.start()
     try:
@@ -79,6 +85,8 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
         tell(note)
     for problem in outcome.problems:
         tell(f"refused: {problem}")
+    if any(problem.endswith(NOT_WATCHED) for problem in outcome.problems):
+        tell(_naming_it(args.plan, plan))
     if outcome.problems:
         detail = "; ".join(outcome.problems)
         if not args.dry_run:
@@ -98,6 +106,10 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
     began = time.time()
     controller.begin(plan, approved_by)
     return control.conclude(control.follow(controller, began), args.format)
+
+
+def _naming_it(file: str, plan: Plan) -> str:
+    return f"name the fleet of the plan: {shlex.join(('enginetop', 'apply', file, *plan.targets))}"
 
 
 def _word(target: str) -> str:

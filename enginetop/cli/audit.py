@@ -24,12 +24,12 @@ def run(args: argparse.Namespace) -> int:
     wanted = [row for row in rows if args.change in (None, row.change)]
     for row in wanted:
         print(json.dumps(row_document(row)) if args.format == "json" else _line(row))
-    if args.change is not None and not wanted:
+    unknown = args.change is not None and not wanted
+    if unknown:
         tell(f"the audit knows no change {args.change!r}")
-    if check.intact:
-        return exit_codes.OK
-    tell(f"the audit is not intact: {check.problem}")
-    return exit_codes.REFUSED
+    if not check.intact:
+        tell(f"the audit is not intact: {check.problem}")
+    return exit_codes.REFUSED if unknown or not check.intact else exit_codes.OK
 
 
 def _line(row: AuditRow) -> str:

@@ -11,7 +11,7 @@ from enginetop.cli.settings import resolve, state_folder
 from enginetop.cli.until_stopped import stop_event
 from enginetop.fleet.change import FINAL_STATES, ChangeState
 from tuners.control.driver import ControlError
-from tuners.control.recovery import stored_plan
+from tuners.control.recovery import StoredChangeError, stored_plan, undo_refusal
 from tuners.control.store import ChangeStore
 
 _LOOK_SECONDS = 0.5
@@ -23,6 +23,9 @@ def run(args: argparse.Namespace) -> int:
     The way back is open without a [control] table too: it only undoes what we did.
     """
     settings = resolve(args, tell)
+    if refusal := _refusal(args.change):
+        tell(refusal)
+        return exit_codes.REFUSED
     approved_by = control.approval(args.yes, args.change, "roll back")
     if approved_by is None:
         return exit_codes.REFUSED
@@ -46,6 +49,14 @@ def run(args: argparse.Namespace) -> int:
         source.stop()
     code = control.conclude(view, args.format)
     return exit_codes.OK if view.state is ChangeState.ROLLED_BACK else code
+
+
+def _refusal(change: str) -> str:
+    """Why a change cannot be undone, which nobody need confirm; empty: it can."""
+    try:
+        return undo_refusal(ChangeStore(state_folder()).load(change))
+    except StoredChangeError as error:
+        return str(error)
 
 
 def _elsewhere(change: str) -> int:

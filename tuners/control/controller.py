@@ -17,7 +17,7 @@ from tuners.control.planning import pool_of
 from tuners.control.preflight import Preflight, check_plan
 from tuners.control.progress import Progress
 from tuners.control.proposing import work_out
-from tuners.control.recovery import StoredChangeError, resume_to_undo, stored_plan
+from tuners.control.recovery import StoredChangeError, resume_to_undo, stored_plan, undo_refusal
 from tuners.control.settings import ControlSettings
 from tuners.control.store import ChangeStore, RememberingJournal
 from tuners.control.view import view_of
@@ -190,11 +190,13 @@ class Controller:
             self._world.wake()
             return
         try:
-            _, state, _ = stored_plan(self._store.load(change_id))
+            document = self._store.load(change_id)
+            refusal = undo_refusal(document)
         except StoredChangeError as error:
             raise ControlError(str(error)) from None
-        if state in (ChangeState.REFUSED, ChangeState.ROLLED_BACK, ChangeState.HELD):
-            raise ControlError(f"the change {change_id} is {state}: nothing of it is in force")
+        if refusal:
+            raise ControlError(refusal)
+        _, state, _ = stored_plan(document)
         holder = self._take_lock(f"rollback of {change_id}")
         if holder and state in FINAL_STATES:
             raise ControlError(f"{holder} is under way; roll {change_id} back when it is over")

@@ -23,6 +23,8 @@ from tuners.control.settings import ControlSettings
 ASSUMED_DESIGN_EFFECT = 2.0
 """Before any block is seen; requests that share a batch are not independent (2 to 10 in the field)."""
 PREFERRED_BASELINES = 2
+NOT_WATCHED = "is not among the watched targets"
+"""The end of a problem that naming more of the fleet solves."""
 _ENOUGH_JUDGED = 200
 _ALONE = (
     "one change reaches all who serve this model: no canary, nothing to compare with, no verdict; they are "
@@ -34,15 +36,13 @@ _ALONE = (
 class Sizing:
     """What an observation can show, from the present rate and attainment.
 
-    Rates are finished requests per second (canary alone, baselines together). `attainment` is that of all
-    of them so far, or the objective's target while too few are `attainment_seen`. `visible` is the difference
+    `canary_per_second` are finished requests. `attainment` is that of canary and baselines so far, or the objective's target while too few are `attainment_seen`. `visible` is the difference
     (a ratio) that the configured blocks show with power 0.8, `needed_seconds` the time to show `not_worse`
     within the margin, `needed_requests` those of each arm if both had the same traffic; None: not known, or
     no traffic.
     """
 
     canary_per_second: float
-    baseline_per_second: float
     attainment: float
     attainment_seen: bool
     design_effect: float
@@ -184,7 +184,6 @@ def size(
         needed_seconds = settings.warmup_seconds + z * z * per_request / settings.margin**2
     return Sizing(
         canary_per_second=own_rate,
-        baseline_per_second=rate,
         attainment=attainment,
         attainment_seen=seen,
         design_effect=design_effect,
@@ -197,7 +196,7 @@ def size(
 
 def _replica_problem(plan: Plan, change: PlannedChange, replica: ReplicaSnapshot | None) -> str:
     if replica is None:
-        return f"{change.target} is not among the watched targets"
+        return f"{change.target} {NOT_WATCHED}"
     name = replica.target.name
     if replica.state not in FRESH_STATES:
         why = f": {replica.reasons[0]}" if replica.reasons else ""

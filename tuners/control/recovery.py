@@ -14,6 +14,8 @@ from tuners.control.settings import ControlSettings
 
 CHANGE_SCHEMA = "enginetop.change/1"
 
+_OUT_OF_FORCE = frozenset({ChangeState.REFUSED, ChangeState.ROLLED_BACK, ChangeState.HELD})
+
 
 class StoredChangeError(ValueError):
     """A stored change that cannot be read; the text says what is wrong with it."""
@@ -47,6 +49,12 @@ def stored_plan(document: object) -> tuple[Plan, ChangeState, float]:
         return parse_plan(document["plan"]), ChangeState(document["state"]), float(document["since"])
     except (KeyError, ValueError, TypeError, PlanError) as error:
         raise StoredChangeError(f"a damaged stored change: {error}") from None
+
+
+def undo_refusal(document: object) -> str:
+    """Why a stored change cannot be undone; empty: it can. StoredChangeError as in `stored_plan`."""
+    plan, state, _ = stored_plan(document)
+    return f"the change {plan.id} is {state}: nothing of it is in force" if state in _OUT_OF_FORCE else ""
 
 
 def resume_to_undo(

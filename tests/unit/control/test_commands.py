@@ -17,11 +17,15 @@ from enginetop.cli.admin_look import AdminLook
 from enginetop.cli.control import approval, refused_document
 from enginetop.cli.main import main
 from enginetop.fleet.admin_surface import AdminFacts
+from enginetop.fleet.change import ChangeState
 from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
 from enginetop.simulator.builtin import scenario_named
 from enginetop.simulator.simulated_fleet import SimulatedFleet
 from tuners.control.audit import Audit
 from tuners.control.knob_api import HttpKnobClient
+from tuners.control.progress import Progress
+from tuners.control.settings import ControlSettings
+from tuners.control.store import ChangeStore
 
 KNOB = "max_num_batched_tokens"
 CREATED = 1_600_000_000.0
@@ -109,9 +113,39 @@ def test_without_a_terminal_nobody_can_confirm(
     code, out, err = run("apply", _file(home, plan_on(urls)), *_config(home), *urls)
     assert (code, out) == (2, "")
     assert "typed confirmation" in err
-    code, out, err = run("rollback", "c0ffee", *_config(home), *urls)
-    assert code == 2
-    assert "typed confirmation" in err
+
+
+def test_nobody_is_asked_about_a_change_that_cannot_be_undone(
+    run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str]
+) -> None:
+    code, out, err = run("rollback", "c0ffee", *urls)
+    assert (code, out) == (2, "")
+    assert "no change 'c0ffee' is known here (latest: none)" in err
+    assert "confirmation" not in err
+    progress = Progress(plan_on(urls), ControlSettings(), __version__, "a", ChangeState.PLANNED, CREATED)
+    for state, words in {
+        ChangeState.HELD: "the change c0ffee is HELD: nothing of it is in force",
+        ChangeState.DONE: "typed confirmation",
+    }.items():
+        ChangeStore(home / "state" / "enginetop").save(replace(progress, state=state))
+        code, out, err = run("rollback", "c0ffee", *urls)
+        assert (code, out) == (2, "")
+        assert words in err
+
+
+@pytest.mark.parametrize("watched", [(), ("http://127.0.0.1:1",)])
+def test_a_plan_of_another_fleet_says_what_to_name(
+    run: Callable[..., tuple[int, str, str]],
+    home: Path,
+    urls: list[str],
+    watched: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("collectors.discovery.local.local_targets", lambda _: ())
+    file = _file(home, plan_on(urls[:1]))
+    code, out, err = run("apply", file, *watched, "--yes", *_config(home))
+    assert (code, out) == (2, "")
+    assert f"name the fleet of the plan: enginetop apply {file} {urls[0]}" in err
 
 
 MISFITS: dict[str, tuple[Callable[[Plan], Plan], str]] = {
@@ -196,7 +230,7 @@ def test_apply_then_the_audit_then_a_change_that_is_over(
     assert rows[-1]["verdict"] == "inconclusive"
 
     code, out, err = run("audit", "nothing")
-    assert (code, out) == (0, "")
+    assert (code, out) == (2, "")
     assert "knows no change 'nothing'" in err
     code, out, err = run("rollback", "c0ffee", "--yes", *urls)
     assert (code, out) == (2, "")
