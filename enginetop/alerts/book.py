@@ -22,6 +22,7 @@ from enginetop.alerts.rule import (
     key_of,
 )
 from enginetop.alerts.silence import Acknowledgement, NobodyQuiet, Quiet, QuietSource, Silence, silenced_by
+from enginetop.alerts.standing import EachReplica, Standing
 from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
 
 _MOST_UNTAKEN = 10_000
@@ -50,6 +51,7 @@ class AlertBook:
         self, rules: Iterable[Rule], silences: Iterable[Silence] = (), quiet: QuietSource | None = None
     ) -> None:
         self._rules = {rule.id: rule for rule in rules}
+        self._standing = Standing()
         self._silences = tuple(silences)
         self._quiet = quiet or NobodyQuiet()
         self._began: float | None = None
@@ -62,6 +64,7 @@ class AlertBook:
         """The snapshot with its alerts."""
         replicas = {replica.target.url: replica for replica in snapshot.replicas}
         self._take_restored(snapshot.at)
+        self._standing.look(snapshot)
         changed: list[Alert] = []
         kept: dict[Key, Instance] = {}
         of_rule: defaultdict[tuple[str, str], dict[Key, Instance]] = defaultdict(dict)
@@ -94,6 +97,7 @@ class AlertBook:
     def set_rules(self, rules: Iterable[Rule], silences: Iterable[Silence]) -> None:
         """Go by other rules from the next snapshot on; alerts of rules that are gone are resolved then."""
         self._rules = {rule.id: rule for rule in rules}
+        self._standing = Standing()
         self._silences = tuple(silences)
 
     def restore(self, alerts: Iterable[Alert]) -> None:
@@ -126,7 +130,7 @@ class AlertBook:
         unknown: set[Key] = set()
         near: set[Key] = set()
         unknown_targets: set[str] = set()
-        for finding in rule.check(snapshot):
+        for finding in self._findings(rule, snapshot, only_breaches=not mine):
             if not mine and not finding.breached:
                 continue
             if finding.breached:
@@ -146,6 +150,11 @@ class AlertBook:
         for key, finding in breaches.items():
             if key not in mine:
                 yield key, begin(rule, finding, replicas.get(finding.target), snapshot.at)
+
+    def _findings(self, rule: Rule, snapshot: FleetSnapshot, *, only_breaches: bool) -> Iterable[Finding]:
+        if isinstance(rule.check, EachReplica):
+            return self._standing.findings(rule.check, only_breaches=only_breaches)
+        return rule.check(snapshot)
 
     def _acknowledged(
         self, quiet: Quiet, kept: Mapping[Key, Instance], urls: Collection[str], at: float

@@ -12,7 +12,7 @@ from enginetop.alerts.objective_checks import (
     canary_failed,
     rollback_failed,
 )
-from enginetop.alerts.remembering_checks import GpuXid, PrefixCacheDrop
+from enginetop.alerts.remembering_checks import GpuXid, prefix_cache_drop
 from enginetop.alerts.rule import Rule, Severity
 from enginetop.alerts.state_checks import in_state, late, slow_or_silent, stalled
 from enginetop.fleet.model import ReplicaState
@@ -37,7 +37,7 @@ def builtin_rules(window_seconds: float, changes: Changes = NO_CHANGES) -> tuple
     return (
         Rule("TargetDown", _CRITICAL, in_state(ReplicaState.DOWN, "down"), 30, meaning="cannot be reached"),
         Rule("NoProgress", _CRITICAL, stalled(True), 30, meaning="requests at hand, and nothing moves"),
-        Rule("NoProgress", _WARNING, slow_or_silent, 30, meaning="nothing ends, or no token comes out"),
+        Rule("NoProgress", _WARNING, slow_or_silent(), 30, meaning="nothing ends, or no token comes out"),
         Rule(
             "NoEngineMetrics",
             _WARNING,
@@ -122,7 +122,7 @@ def builtin_rules(window_seconds: float, changes: Changes = NO_CHANGES) -> tuple
         Rule(
             "PrefixCacheDrop",
             _WARNING,
-            PrefixCacheDrop(),
+            prefix_cache_drop(),
             300,
             keep,
             "prefix hits fell to less than half of what was usual",
@@ -130,7 +130,7 @@ def builtin_rules(window_seconds: float, changes: Changes = NO_CHANGES) -> tuple
         Rule(
             "ReplicaImbalance",
             _WARNING,
-            load.replica_imbalance,
+            load.ReplicaImbalance(),
             300,
             keep,
             "KV 25 points above the mean of its model's replicas",
@@ -157,7 +157,7 @@ def builtin_rules(window_seconds: float, changes: Changes = NO_CHANGES) -> tuple
         Rule("GpuHot", _WARNING, hot(HOT_CELSIUS), 120, keep, "above 85 °C"),
         Rule("GpuHot", _CRITICAL, hot(TOO_HOT_CELSIUS), 30, keep, "above 95 °C"),
         Rule("GpuLost", _CRITICAL, lost(), meaning="the driver lost the GPU"),
-        Rule("ScrapeLate", _WARNING, late, 60, meaning="the page is old, fails or takes too long"),
+        Rule("ScrapeLate", _WARNING, late(), 60, meaning="the page is old, fails or takes too long"),
         Rule("CanaryFailed", _WARNING, canary_failed(changes), meaning="a change was undone"),
         Rule(
             "RollbackFailed", _CRITICAL, rollback_failed(changes), meaning="a changed value may be in force"

@@ -11,11 +11,12 @@ from enginetop.alerts.builtin import BUILTIN_NAMES, builtin_rules
 from enginetop.alerts.evaluate import holds, value_of
 from enginetop.alerts.grammar import Expression, parse_expression
 from enginetop.alerts.objective_checks import NO_CHANGES, Changes
-from enginetop.alerts.rule import Check, Finding, Rule, Severity
+from enginetop.alerts.rule import Finding, Rule, Severity
 from enginetop.alerts.seen import is_up, told_by
+from enginetop.alerts.standing import EachReplica
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.signals import SIGNALS
-from enginetop.fleet.snapshot import FleetSnapshot
+from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +107,15 @@ def _own(table: RuleTable) -> Rule:
     )
 
 
-def _expression_check(expression: Expression, said: str) -> Check:
+def _expression_check(expression: Expression, said: str) -> EachReplica:
     """A check of every replica by itself; value and threshold are those of the first comparison."""
 
-    def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
-        for replica in snapshot.replicas:
-            told = told_by(replica)
-            breached = holds(expression, told) if is_up(replica) else None
-            if breached is False:
-                continue
-            seen = value_of(expression.first, told)
-            yield Finding(replica.target.url, breached, seen.at_least, expression.first.number, said)
+    def judge(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding | None:
+        told = told_by(replica)
+        breached = holds(expression, told) if is_up(replica) else None
+        if breached is False:
+            return None
+        seen = value_of(expression.first, told)
+        return Finding(replica.target.url, breached, seen.at_least, expression.first.number, said)
 
-    return check
+    return EachReplica(judge)

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from enginetop.alerts.rule import Check, Finding
+from enginetop.alerts.rule import Finding, untold
 from enginetop.alerts.seen import number
-from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
+from enginetop.alerts.standing import EachReplica
+from enginetop.fleet.snapshot import ReplicaSnapshot
 
 UNHEALTHY_SETTING = "unhealthy_backends"
 """The setting in which a gateway's reading names them."""
 
 
-def backends_down(*, every: bool) -> Check:
+def backends_down(*, every: bool) -> EachReplica:
     """A gateway that cannot route to some of its backends, or (`every`) to any. Value: the healthy ones."""
-
-    def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
-        for replica in snapshot.replicas:
-            if "backends_healthy" in replica.beyond and (finding := _finding(replica, every)) is not None:
-                yield finding
-
-    return check
+    return EachReplica(
+        lambda replica, _: _finding(replica, every) if "backends_healthy" in replica.beyond else None
+    )
 
 
 def _finding(replica: ReplicaSnapshot, every: bool) -> Finding | None:
     healthy, known = number(replica, "backends_healthy"), number(replica, "backends_total")
     if healthy is None:
-        return Finding(replica.target.url, None)
+        return untold(replica.target.url)
     if healthy > 0 if every else (known is None or healthy >= known):
         return None
     return Finding(replica.target.url, True, healthy, known, _said(replica, healthy, known))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from enginetop.alerts.rule import Check, Finding
+from enginetop.alerts.rule import Check, Finding, untold
 from enginetop.fleet.snapshot import FleetSnapshot, GpuDevice, ReplicaSnapshot
 from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 
@@ -61,7 +61,7 @@ def _check(judge: Callable[[GpuDevice], _Judgement], limit: float | None) -> Che
     def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
         for replica in snapshot.replicas:
             if not replica.gpus:
-                yield Finding(replica.target.url, None)
+                yield untold(replica.target.url)
         for replica, gpu in devices(snapshot):
             breached, value, said = judge(gpu)
             yield Finding(

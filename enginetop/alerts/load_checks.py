@@ -7,10 +7,11 @@ beside its reason. Without traffic nothing here is in breach.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
-from enginetop.alerts.rule import Check, Finding
+from enginetop.alerts.rule import Finding, untold
 from enginetop.alerts.seen import distribution, engines, grows, number, recent
+from enginetop.alerts.standing import EachReplica, OneCheck
 from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE, errored_per_second
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.objective_half import LEAST_REQUESTS, Half, is_missed, miss_of
@@ -31,26 +32,17 @@ USELESS_LENGTH_TOKENS = 1.1
 BUDGET_SLACK_TOKENS = 32.0
 BUDGET_MIN_REQUESTS = 100.0
 
-OneCheck = Callable[[ReplicaSnapshot, FleetSnapshot], Finding]
 
-
-def each(check: OneCheck) -> Check:
+def each(check: OneCheck) -> EachReplica:
     """A check of every engine by itself."""
-
-    def whole(snapshot: FleetSnapshot) -> Iterator[Finding]:
-        for replica in engines(snapshot):
-            finding = check(replica, snapshot)
-            if finding.breached is not False or finding.near:
-                yield finding
-
-    return whole
+    return EachReplica(check, engines_only=True)
 
 
 def preempting(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
     """Preemptions in the window; held for one window it says that the window before had some too."""
     url, rate = replica.target.url, number(replica, "preemptions_per_second")
     if rate is None:
-        return Finding(url, None)
+        return untold(url)
     return Finding(url, rate > 0, rate, 0.0, f"{rate:.3g} preemptions/s{_at_kv(replica)}")
 
 
@@ -58,7 +50,7 @@ def preempting_badly(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
     """Preemptions above 0.1/s, or above 1 % of the requests that finish."""
     url, rate = replica.target.url, number(replica, "preemptions_per_second")
     if rate is None:
-        return Finding(url, None)
+        return untold(url)
     if rate > PREEMPTIONS_CRITICAL_PER_SECOND:
         limit = PREEMPTIONS_CRITICAL_PER_SECOND
         return Finding(url, True, rate, limit, f"{rate:.3g} preemptions/s{_at_kv(replica)}")
@@ -80,7 +72,7 @@ def kv_pressure(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding:
     """A full KV cache together with preemptions or a growing queue."""
     url, kv = replica.target.url, number(replica, "kv_usage_ratio")
     if kv is None:
-        return Finding(url, None)
+        return untold(url)
     if kv <= KV_EASED_RATIO:
         return Finding(url, False, kv, KV_FULL_RATIO)
     rate = number(replica, "preemptions_per_second")
@@ -97,7 +89,7 @@ def queue_growing(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding:
     """A queue of at least 5 requests that has grown over the window."""
     url, waiting = replica.target.url, number(replica, "requests_waiting")
     if waiting is None:
-        return Finding(url, None)
+        return untold(url)
     if waiting < LONG_QUEUE_REQUESTS:
         return Finding(url, False, waiting, LONG_QUEUE_REQUESTS)
     growth = queue_growth(replica, snapshot)
@@ -115,7 +107,7 @@ def errors(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
     url, finished = replica.target.url, number(replica, "requests_finished_per_second")
     failed = errored_per_second(replica.signals, replica.goodput)
     if finished is None or failed is None:
-        return Finding(url, None)
+        return untold(url)
     share = failed / finished if finished > 0 else 0.0
     said = f"{100 * share:.2g} % of requests end in an error, {failed:.2g}/s"
     return Finding(url, share > ERRORS_SHARE and failed >= ERRORS_MIN_PER_SECOND, share, ERRORS_SHARE, said)
@@ -126,7 +118,7 @@ def long_wait(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
     url, queue = replica.target.url, distribution(replica, "queue_seconds")
     mean = None if queue is None else queue.mean.value
     if mean is None:
-        return Finding(url, None)
+        return untold(url)
     said = f"requests wait {mean:.0f} s on average before they are scheduled"
     return Finding(url, mean > LONG_WAIT_SECONDS, mean, LONG_WAIT_SECONDS, said)
 
@@ -144,7 +136,7 @@ def slower_than_slo(half: Half) -> OneCheck:
         url, slo = replica.target.url, replica.slo
         times = distribution(replica, half.signal)
         if times is None:
-            return Finding(url, None)
+            return untold(url)
         if (times.count or 0) < LEAST_REQUESTS:
             return Finding(url, False)
         missed = is_missed(half, replica, times, slo.target)
@@ -161,7 +153,7 @@ def speculation_useless(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
     """Drafts are made and hardly one is accepted: outputs are the same, only time is lost."""
     url, length = replica.target.url, number(replica, "spec_accepted_length")
     if length is None:
-        return Finding(url, None)
+        return untold(url)
     said = f"{length:.2f} tokens per draft step; 1 is no gain at all"
     return Finding(url, length < USELESS_LENGTH_TOKENS, length, USELESS_LENGTH_TOKENS, said)
 
@@ -178,23 +170,38 @@ def rank_imbalance(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
     return Finding(url, above > UNEVEN_KV_RATIO, above, UNEVEN_KV_RATIO, said, labels=rank)
 
 
-def replica_imbalance(snapshot: FleetSnapshot) -> Iterable[Finding]:
-    """One replica is far fuller than the mean of its model's replicas of the same role."""
-    judged = engines(snapshot)
-    known = {replica.target.url: number(replica, "kv_usage_ratio") for replica in judged}
-    yield from (Finding(url, None) for url, kv in known.items() if kv is None)
-    for members in pools(judged).values():
-        group = {
-            member.target.url: kv
-            for member in members
-            if member.state in (ReplicaState.OK, ReplicaState.IDLE)
-            and (kv := known[member.target.url]) is not None
-        }
-        mean = sum(group.values()) / max(len(group), 1)
-        for url, kv in group.items():
-            if kv - mean > UNEVEN_KV_RATIO:
-                said = f"KV {100 * kv:.0f} %, the mean of its {len(group)} is {100 * mean:.0f} %"
-                yield Finding(url, True, kv - mean, UNEVEN_KV_RATIO, said)
+class ReplicaImbalance:
+    """One replica is far fuller than the mean of its model's replicas of the same role.
+
+    It remembers the KV of every picture: every book needs its own.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[ReplicaSnapshot, float | None]] = {}
+
+    def __call__(self, snapshot: FleetSnapshot) -> Iterable[Finding]:
+        """See `rule.Check`."""
+        judged = engines(snapshot)
+        known = self._known = {replica.target.url: self._kv_of(replica) for replica in judged}
+        yield from (untold(url) for url, (_, kv) in known.items() if kv is None)
+        for members in pools(judged).values():
+            group = {
+                member.target.url: kv
+                for member in members
+                if (kv := known[member.target.url][1]) is not None
+                and member.state in (ReplicaState.OK, ReplicaState.IDLE)
+            }
+            mean = sum(group.values()) / max(len(group), 1)
+            for url, kv in group.items():
+                if kv - mean > UNEVEN_KV_RATIO:
+                    said = f"KV {100 * kv:.0f} %, the mean of its {len(group)} is {100 * mean:.0f} %"
+                    yield Finding(url, True, kv - mean, UNEVEN_KV_RATIO, said)
+
+    def _kv_of(self, replica: ReplicaSnapshot) -> tuple[ReplicaSnapshot, float | None]:
+        known = self._known.get(replica.target.url)
+        if known is None or known[0] is not replica:
+            known = replica, number(replica, "kv_usage_ratio")
+        return known
 
 
 def budget_not_enforced(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
@@ -206,10 +213,10 @@ def budget_not_enforced(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
     thought = distribution(replica, "reasoning_tokens")
     budget = setting.value if setting is not None else None
     if thought is None or isinstance(budget, str | bool | None) or budget <= 0:
-        return Finding(url, None)
+        return untold(url)
     least = thought.quantiles.get("p99", Quantile()).low
     if least is None or (thought.count or 0) < BUDGET_MIN_REQUESTS:
-        return Finding(url, None)
+        return untold(url)
     limit = budget + BUDGET_SLACK_TOKENS
     said = f"reasoning p99 at least {least:.0f} tokens, the budget is {budget:.0f}"
     return Finding(url, least > limit, least, limit, said)

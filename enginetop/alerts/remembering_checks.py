@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from statistics import median
 
 from enginetop.alerts.gpu_checks import devices, gpu_labels
-from enginetop.alerts.rule import Finding
-from enginetop.alerts.seen import engines, number
+from enginetop.alerts.rule import Finding, untold
+from enginetop.alerts.seen import number
+from enginetop.alerts.standing import EachReplica
 from enginetop.fleet.figure_ring import FigureRing
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 
@@ -22,6 +23,9 @@ LEAST_USUAL_RATIO = 0.2
 NEW_USUAL_SECONDS = 3600.0
 """After an hour the lower level is what is usual."""
 
+_ROUNDING = 1e-6
+"""Hits are kept in single precision."""
+
 XID_SECONDS = 600.0
 """How long an Xid is news: drivers tell that it happened, and never that it is over."""
 
@@ -33,69 +37,99 @@ fallen off the bus, uncontained ECC, GSP failures. Others are mostly faults of t
 class _Usual:
     """The recent prefix hits of one replica."""
 
-    __slots__ = ("_ring", "seen", "since")
+    __slots__ = ("_ring", "highest", "seen", "since")
 
     def __init__(self) -> None:
-        self._ring = FigureRing(("hits",), _SPACING_SECONDS, LOOK_BACK_SECONDS)
         self.seen: float | None = None
         self.since: float | None = None
+        self.highest = 0.0
+        self.forget()
 
     def add(self, at: float, hits: float) -> None:
         """Remember the hits of a page."""
         self._ring.add(at, {"hits": hits})
+        self.highest = max(self.highest, hits)
 
     def forget(self) -> None:
         """Learn anew."""
         self._ring = FigureRing(("hits",), _SPACING_SECONDS, LOOK_BACK_SECONDS)
+        self.highest = 0.0
 
-    def known(self, at: float) -> tuple[float, list[float]]:
-        """Since when, and which hits are usual; while they are less, what was usual before stays."""
-        times, hits = self._ring.times, self._ring.values["hits"]
-        first = 0 if self.since is not None else bisect_left(times, at - LOOK_BACK_SECONDS)
-        last = len(times) if self.since is not None else bisect_right(times, at)
-        values = [value for value in hits[first:last] if value is not None]
-        return (times[first] if values else at), values
+    def began(self, at: float) -> float | None:
+        """Since when hits are known that are usual at `at`; None: none are."""
+        first, last = self._span(at)
+        return self._ring.times[first] if first < last else None
+
+    def usual(self, at: float) -> float:
+        """The hits that are usual; while they are less, what was usual before stays."""
+        first, last = self._span(at)
+        values = [value for value in self._ring.values["hits"][first:last] if value is not None]
+        return round(median(values), 6) if values else 0.0  # they are kept in single precision
+
+    def _span(self, at: float) -> tuple[int, int]:
+        times = self._ring.times[:]
+        if self.since is not None:
+            return 0, len(times)
+        return bisect_left(times, at - LOOK_BACK_SECONDS), bisect_right(times, at)
 
 
-class PrefixCacheDrop:
+def prefix_cache_drop() -> EachReplica:
     """The share of prefix hits is less than half of what it usually was in the last 15 minutes.
 
-    A restarted engine begins with an empty cache: what is usual is learnt anew.
+    A restarted engine begins with an empty cache: what is usual is learnt anew. It remembers: every book
+    needs its own.
     """
+    return EachReplica(_PrefixHits().judge, engines_only=True)
+
+
+class _PrefixHits:
+    """What is usual at each replica."""
 
     def __init__(self) -> None:
         self._usual: dict[str, _Usual] = {}
 
-    def __call__(self, snapshot: FleetSnapshot) -> Iterator[Finding]:
-        """See `rule.Check`."""
-        judged = engines(snapshot)
-        for gone in self._usual.keys() - {replica.target.url for replica in judged}:
-            del self._usual[gone]
-        for replica in judged:
-            yield self._look(replica, snapshot.at)
-
-    def _look(self, replica: ReplicaSnapshot, at: float) -> Finding:
-        url, hits = replica.target.url, number(replica, "prefix_hit_ratio")
-        usual = self._usual.setdefault(url, _Usual())
-        since, values = usual.known(at)
-        if values and any(e.kind == "restarted" and e.at > since for e in replica.events):
-            usual, values = _Usual(), []
-            self._usual[url] = usual
+    def judge(self, replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding | None:
+        """See `standing.OneCheck`."""
+        at, hits = snapshot.at, number(replica, "prefix_hit_ratio")
+        usual, began = self._known(replica, snapshot)
         if hits is None:
-            return Finding(url, None)
+            return untold(replica.target.url)
         fresh = replica.scraped_at != usual.seen
         usual.seen = replica.scraped_at
-        before = round(median(values), 6) if values else 0.0  # they are kept in single precision
-        known = bool(values) and at - since >= LEARNING_SECONDS
-        breached = known and before >= LEAST_USUAL_RATIO and hits < DROP_SHARE * before
+        before = 0.0
+        # the usual is asked for, which sorts all that is known, only where half of it may be missing
+        if (
+            began is not None
+            and at - began >= LEARNING_SECONDS
+            and hits < DROP_SHARE * usual.highest + _ROUNDING
+        ):
+            before = usual.usual(at)
+        breached = before >= LEAST_USUAL_RATIO and hits < DROP_SHARE * before
         if breached and usual.since is not None and at - usual.since >= NEW_USUAL_SECONDS:
             usual.forget()
             breached = False
         usual.since = (at if usual.since is None else usual.since) if breached else None
         if fresh and not breached:
             usual.add(at, hits)
+        if not breached:
+            return None
         said = f"{100 * hits:.0f} % of prefix tokens hit, {100 * before:.0f} % were usual"
-        return Finding(url, breached, hits, DROP_SHARE * before, said)
+        return Finding(replica.target.url, True, hits, DROP_SHARE * before, said)
+
+    def _known(self, replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> tuple[_Usual, float | None]:
+        """What is known of the replica, and since when."""
+        url = replica.target.url
+        usual = self._usual.get(url)
+        if usual is None:
+            if len(self._usual) >= len(snapshot.replicas):
+                there = {one.target.url for one in snapshot.replicas}
+                self._usual = {known: one for known, one in self._usual.items() if known in there}
+            usual = self._usual[url] = _Usual()
+        began = usual.began(snapshot.at)
+        if began is not None and any(e.kind == "restarted" and e.at > began for e in replica.events):
+            usual, began = _Usual(), None
+            self._usual[url] = usual
+        return usual, began
 
 
 class GpuXid:

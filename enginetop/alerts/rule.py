@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from types import MappingProxyType
 
 from enginetop.alerts.seen import labels_of
@@ -54,6 +55,12 @@ class Finding:
     subject: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
     labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
     near: bool = False
+
+
+@lru_cache(maxsize=4096)
+def untold(target: str) -> Finding:
+    """That it cannot be told of any subject of the target; one object for all who say so."""
+    return Finding(target, None)
 
 
 Check = Callable[[FleetSnapshot], Iterable[Finding]]
@@ -157,28 +164,34 @@ def advance(
 
     A clock that was set back shortens nothing and stops nothing: times of the future count as now.
     """
-    since = min(instance.alert.since, at)
     breached_at = min(instance.breached_at, at)
-    alert = instance.alert if since == instance.alert.since else replace(instance.alert, since=since)
+    alert = _since(instance.alert, min(instance.alert.since, at))
     if breached and finding is not None:
-        since = since if finding.since is None else min(since, finding.since)
-        alert = replace(
-            alert,
-            since=since,
-            value=finding.value,
-            threshold=finding.threshold,
-            summary=finding.summary,
-        )
-        fires = alert.state == PENDING and _over(at, since, rule.hold_seconds)
+        alert = _as_found(alert, finding)
+        fires = alert.state == PENDING and _over(at, alert.since, rule.hold_seconds)
         if fires:
             alert = replace(alert, state=FIRING)
-        return Step(replace(instance, alert=alert, breached_at=at), alert if fires else None)
+        return Step(Instance(instance.key, alert, at, instance.lenient_until), alert if fires else None)
     waits = breached is None and at < instance.lenient_until
     waits = waits or (near and alert.state == PENDING and not _over(at, breached_at, rule.hold_seconds))
     kept = alert.state == FIRING and not _over(at, breached_at, rule.keep_seconds)
     if waits or kept:
-        return Step(replace(instance, alert=alert, breached_at=breached_at))
+        return Step(Instance(instance.key, alert, breached_at, instance.lenient_until))
     return Step(None, replace(alert, state=RESOLVED))
+
+
+def _since(alert: Alert, since: float) -> Alert:
+    return alert if since == alert.since else replace(alert, since=since)
+
+
+def _as_found(alert: Alert, finding: Finding) -> Alert:
+    """The alert with what its newest breach tells; the same object where that is what it says already."""
+    if finding.since is not None and finding.since < alert.since:
+        alert = replace(alert, since=finding.since)
+    told = finding.value, finding.threshold, finding.summary
+    if told == (alert.value, alert.threshold, alert.summary):
+        return alert
+    return replace(alert, value=finding.value, threshold=finding.threshold, summary=finding.summary)
 
 
 def _over(at: float, since: float, seconds: float) -> bool:

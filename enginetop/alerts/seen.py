@@ -25,14 +25,27 @@ def is_up(replica: ReplicaSnapshot) -> bool:
     return replica.state in UP_STATES
 
 
-def engines(snapshot: FleetSnapshot) -> Sequence[ReplicaSnapshot]:
-    """The replicas whose load and speed are judged: those that are engines.
+def engines_told(snapshot: FleetSnapshot) -> bool:
+    """Whether an engine's own page was read."""
+    return any(
+        replica.scraped_at is not None and not is_router(replica.engine, replica.role)
+        for replica in snapshot.replicas
+    )
+
+
+def is_judged_engine(replica: ReplicaSnapshot, told: bool) -> bool:
+    """Whether the load and speed of a replica are judged; `told`: an engine's own page was read.
 
     A router or gateway shows the requests of its engines a second time; it is judged while no engine's own
     page was read, as it counts in the fleet's sums only then.
     """
-    own = [replica for replica in snapshot.replicas if not is_router(replica.engine, replica.role)]
-    return own if any(replica.scraped_at is not None for replica in own) else snapshot.replicas
+    return not told or not is_router(replica.engine, replica.role)
+
+
+def engines(snapshot: FleetSnapshot) -> Sequence[ReplicaSnapshot]:
+    """The replicas whose load and speed are judged: those that are engines."""
+    told = engines_told(snapshot)
+    return [replica for replica in snapshot.replicas if is_judged_engine(replica, told)]
 
 
 def told_by(replica: ReplicaSnapshot) -> Signals:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from enginetop.alerts.rule import Check, Finding
+from enginetop.alerts.rule import Finding, untold
 from enginetop.alerts.seen import number, recent
+from enginetop.alerts.standing import EachReplica
 from enginetop.fleet.model import ReplicaState, Role
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from enginetop.fleet.state import duration_text
@@ -14,12 +15,12 @@ SILENT_SECONDS = 120.0
 """Without one output token for so long, with a queue, an engine is busy with something that never ends."""
 
 
-def in_state(state: ReplicaState, words: str) -> Check:
+def in_state(state: ReplicaState, words: str) -> EachReplica:
     """In breach while a replica is in `state`; value: seconds since its cause began."""
     return _check(lambda replica: replica.state is state, words)
 
 
-def stalled(live_progress: bool) -> Check:
+def stalled(live_progress: bool) -> EachReplica:
     """No progress, of engines with (or without) a series that moves during a request."""
 
     def applies(replica: ReplicaSnapshot) -> bool:
@@ -28,16 +29,15 @@ def stalled(live_progress: bool) -> Check:
     return _check(applies, "no progress")
 
 
-def slow_or_silent(snapshot: FleetSnapshot) -> Iterator[Finding]:
+def slow_or_silent() -> EachReplica:
     """No progress that may be a long request, or work without one output token while others wait.
 
     The latter moves counters (an engine that computes a prompt again and again), so that it is no state.
     """
-    yield from stalled(live_progress=False)(snapshot)
-    for replica in snapshot.replicas:
-        found = _silent(replica, snapshot.at)
-        if found is not None:
-            yield found
+    slow = stalled(live_progress=False).judge
+    return EachReplica(
+        lambda replica, snapshot: slow(replica, snapshot) or _silent(replica, snapshot.at), by_clock=True
+    )
 
 
 def _silent(replica: ReplicaSnapshot, at: float) -> Finding | None:
@@ -61,30 +61,30 @@ def _silent(replica: ReplicaSnapshot, at: float) -> Finding | None:
     )
 
 
-def late(snapshot: FleetSnapshot) -> Iterator[Finding]:
+def late() -> EachReplica:
     """The metrics page is old, fails, or takes longer than the time between two pages."""
-    for replica in snapshot.replicas:
-        if replica.state is ReplicaState.STALE:
-            yield _state_finding(replica, snapshot.at, "stale")
-            continue
-        if replica.state is ReplicaState.UNKNOWN:
-            yield Finding(replica.target.url, None)
-            continue
-        took, spacing = replica.scrape_seconds, replica.spacing_seconds
-        if took is not None and spacing is not None and took > spacing:
-            summary = f"a page takes {took:.1f} s, one is due every {spacing:g} s"
-            yield Finding(replica.target.url, True, took, spacing, summary)
+    return EachReplica(_late, by_clock=True)
 
 
-def _check(applies: Callable[[ReplicaSnapshot], bool], words: str) -> Check:
-    def check(snapshot: FleetSnapshot) -> Iterator[Finding]:
-        for replica in snapshot.replicas:
-            if applies(replica):
-                yield _state_finding(replica, snapshot.at, words)
-            elif replica.state is ReplicaState.UNKNOWN:
-                yield Finding(replica.target.url, None)
+def _late(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding | None:
+    if replica.state is ReplicaState.STALE:
+        return _state_finding(replica, snapshot.at, "stale")
+    if replica.state is ReplicaState.UNKNOWN:
+        return untold(replica.target.url)
+    took, spacing = replica.scrape_seconds, replica.spacing_seconds
+    if took is None or spacing is None or took <= spacing:
+        return None
+    summary = f"a page takes {took:.1f} s, one is due every {spacing:g} s"
+    return Finding(replica.target.url, True, took, spacing, summary)
 
-    return check
+
+def _check(applies: Callable[[ReplicaSnapshot], bool], words: str) -> EachReplica:
+    def judge(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding | None:
+        if applies(replica):
+            return _state_finding(replica, snapshot.at, words)
+        return untold(replica.target.url) if replica.state is ReplicaState.UNKNOWN else None
+
+    return EachReplica(judge, by_clock=True)
 
 
 def _state_finding(replica: ReplicaSnapshot, at: float, words: str) -> Finding:
