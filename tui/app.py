@@ -44,6 +44,7 @@ from tui.travel_app import TravelApp  # noqa: E402
 from tui.view.change import leave_question  # noqa: E402
 from tui.view.column_choice import Choice, ColumnStore  # noqa: E402
 from tui.view.condition_memory import ConditionMemory  # noqa: E402
+from tui.view.heading import is_silent  # noqa: E402
 from tui.view.picture import Picture  # noqa: E402
 from tui.widgets.ink import Inks, textual_theme  # noqa: E402
 
@@ -271,13 +272,20 @@ class FleetApp(TravelApp):
 
     def _tick(self) -> None:
         """Once a second: how long the picture is frozen or without news, and how long a value is on trial."""
-        silent = self.snapshot is not None and (
-            self.clock() - self._arrived_at > self.snapshot.interval_seconds
-        )
         self.look_after_terminal()
-        flying = any(change.state not in FINAL_STATES for change in self._changes)
-        if (self.paused_at is not None or silent or flying) and not self.terminal_behind:
+        if self._ages and not self.terminal_behind:
             self.paint()
+
+    @property
+    def _ages(self) -> bool:
+        """Whether something that is shown changes without news, and was not painted just now."""
+        now = self.clock()
+        if self.paused_at is not None:
+            return True
+        if self.snapshot is not None and is_silent(now - self._arrived_at, self.snapshot.interval_seconds):
+            return True
+        flying = any(change.state not in FINAL_STATES for change in self._changes)
+        return flying and (self._painted_at is None or now - self._painted_at >= _TICK_SECONDS / 2)
 
     def _picture(self) -> Picture:
         now, shown, live = self.clock(), self.travel.shown, self.source.latest()

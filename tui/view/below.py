@@ -41,13 +41,23 @@ class LoadMemory:
     def __init__(self) -> None:
         self._key: tuple[object, ...] = ()
         self._series: dict[str, list[float | None]] = {}
+        self._plots: dict[tuple[str, int], list[str]] = {}
 
-    def series(self, snapshot: FleetSnapshot) -> dict[str, list[float | None]]:
-        """The last finished steps of each signal of `_LOAD`, oldest first."""
+    def plot(self, snapshot: FleetSnapshot, signal: str, rows: int) -> list[str]:
+        """The last finished steps of one signal of `_LOAD` as an area of so many rows, top row first."""
+        series = self._steps(snapshot)[signal]
+        plot = self._plots.get((signal, rows))
+        if plot is None:
+            top = 1.0 if signal == "kv_usage_ratio" else charts.round_up(charts.scale_of(series))
+            plot = self._plots[signal, rows] = charts.area(series, _CELLS, rows, top)
+        return plot
+
+    def _steps(self, snapshot: FleetSnapshot) -> dict[str, list[float | None]]:
         step = snapshot.at // TREND_STEP_SECONDS
         key = (step, len(snapshot.replicas))
         if key != self._key:
             self._key = key
+            self._plots = {}
             end = (step - 1) * TREND_STEP_SECONDS  # a moment in the last step that is over
             self._series = {name: _merged(snapshot.replicas, name, whole, end) for _, name, whole in _LOAD}
         return self._series
@@ -137,13 +147,11 @@ def _load(snapshot: FleetSnapshot, memory: LoadMemory, height: int) -> list[Line
         return []
     rows = max(1, min(_MOST_PLOT_HEIGHT, (height - 1) // len(_LOAD)))
     lines = [plain(f" load, {_CELLS * TREND_STEP_SECONDS / 60:.0f} min", "group")]
-    series = memory.series(snapshot)
     for label, signal, _ in _LOAD:
         number = numbers.scalar_number(snapshot.fleet.signals.get(signal))
         share = signal == "kv_usage_ratio"
         value = (numbers.percent(number) if share else numbers.count(number)).rjust(_VALUE_WIDTH)
-        top = 1.0 if share else charts.round_up(charts.scale_of(series[signal]))
-        for number_of_row, plot in enumerate(charts.area(series[signal], _CELLS, rows, top)):
+        for number_of_row, plot in enumerate(memory.plot(snapshot, signal, rows)):
             name, shown = (label, value) if not number_of_row else ("", "")
             lines.append((Span(f" {name:<{_LABEL_WIDTH}}", "dim"), Span(plot, "spark"), Span(shown)))
     return lines

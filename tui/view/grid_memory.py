@@ -18,7 +18,7 @@ from tui.view.columns import BY_KEY, RELEVANCE
 from tui.view.condition import Condition
 from tui.view.mixed import Mixed, MixedMemory
 from tui.view.names import shown_names
-from tui.view.placing import Placed
+from tui.view.placing import Placed, place_columns
 
 RESTARTED = "↻"
 """Stands beside a name that restarted in the last quarter of an hour."""
@@ -54,6 +54,8 @@ class GridMemory:
         self._setups = MixedMemory()
         self._top, self._top_from = 0.0, math.inf
         self._witnesses: dict[Relevant, str] = {}
+        self._placed_for: tuple[object, ...] = ()
+        self._placed: tuple[Placed, ...] = ()
         self._targets: tuple[Target, ...] = ()
         self._longest, self._names_width = 0, -1
         self._names: Mapping[str, str] = {}
@@ -79,6 +81,23 @@ class GridMemory:
                 found.add(test)
                 self._witnesses[test] = passing.target.url
         return frozenset(found)
+
+    def placed(
+        self,
+        width: int,
+        relevant: frozenset[Relevant],
+        name_width: int,
+        *,
+        flat: bool,
+        keep: str | None,
+        choice: tuple[str, ...],
+    ) -> tuple[Placed, ...]:
+        """As `place_columns`; the same object as long as nothing of it changes."""
+        asked = (width, relevant, name_width, flat, keep, choice)
+        if asked != self._placed_for:
+            self._placed_for = asked
+            self._placed = place_columns(width, relevant, name_width, flat=flat, keep=keep, choice=choice)
+        return self._placed
 
     def longest_name(self, replicas: Sequence[ReplicaSnapshot]) -> int:
         """Cells of the longest name."""

@@ -32,6 +32,11 @@ LATE_SHARE = 0.95
 """Share of the asked scrapes below which the collector is late."""
 
 
+def is_silent(silent_seconds: float, interval_seconds: float) -> bool:
+    """Whether no new snapshot has come for so long that the screen says so."""
+    return silent_seconds > SILENCE_INTERVALS * interval_seconds
+
+
 def title_line(picture: Picture, width: int) -> Line:
     """Program, fleet, how many are up, the snapshot's time, the interval (and the one achieved), badges."""
     snapshot = picture.snapshot
@@ -137,7 +142,7 @@ def verdict_line(picture: Picture, width: int) -> Line:
     if snapshot.collector.problem:
         return clip(plain(f" ✖ collector: {snapshot.collector.problem}", "crit"), width)
     waiting = picture.paused_seconds is None and not picture.finished
-    if waiting and (picture.silent_seconds > SILENCE_INTERVALS * snapshot.interval_seconds):
+    if waiting and is_silent(picture.silent_seconds, snapshot.interval_seconds):
         silence = numbers.seconds_text(picture.silent_seconds)
         return clip(plain(f" ▲ no new picture for {silence}; this one is old", "warn"), width)
     troubles = _troubles(picture, snapshot)

@@ -15,7 +15,7 @@ from tui.view.column import TREND_STEP_SECONDS, Row, is_old
 from tui.view.condition import Condition, Conditions
 from tui.view.grid_memory import TOKENS, GridMemory, Stamp, restart_mark
 from tui.view.mixed import DIFFERS
-from tui.view.placing import MARKER_WIDTH, Placed, place_columns
+from tui.view.placing import MARKER_WIDTH, Placed
 from tui.view.query import Query
 
 _RULE_END = 100
@@ -58,13 +58,13 @@ class FleetTable:
         self._items = arrange(replicas, conditions, sort)
         self._mixed = memory.mixed(everyone)
         room_for_marks = len(DIFFERS) if self._mixed.settings else 0
-        self._placed = place_columns(
+        self._placed = memory.placed(
             width,
             memory.relevant(everyone),
             memory.longest_name(everyone) + room_for_marks,
             flat=sort.flat,
             keep=sort.column,
-            choice=choice,
+            choice=tuple(choice),
         )
         widths = {placed.column.key: placed.width for placed in self._placed}
         self._names = memory.names(everyone, widths.get("name", 0))

@@ -62,10 +62,10 @@ class LineView(ScrollView, can_focus=False):
         self._source = source
         self._selected = selected
         self._drawn = {}
-        height = len(source)
+        size, height = self.size, len(source)
         if height != self.virtual_size.height:
-            self.virtual_size = Size(self.size.width, height)
-        self._repaint_changes()
+            self.virtual_size = Size(size.width, height)
+        self._repaint_changes(size)
 
     def show_lines(self, lines: Sequence[Line]) -> None:
         """Show lines that are all there."""
@@ -94,7 +94,8 @@ class LineView(ScrollView, can_focus=False):
 
     def all_lines(self) -> Iterator[Line]:
         """Every line as it is drawn here, in sight or not."""
-        return (self._draw_anew(index)[0] for index in range(len(self._source)))
+        width = self.size.width
+        return (self._draw_anew(index, width)[0] for index in range(len(self._source)))
 
     def in_sight(self) -> range:
         """The lines in sight."""
@@ -103,32 +104,33 @@ class LineView(ScrollView, can_focus=False):
 
     def render_line(self, y: int) -> Strip:
         """Textual asks for the line at row `y` of the widget."""
-        index = y + self.scroll_offset.y
-        line, selected = self._shown[index] = self._draw(index)
-        return self._inks.strip(line, self.size.width, selected=selected)
+        index, width = y + self.scroll_offset.y, self.size.width
+        line, selected = self._shown[index] = self._draw(index, width)
+        return self._inks.strip(line, width, selected=selected)
 
-    def _repaint_changes(self) -> None:
-        top, height = self.scroll_offset.y, self.size.height
+    def _repaint_changes(self, size: Size) -> None:
+        """`size` is the widget's own: Textual works it out anew whenever it is asked."""
+        top, (width, height) = self.scroll_offset.y, size
         if not self.is_attached or height <= 0:
             return
         regions = []
         for y in range(height):
-            drawn = self._draw(top + y)
+            drawn = self._draw(top + y, width)
             if self._shown.get(top + y) != drawn:
                 self._shown[top + y] = drawn
-                regions.append(Region(0, y, self.size.width, 1))
+                regions.append(Region(0, y, width, 1))
         self._shown = {index: self._shown[index] for index in range(top, top + height)}
         if regions:
             self.refresh(*regions)
 
-    def _draw(self, index: int) -> tuple[Line, bool]:
+    def _draw(self, index: int, width: int) -> tuple[Line, bool]:
         """The line and whether it is selected; drawn once for each set of lines."""
         drawn = self._drawn.get(index)
         if drawn is None:
-            drawn = self._drawn[index] = self._draw_anew(index)
+            drawn = self._drawn[index] = self._draw_anew(index, width)
         return drawn
 
-    def _draw_anew(self, index: int) -> tuple[Line, bool]:
+    def _draw_anew(self, index: int, width: int) -> tuple[Line, bool]:
         if not 0 <= index < len(self._source):
             return EMPTY_LINE, False
         selected = index == self._selected
@@ -137,4 +139,4 @@ class LineView(ScrollView, can_focus=False):
         except Exception as error:  # noqa: BLE001 - one broken row must not take the screen with it
             self._complain("row", error)
             line = plain(f" this row failed: {type(error).__name__}: {error}", "crit")
-        return clip(line, self.size.width), selected
+        return clip(line, width), selected

@@ -78,8 +78,8 @@ def test_load_is_worked_out_once_a_step() -> None:
     first = fleet([busy("a", 400.0)], at=AT + 1)
     later = fleet([busy("a", 900.0)], at=AT + 9)
     next_step = fleet([busy("a", 900.0)], at=AT + 11)
-    assert memory.series(first) is memory.series(later)
-    assert memory.series(first) is not memory.series(next_step)
+    assert memory.plot(first, "requests_running", 2) is memory.plot(later, "requests_running", 2)
+    assert memory.plot(first, "requests_running", 2) is not memory.plot(next_step, "requests_running", 2)
 
 
 def test_the_lines_are_at_the_foot_and_no_rows() -> None:

@@ -1,0 +1,134 @@
+"""What the screen does for a picture, counted: what did not change or is out of sight is not worked out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+from textual.pilot import Pilot
+
+from bench.screen_fleet import Churn
+from enginetop.fleet.snapshot import FleetSnapshot
+from tests.tui.changes import OBSERVED, FakeControl
+from tests.tui.snapshots import FakeSource, fleet, replica
+from tests.tui.test_app import Clock
+from tui.app import FleetApp
+from tui.screens.fleet import FleetScreen
+from tui.view import charts, grid_memory, table
+
+Counted = Counter[str]
+
+
+def count_calls(counted: Counted, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> None:
+    """Count the calls of a function of a module from now on."""
+    work = getattr(module, name)
+
+    def counting(*args: object, **options: object) -> object:
+        counted[name] += 1
+        return work(*args, **options)
+
+    monkeypatch.setattr(module, name, counting)
+
+
+def work_of(
+    first: FleetSnapshot, second: FleetSnapshot, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> Counted:
+    """What the second picture took once the first was drawn."""
+    counted: Counted = Counter()
+
+    async def run() -> None:
+        source, clock = FakeSource(), Clock()
+        app = FleetApp(source, clock=clock)
+        async with app.run_test(size=size) as pilot:
+            for snapshot in (first, first):  # twice: what stands under the grid has taken its room
+                clock.now += 1.0
+                source.publish(snapshot)
+                await pilot.pause()
+            with monkeypatch.context() as patch:
+                count_calls(counted, patch, table, "draw_row")
+                count_calls(counted, patch, grid_memory, "place_columns")
+                count_calls(counted, patch, charts, "area")
+                clock.now += 1.0
+                source.publish(second)
+                await pilot.pause()
+
+    asyncio.run(run())
+    return counted
+
+
+def next_of(source: Churn) -> FleetSnapshot:
+    source.step()
+    snapshot = source.latest()
+    assert snapshot is not None
+    return snapshot
+
+
+@pytest.mark.parametrize(("count", "size"), [(8, (200, 50)), (300, (200, 50)), (300, (80, 24))])
+def test_a_picture_draws_the_rows_in_sight_that_changed(
+    count: int, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Churn(count, 1.0)
+    counted = work_of(next_of(source), next_of(source), monkeypatch, size)
+    assert 5 <= counted.pop("draw_row") <= min(count, size[1])
+    assert not counted  # the same columns, and steps of the load that are over
+
+
+def test_a_picture_of_which_one_row_changed_draws_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = next_of(Churn(8, 0.0))
+    changed = replace(first.replicas[3], scraped_at=first.at + 1)
+    second = replace(first, sequence=9, replicas=(*first.replicas[:3], changed, *first.replicas[4:]))
+    assert work_of(first, second, monkeypatch, (200, 50)) == {"draw_row": 1}
+
+
+Story = Callable[[FleetApp, "Pilot[None]", FakeSource, Clock], Awaitable[None]]
+
+
+def paintings(story: Story, control: FakeControl | None = None) -> int:
+    """Pictures that the screen was given in a story, after its beginning."""
+    shown = 0
+
+    async def run() -> None:
+        nonlocal shown
+        source, clock = FakeSource(), Clock()
+        app = FleetApp(source, clock=clock, control=control)
+        async with app.run_test(size=(80, 24)) as pilot:
+            clock.now += 1.0
+            source.publish(fleet([replica("a1")]))  # every 2 s
+            await pilot.pause()
+            screen = app.screen
+            assert isinstance(screen, FleetScreen)
+
+            def count(_picture: object) -> None:
+                nonlocal shown
+                shown += 1
+
+            screen.show = count  # type: ignore[method-assign, assignment]
+            await story(app, pilot, source, clock)
+
+    asyncio.run(run())
+    return shown
+
+
+@pytest.mark.parametrize(("late", "paints"), [(1.0, 0), (2.5, 0), (5.9, 0), (6.1, 1)])
+def test_the_second_hand_paints_nothing_until_silence_is_told(late: float, paints: int) -> None:
+    async def story(app: FleetApp, _pilot: Pilot[None], _source: FakeSource, clock: Clock) -> None:
+        clock.now += late
+        app._tick()
+
+    assert paintings(story) == paints
+
+
+@pytest.mark.parametrize(("later", "paints"), [(0.3, 1), (1.0, 2)])
+def test_a_countdown_is_painted_once_a_second(later: float, paints: int) -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, clock: Clock) -> None:
+        clock.now += 1.0
+        source.publish(fleet([replica("a1")]))
+        await pilot.pause()
+        clock.now += later
+        app._tick()
+
+    assert paintings(story, FakeControl(changes=(OBSERVED,))) == paints
