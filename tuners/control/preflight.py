@@ -36,10 +36,10 @@ _ALONE = (
 class Sizing:
     """What an observation can show, from the present rate and attainment.
 
-    `canary_per_second` are finished requests. `attainment` is that of canary and baselines so far, or the objective's target while too few are `attainment_seen`. `visible` is the difference
-    (a ratio) that the configured blocks show with power 0.8, `needed_seconds` the time to show `not_worse`
-    within the margin, `needed_requests` those of each arm if both had the same traffic; None: not known, or
-    no traffic.
+    `canary_per_second` are its finished requests. `attainment` is that of canary and baselines so far, or the
+    objective's target while too few are `attainment_seen`. `visible` is the difference (a ratio) that the
+    configured blocks show with power 0.8, `needed_seconds` the time to show `not_worse` within the margin,
+    `needed_requests` those of each arm if both had the same traffic; None: not known, or no traffic.
     """
 
     canary_per_second: float
