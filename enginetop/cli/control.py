@@ -287,6 +287,9 @@ def _companion_socket(target: Target) -> str | None:
     path = next((path for name in names if (path := socket_folder() / name).is_socket()), None)
     if path is None:
         return None
+    if path.stat().st_uid not in (os.getuid(), 0):
+        tell(f"the socket {path} is left alone: it is another user's")
+        return None
     for above in (path.parent.parent, path.parent):
         if _ruled_by_others(above.stat(), os.getuid()):
             tell(f"the socket {path} is left alone: other users can change {above}")
@@ -295,6 +298,10 @@ def _companion_socket(target: Target) -> str | None:
 
 
 def _ruled_by_others(folder: os.stat_result, user: int) -> bool:
-    """Whether somebody else than `user` and root may replace what is in a folder, and be sent the token."""
-    open_to_all = folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX
-    return folder.st_uid not in (user, 0) or bool(open_to_all)
+    """Whether somebody else than `user` and root may replace what is in a folder, and be sent the token.
+
+    A group with the number of the folder's owner is his own, as most systems give each user one.
+    """
+    shared = stat.S_IWOTH if folder.st_gid == folder.st_uid else stat.S_IWOTH | stat.S_IWGRP
+    open_to_others = folder.st_mode & shared and not folder.st_mode & stat.S_ISVTX
+    return folder.st_uid not in (user, 0) or bool(open_to_others)

@@ -196,19 +196,21 @@ def test_no_socket_where_others_could_put_theirs(token_file: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("mode", "owner", "theirs"),
+    ("mode", "owner", "group", "theirs"),
     [
-        (0o700, 7, False),
-        (0o775, 7, False),
-        (0o755, 0, False),
-        (0o1777, 0, False),
-        (0o700, 8, True),
-        (0o1777, 8, True),
-        (0o777, 7, True),
+        (0o700, 7, 50, False),
+        (0o775, 7, 7, False),  # a group of his own, as most systems give each user
+        (0o775, 7, 50, True),
+        (0o1775, 7, 50, False),
+        (0o755, 0, 0, False),
+        (0o1777, 0, 0, False),
+        (0o700, 8, 8, True),
+        (0o1777, 8, 8, True),
+        (0o777, 7, 7, True),
     ],
 )
-def test_whose_folder_it_is(mode: int, owner: int, theirs: bool) -> None:
-    found = os.stat_result((stat.S_IFDIR | mode, 0, 0, 1, owner, 0, 0, 0, 0, 0))
+def test_whose_folder_it_is(mode: int, owner: int, group: int, theirs: bool) -> None:
+    found = os.stat_result((stat.S_IFDIR | mode, 0, 0, 1, owner, group, 0, 0, 0, 0))
     assert ruled_by_others(found, 7) is theirs
 
 

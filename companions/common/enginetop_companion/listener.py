@@ -172,9 +172,13 @@ def _own(path: Path) -> int:
 
 
 def ruled_by_others(folder: os.stat_result, user: int) -> bool:
-    """Whether somebody else than `user` and root may replace what is in a folder."""
-    open_to_all = folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX
-    return folder.st_uid not in (user, 0) or bool(open_to_all)
+    """Whether somebody else than `user` and root may replace what is in a folder.
+
+    A group with the number of the folder's owner is his own, as most systems give each user one.
+    """
+    shared = stat.S_IWOTH if folder.st_gid == folder.st_uid else stat.S_IWOTH | stat.S_IWGRP
+    open_to_others = folder.st_mode & shared and not folder.st_mode & stat.S_ISVTX
+    return folder.st_uid not in (user, 0) or bool(open_to_others)
 
 
 def _read_head(head: bytes) -> tuple[str, str, dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,26 @@ def test_whoever_opened_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who:
         companion.bind(str(tmp_path / "enginetop" / f"{who}-30000.sock"))
         expected = f"unix:{tmp_path}/enginetop/{who}-30000.sock"
         assert _companion_socket(Target("http://localhost:30000", "s")) == expected
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize(
+    ("place", "mode", "user", "group", "used"),
+    [
+        ("enginetop", 0o770, 0, 4242, False),
+        (".", 0o770, 0, 4242, False),
+        ("enginetop", 0o770, 0, 0, True),
+        ("enginetop", 0o1777, 0, 0, True),
+        ("enginetop/vllm-8000.sock", 0o600, 4242, 4242, False),
+    ],
+)
+def test_a_socket_of_somebody_else_is_left_alone(
+    folder: Path, place: str, mode: int, user: int, group: int, used: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.chown(folder / place, user, group)
+    (folder / place).chmod(mode)
+    assert (_companion_socket(Target("http://127.0.0.1:8000", "a1")) is not None) is used
+    assert ("is left alone: " in capsys.readouterr().err) is not used
 
 
 @pytest.mark.parametrize("open_folder", [".", "enginetop"])
