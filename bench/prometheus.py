@@ -9,7 +9,6 @@ goes by itself, taken off).
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import shutil
@@ -27,7 +26,7 @@ from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.source import PrometheusLooks
-from enginetop.cli.main import GARBAGE_THRESHOLDS
+from enginetop.cli.garbage import pace_garbage
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.snapshot import Slo
 
@@ -80,7 +79,7 @@ def cpu_seconds(pid: int) -> float:
 def measure(replicas: int, looks: int, warm_seconds: float, port: int, keep: str) -> dict[str, float]:
     """Run it and return the figures."""
     pause = threading.Event()
-    gc.set_threshold(*GARBAGE_THRESHOLDS)  # as the command does
+    pace_garbage(replicas)  # as the command does
     with (
         page_server(replicas) as server,
         tempfile.TemporaryDirectory() as name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import importlib
 import importlib.util
 import os
@@ -14,21 +13,17 @@ from pathlib import Path
 
 from enginetop.cli import exit_codes
 from enginetop.cli.diagnostics import tell
+from enginetop.cli.garbage import pace_garbage
 from enginetop.cli.parser import parse
 from enginetop.fleet.errors import ConfigError
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-GARBAGE_THRESHOLDS = (50_000, 20, 10)
-"""Snapshots are trees, which end with their last reference: Python's usual 700 would look for cycles in them
-some hundred times a tick, at a quarter of the CPU of a large fleet. Memory does not grow by it, since so many
-new objects that stay are looked at all the same.
-"""
 _OUR_PACKAGES = ("tui", "collectors", "tuners", "themes")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code. Never lets a traceback reach the terminal."""
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    pace_garbage()
     try:
         try:
             return _run(sys.argv[1:] if argv is None else argv)

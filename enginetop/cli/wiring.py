@@ -21,6 +21,7 @@ from collectors.replay import Finish, ReplaySource, run_replay
 from collectors.sample import sample_fleet
 from enginetop.cli.alerting import alert_book
 from enginetop.cli.discovering import LOCAL, membership
+from enginetop.cli.garbage import pace_garbage
 from enginetop.cli.live_advice import Clients, LiveAdvice
 from enginetop.cli.prometheus import client_of
 from enginetop.cli.record_logs import record_logs, record_reader
@@ -94,7 +95,12 @@ def _gpu_exporters(settings: Settings) -> GpuSource | None:
 
 def finishing(advise: Finish, alert: Finish) -> Finish:
     """What is done to each snapshot: advice first, then alerts."""
-    return lambda snapshot: alert(advise(snapshot))
+
+    def finish(snapshot: FleetSnapshot) -> FleetSnapshot:
+        pace_garbage(len(snapshot.replicas))
+        return alert(advise(snapshot))
+
+    return finish
 
 
 def sample(
@@ -145,9 +151,9 @@ def live_engine(
         return _prometheus_source(settings, recorder, alert or alert_book(settings, targets), tap)
 
     def knob_clients() -> Clients:
-        from enginetop.cli import control  # its HTTP client costs more than a scrape: who asks pays it
+        from enginetop.cli import knob_paths  # its HTTP client costs more than a scrape: who asks pays it
 
-        return control.knob_clients(settings, targets)
+        return knob_paths.knob_clients(settings, targets)
 
     reader = record_reader(settings.records, targets, from_start=False)
     members = membership(settings.discovery, settings.targets, settings.credentials)

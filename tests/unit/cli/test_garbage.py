@@ -1,0 +1,42 @@
+"""Python looks for cycles so seldom that no tick of a fleet brings it about by itself."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from bench.memory import Fleet
+from bench.page_server import MovingPage
+from enginetop.cli.garbage import FEWEST_OBJECTS, OBJECTS_A_REPLICA, pace_garbage
+
+
+@pytest.fixture(autouse=True)
+def _usual_pace() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.enable()
+    gc.set_threshold(*before)
+
+
+def test_the_pace_is_that_of_the_fleet() -> None:
+    pace_garbage()
+    assert gc.get_threshold()[0] == FEWEST_OBJECTS
+    pace_garbage(40)
+    assert gc.get_threshold()[0] == FEWEST_OBJECTS + 40 * OBJECTS_A_REPLICA
+
+
+def test_a_tick_makes_fewer_objects_than_bring_about_a_look() -> None:
+    replicas, page = 16, MovingPage()
+    fleet = Fleet(replicas, 1.0)
+    for tick in range(2):
+        fleet.look(1_764_446_400.0 + tick, page.at(tick))
+    body = page.at(2)
+    gc.disable()
+    gc.collect()
+    kept = fleet.latest  # as a screen does until it paints the next one
+    fleet.look(1_764_446_402.0, body)
+    made = gc.get_count()[0]
+    assert kept is not fleet.latest
+    assert 0 < made < replicas * OBJECTS_A_REPLICA
