@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from enginetop.cli import control
+from enginetop.cli import knob_paths
 from enginetop.cli.settings import Settings
 from enginetop.doctor.finding import Finding, Level
 from enginetop.doctor.target import TargetFacts
@@ -23,13 +23,13 @@ def path_findings(settings: Settings, target: Target, facts: TargetFacts) -> Ite
     """A look at the path that is configured or opened by itself on this machine; where there is none, the
     paths that the engine has by itself are named, and not tried. Then at the gateway before it.
     """
-    known = control.has_path(settings, target)
+    known = knob_paths.has_path(settings, target)
     gateway = next((one for one in settings.gateways if one.leads_to(target)), None)
     if not known:
         yield from _own_paths(facts)
     if not known and gateway is None:
         return
-    client = control.knob_clients(settings, [target])(target.url)
+    client = knob_paths.knob_clients(settings, [target])(target.url)
     if known and client is not None:
         yield from _path(by_path(client, VIA_KNOB_API))
     if gateway is not None and client is not None and settings.control is not None:

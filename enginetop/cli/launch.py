@@ -20,7 +20,7 @@ from pathlib import Path
 from collectors.fetch import NO_CREDENTIALS, Credentials
 from collectors.secrets import without_secrets
 from enginetop.cli import exit_codes
-from enginetop.cli.control import TOKEN_VARIABLE, socket_folder
+from enginetop.cli.companion_socket import TOKEN_VARIABLE, socket_folder
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.engine_look import EngineLook
 from enginetop.cli.knob_server import serving

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from collectors.replay import Finish
-from enginetop.cli import control
+from enginetop.cli import knob_paths
 from enginetop.cli.settings import Settings
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
@@ -51,7 +51,7 @@ def clients_of_anybody(settings: Settings) -> Callable[[str], KnobClient | None]
 
     def client(url: str) -> KnobClient | None:
         if url not in known:
-            known[url] = control.knob_clients(settings, (Target(url, url),))(url)
+            known[url] = knob_paths.knob_clients(settings, (Target(url, url),))(url)
         return known[url]
 
     return client

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from enginetop import __version__
-from enginetop.cli import control, exit_codes, wiring
+from enginetop.cli import exit_codes, knob_paths, wiring
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.output import print_lines
 from enginetop.cli.settings import Settings, resolve
@@ -67,12 +67,12 @@ def run(args: argparse.Namespace) -> int:
 def _plan_for(settings: Settings, targets: Sequence[Target], snapshot: FleetSnapshot) -> Plan | None:
     """The plan, with the knobs of the targets; those of a Prometheus are asked only where that is wanted."""
     if settings.prometheus is None:
-        return _plan(snapshot, control.knob_clients(settings, targets))
+        return _plan(snapshot, knob_paths.knob_clients(settings, targets))
     if not settings.prometheus.direct_knobs:
         tell("no plan was written: with --prometheus, --direct-knobs reads the knobs that a plan needs")
         return None
     return _plan(
-        snapshot, control.knob_clients(settings, tuple(replica.target for replica in snapshot.replicas))
+        snapshot, knob_paths.knob_clients(settings, tuple(replica.target for replica in snapshot.replicas))
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from collectors.fetch import Credentials
 from enginetop.cli import admin_look
 from enginetop.cli.admin_look import AdminLook
-from enginetop.cli.control import knob_clients
+from enginetop.cli.knob_paths import knob_clients
 from enginetop.cli.targets import parse_target
 from enginetop.fleet.admin_surface import KEYLESS, AdminFacts, Openness, admin_surface
 from enginetop.fleet.knobs import KnobRow, KnobSheet, sheet_document, split_command

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from enginetop.cli.control import _companion_socket
+from enginetop.cli.companion_socket import companion_socket
 from enginetop.fleet.model import Target
 
 
@@ -25,9 +25,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_the_socket_of_a_local_engine_by_its_port(folder: Path) -> None:
     expected = f"unix:{folder}/enginetop/vllm-8000.sock"
-    assert _companion_socket(Target("http://127.0.0.1:8000", "a1")) == expected
-    assert _companion_socket(Target("http://127.0.0.1:8001", "a2")) is None
-    assert _companion_socket(Target("http://10.0.0.1:8000", "a3")) is None
+    assert companion_socket(Target("http://127.0.0.1:8000", "a1")) == expected
+    assert companion_socket(Target("http://127.0.0.1:8001", "a2")) is None
+    assert companion_socket(Target("http://10.0.0.1:8000", "a3")) is None
 
 
 @pytest.mark.parametrize("who", ["vllm", "sglang", "launch"])
@@ -37,7 +37,7 @@ def test_whoever_opened_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who:
     with socket.socket(socket.AF_UNIX) as companion:
         companion.bind(str(tmp_path / "enginetop" / f"{who}-30000.sock"))
         expected = f"unix:{tmp_path}/enginetop/{who}-30000.sock"
-        assert _companion_socket(Target("http://localhost:30000", "s")) == expected
+        assert companion_socket(Target("http://localhost:30000", "s")) == expected
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
@@ -56,7 +56,7 @@ def test_a_socket_of_somebody_else_is_left_alone(
 ) -> None:
     os.chown(folder / place, user, group)
     (folder / place).chmod(mode)
-    assert (_companion_socket(Target("http://127.0.0.1:8000", "a1")) is not None) is used
+    assert (companion_socket(Target("http://127.0.0.1:8000", "a1")) is not None) is used
     assert ("is left alone: " in capsys.readouterr().err) is not used
 
 
@@ -65,5 +65,5 @@ def test_a_socket_where_others_could_put_theirs_is_left_alone(
     folder: Path, open_folder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / open_folder).chmod(0o777)
-    assert _companion_socket(Target("http://127.0.0.1:8000", "a1")) is None
+    assert companion_socket(Target("http://127.0.0.1:8000", "a1")) is None
     assert "other users can change" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from enginetop.cli import control
+from enginetop.cli import knob_paths
 from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.settings import Settings, resolve
 from enginetop.doctor.finding import Level
@@ -68,7 +68,7 @@ def configured(tmp_path: Path, url: str, table: str, more: str = "") -> Settings
 
 
 def client(found: Settings) -> KnobClient:
-    made = control.knob_clients(found, found.targets)(found.targets[0].url)
+    made = knob_paths.knob_clients(found, found.targets)(found.targets[0].url)
     assert made is not None
     return made
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from enginetop.cli import control, gateways
+from enginetop.cli import gateways, knob_paths
 from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.gateways import BehindGateway, GatewaySetting
 from enginetop.cli.settings import Settings
@@ -60,7 +60,7 @@ def desk(tmp_path: Path) -> Desk:
 
 def test_who_is_behind_it_reads_and_writes_by_the_hook_and_nobody_else(desk: Desk) -> None:
     found = desk.settings()
-    clients = control.knob_clients(found, found.targets)
+    clients = knob_paths.knob_clients(found, found.targets)
     behind = {target.name: clients(target.url) for target in found.targets}
     assert [isinstance(one, BehindGateway) for one in behind.values()] == [True, True, False]
     client = behind["b2"]
@@ -77,7 +77,7 @@ def test_who_is_behind_it_reads_and_writes_by_the_hook_and_nobody_else(desk: Des
     assert desk.runs[0] == f"read {KNOB}  edge"
     assert f"write {KNOB} 512 edge" in desk.runs
     assert by_path(client, "knob_api").read().kind is ReplyKind.UNREACHABLE
-    again = control.knob_clients(found, found.targets)("http://127.0.0.1:1")
+    again = knob_paths.knob_clients(found, found.targets)("http://127.0.0.1:1")
     assert again is not None
     told = again.read().sheet  # the same path, whoever asks in this process: it knows what was written
     assert told is not None
@@ -86,7 +86,7 @@ def test_who_is_behind_it_reads_and_writes_by_the_hook_and_nobody_else(desk: Des
 
 def test_read_only_no_hook_is_ever_run(desk: Desk) -> None:
     found = desk.settings(writes=False)
-    client = control.knob_clients(found, found.targets)("http://127.0.0.1:1")
+    client = knob_paths.knob_clients(found, found.targets)("http://127.0.0.1:1")
     assert client is not None
     client.read()
     assert desk.runs == []
@@ -95,7 +95,7 @@ def test_read_only_no_hook_is_ever_run(desk: Desk) -> None:
 def test_a_hook_that_cannot_be_run_says_so_with_the_command(desk: Desk) -> None:
     desk.hook.chmod(0o644)
     found = desk.settings()
-    client = control.knob_clients(found, found.targets)("http://127.0.0.1:1")
+    client = knob_paths.knob_clients(found, found.targets)("http://127.0.0.1:1")
     assert client is not None
     reply = by_path(client, "gateway").examine()
     why, command = split_command(reply.detail)

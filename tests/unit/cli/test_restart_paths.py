@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from enginetop.cli import control
+from enginetop.cli import knob_paths
 from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.settings import Settings, resolve
 from enginetop.doctor.finding import Level
@@ -37,7 +37,7 @@ def settings(tmp_path: Path, text: str) -> Settings:
 
 def client(found: Settings) -> KnobClient:
     (target,) = found.targets
-    made = control.knob_clients(found, [target])(target.url)
+    made = knob_paths.knob_clients(found, [target])(target.url)
     assert made is not None
     return made
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from enginetop.cli import control, wiring
+from enginetop.cli import knob_paths, wiring
 from enginetop.cli.main import main
 from enginetop.cli.tune import suffices
 from enginetop.cli.tune_report import report_lines
@@ -65,7 +65,7 @@ def tune(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         known = {f"http://{name}.example:8000": found for name, found in (sheets or {}).items()}
         monkeypatch.setattr(wiring, "live_engine", lambda *_: source)
         monkeypatch.setattr(
-            control,
+            knob_paths,
             "knob_clients",
             lambda *_: (
                 lambda url: (
