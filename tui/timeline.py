@@ -16,8 +16,15 @@ KEPT_SECONDS = 900.0
 """How far back one can look."""
 
 MOST_REPLICA_PICTURES = 12_000
-"""Kept pictures times their replicas, at most. A vLLM replica takes some 5.6 kB of a kept picture, so this is
-about 70 MB: every picture of 26 replicas at 2 s, one in 75 s of 1000 (and those in which alerts begin)."""
+"""Kept pictures times their replicas, at most. A vLLM replica takes 5 to 8 kB of a packed picture, so this
+is 60 to 100 MB: a picture in 5 s of 66 replicas, one in 75 s of 1000 (and those in which alerts begin)."""
+
+MOST_FRESH = 160
+"""Pictures times their replicas that stay as they came: to pack one, every figure of it has to be worked out,
+which costs half of what a look costs. So of small fleets only one in some seconds is packed."""
+
+_LEAST_SPACING_SECONDS = 5.0
+"""Packed pictures are not closer together."""
 
 _MOST_BEGINS = 1000
 _JITTER = 0.9
@@ -35,16 +42,22 @@ class AlertBegin:
 class Timeline:
     """A ring of snapshots in time order; times are those of the snapshots.
 
-    `add` may be called from another thread than the rest.
+    The newest are kept as they came and as close together as they came; what leaves them is packed, or let
+    go where the last packed one is near. `add` may be called from another thread than the rest.
     """
 
     def __init__(
-        self, kept_seconds: float = KEPT_SECONDS, most_replica_pictures: int = MOST_REPLICA_PICTURES
+        self,
+        kept_seconds: float = KEPT_SECONDS,
+        most_replica_pictures: int = MOST_REPLICA_PICTURES,
+        most_fresh: int = MOST_FRESH,
     ) -> None:
         self._kept_seconds = kept_seconds
         self._most = most_replica_pictures
+        self._most_fresh = most_fresh
         self._packer = Packer()
-        self._pictures: list[FleetSnapshot] = []
+        self._packed: list[FleetSnapshot] = []
+        self._fresh: list[FleetSnapshot] = []
         self._begins: list[AlertBegin] = []
         self._firing: frozenset[Key] | None = None
         self._replica_pictures = 0
@@ -57,18 +70,55 @@ class Timeline:
         """
         at = snapshot.at
         with self._lock:
-            self._drop(slice(bisect_left(self._pictures, at, key=attrgetter("at")), None))
+            self._drop_from(at)
             begun = self._begun(snapshot)
-            last = self._pictures[-1].at if self._pictures else None
-            due = last is None or at - last >= _JITTER * self._spacing(snapshot)
-        picture = self._packer.pack(snapshot) if begun or due else None
-        with self._lock:
             kept = [begin for begin in self._begins if at - self._kept_seconds <= begin.at < at]
             self._begins = [*kept, *begun][-_MOST_BEGINS:]
-            if picture is not None:
-                self._pictures.append(picture)
-                self._replica_pictures += len(picture.replicas)
+            last = self._last_at
+            if begun or last is None or at - last >= _JITTER * self._spacing(snapshot):
+                self._fresh.append(snapshot)
+                self._replica_pictures += len(snapshot.replicas)
+            leaving = self._leaving()
+        for picture in leaving:
+            self._settle(picture)
+        with self._lock:
             self._forget(at)
+
+    def _leaving(self) -> list[FleetSnapshot]:
+        """The oldest fresh pictures, of which there are too many."""
+        fresh = sum(len(picture.replicas) for picture in self._fresh)
+        leaving = []
+        for picture in self._fresh:
+            if fresh <= self._most_fresh:
+                break
+            leaving.append(picture)
+            fresh -= len(picture.replicas)
+        return leaving
+
+    def _settle(self, picture: FleetSnapshot) -> None:
+        """Pack the oldest fresh picture, or let it go: it is near the last one, and nothing begins in it."""
+        last = self._packed[-1].at if self._packed else None
+        spacing = max(self._spacing(picture), _LEAST_SPACING_SECONDS)
+        due = last is None or picture.at - last >= _JITTER * spacing
+        packed = (
+            self._packer.pack(picture) if due or any(one.at == picture.at for one in self._begins) else None
+        )
+        with self._lock:
+            del self._fresh[0]
+            if packed is None:
+                self._replica_pictures -= len(picture.replicas)
+            else:
+                self._packed.append(packed)
+
+    @property
+    def _last_at(self) -> float | None:
+        newest = self._fresh or self._packed
+        return newest[-1].at if newest else None
+
+    @property
+    def _pictures(self) -> list[FleetSnapshot]:
+        """All that are kept, oldest first."""
+        return [*self._packed, *self._fresh]
 
     @property
     def times(self) -> Sequence[float]:
@@ -89,9 +139,8 @@ class Timeline:
     def at(self, at: float) -> FleetSnapshot | None:
         """The newest kept picture that is not later than `at`, else the oldest; None: there is none."""
         with self._lock:
-            if not self._pictures:
-                return None
-            return self._pictures[max(bisect_right(self._pictures, at, key=attrgetter("at")) - 1, 0)]
+            pictures = self._pictures
+        return pictures[max(bisect_right(pictures, at, key=attrgetter("at")) - 1, 0)] if pictures else None
 
     def nearest(self, at: float) -> FleetSnapshot | None:
         """The kept picture that is nearest to `at`; None: there is none."""
@@ -104,11 +153,12 @@ class Timeline:
         Before the oldest there is only the oldest.
         """
         with self._lock:
-            if step < 0:
-                place = bisect_left(self._pictures, at, key=attrgetter("at")) + step
-                return self._pictures[max(place, 0)] if self._pictures else None
-            place = bisect_right(self._pictures, at, key=attrgetter("at")) + step - 1
-            return self._pictures[place] if place < len(self._pictures) else None
+            pictures = self._pictures
+        if step < 0:
+            place = bisect_left(pictures, at, key=attrgetter("at")) + step
+            return pictures[max(place, 0)] if pictures else None
+        place = bisect_right(pictures, at, key=attrgetter("at")) + step - 1
+        return pictures[place] if place < len(pictures) else None
 
     def begin_beside(self, at: float, step: int) -> AlertBegin | None:
         """The last begin of an alert before (-1) or the first after (1) an instant; None: there is none."""
@@ -141,12 +191,21 @@ class Timeline:
         return [AlertBegin(snapshot.at, alert) for key, alert in firing.items() if key not in former]
 
     def _forget(self, at: float) -> None:
-        while self._pictures and (
-            self._pictures[0].at < at - self._kept_seconds
-            or (self._replica_pictures > self._most and len(self._pictures) > 1)
-        ):
-            self._drop(slice(0, 1))
+        """Let go of what is too old, and of the oldest while there is too much."""
+        pictures = self._pictures
+        gone = 0
+        for picture in pictures:
+            crowded = self._replica_pictures > self._most and gone < len(pictures) - 1
+            if picture.at >= at - self._kept_seconds and not crowded:
+                break
+            self._replica_pictures -= len(picture.replicas)
+            gone += 1
+        fresh_gone = max(gone - len(self._packed), 0)
+        del self._packed[:gone], self._fresh[:fresh_gone]
 
-    def _drop(self, which: slice) -> None:
-        self._replica_pictures -= sum(len(picture.replicas) for picture in self._pictures[which])
-        del self._pictures[which]
+    def _drop_from(self, at: float) -> None:
+        """Let go of what is not older than an instant."""
+        for pictures in (self._packed, self._fresh):
+            place = bisect_left(pictures, at, key=attrgetter("at"))
+            self._replica_pictures -= sum(len(picture.replicas) for picture in pictures[place:])
+            del pictures[place:]
