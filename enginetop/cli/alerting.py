@@ -32,6 +32,7 @@ from enginetop.cli.diagnostics import tell
 from enginetop.cli.quiet_file import QuietFile
 from enginetop.cli.settings import Settings, state_folder
 from enginetop.fleet.change import AuditRow
+from enginetop.fleet.foreign_json import clean_words, decoded, error_words
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import Alert
 
@@ -132,8 +133,11 @@ def _secret_address(settings: SinkSettings) -> str:
         try:
             with Path(settings.url_file or "").open(encoding="utf-8") as file:
                 address = file.read(_MOST_ADDRESS_BYTES)
-        except (OSError, UnicodeDecodeError):
-            raise ValueError(f"no address: {source} cannot be read") from None
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            raise ValueError(
+                f"no address: {source} cannot be read: {(reason or 'unknown').lower()}"
+            ) from None
     address = address.strip()
     if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
         raise ValueError(f"no address: {source} holds none")
@@ -154,9 +158,18 @@ def _post(address: Callable[[], str], credentials: Credentials) -> Post:
         query = f"?{parts.query}" if parts.query else ""
         transport = HttpKnobTransport(base, credentials, timeout_seconds=_POST_SECONDS)
         answer = transport.request("POST", path + query, body)
-        return PostAnswer(answer.status, _without(answer.detail, parts.netloc, parts.path, parts.query))
+        secrets = (parts.netloc, parts.path, parts.query)
+        return PostAnswer(answer.status, _without(answer.detail, *secrets) or _said(answer.body, *secrets))
 
     return post
+
+
+def _said(body: bytes, *secrets: str) -> str:
+    """What a receiver answers, without its address: Slack in plain text, most others in JSON."""
+    text = _without(body.decode("utf-8", "ignore"), *secrets)
+    document = decoded(text)
+    plain = document if isinstance(document, str) else "" if document or text.lstrip()[:1] == "<" else text
+    return _without(error_words(document) or clean_words(plain), *secrets)
 
 
 def _without(detail: str, *secrets: str) -> str:

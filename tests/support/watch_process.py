@@ -112,8 +112,9 @@ class Receiver:
                 if receiver.hold:
                     receiver.released.wait(WAIT_SECONDS)
                 self.send_response(receiver.status)
-                self.send_header("Content-Length", "0")
+                self.send_header("Content-Length", str(len(receiver.answer)))
                 self.end_headers()
+                self.wfile.write(receiver.answer)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -122,6 +123,7 @@ class Receiver:
         self.paths: list[str] = []
         self.tokens: list[str | None] = []
         self.status = 200
+        self.answer = b""
         self.hold = False
         self.released = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)

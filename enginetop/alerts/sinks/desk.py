@@ -61,7 +61,9 @@ class Desk:
             self._news.set()
 
     def stop(self) -> tuple[str, ...]:
-        """Write down what is to be told, try once to tell it, and end; the sinks that are still behind."""
+        """Write down what is to be told, try once to tell it, and end; the sinks that are still behind, each
+        with the reason in brackets.
+        """
         self._stopping = True
         self._news.set()
         self._thread.join()
@@ -70,7 +72,9 @@ class Desk:
         for courier in self._couriers:
             courier.join(_JOIN_SECONDS)
         behind = tuple(
-            courier.sink.name for courier in self._couriers if self._outbox.waiting(courier.sink.name)
+            f"{courier.sink.name} ({courier.problem or 'no answer yet'})"
+            for courier in self._couriers
+            if self._outbox.waiting(courier.sink.name)
         )
         self._outbox.close()
         return behind

@@ -28,7 +28,7 @@ _NEVER = frozenset({400, 413, 415, 422})
 
 @dataclass(frozen=True, slots=True)
 class PostAnswer:
-    """What a POST brought: the status, or None and why there was no answer, without any secret."""
+    """What a POST brought: the status, or None without an answer; `detail` says why, without any secret."""
 
     status: int | None
     detail: str = ""
@@ -139,4 +139,5 @@ def _problem(answer: PostAnswer) -> tuple[str, bool]:
         return answer.detail or "no answer", False
     if 200 <= answer.status < 300:
         return "", False
-    return f"the receiver answers {answer.status}", answer.status in _NEVER
+    said = f": {answer.detail}" if answer.detail else ""
+    return f"the receiver answers {answer.status}{said}", answer.status in _NEVER

@@ -305,7 +305,7 @@ def test_a_desk_delivers_and_keeps_what_it_cannot(path: Path) -> None:
     assert stuck.asked.acquire(timeout=10)
     desk.take(fleet([], alerts=[FIRE]))  # nothing new
     desk.take(fleet([], alerts=[OVER]))
-    assert desk.stop() == ("stuck",)
+    assert desk.stop() == ("stuck (no answer)",)
     assert sink.seen == [["TargetDown firing"], ["TargetDown resolved"]]
     outbox = Outbox(path, {"s": everything, "stuck": everything})
     assert waiting(outbox, "stuck") == ["TargetDown firing", "TargetDown resolved"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from collectors.fetch import NO_CREDENTIALS, Credentials
+from enginetop.alerts.sinks.courier import Delivery
 from enginetop.alerts.sinks.notice import Notice
 from enginetop.cli.alert_settings import SinkSettings
 from enginetop.cli.alerting import AuditNews, _sink
@@ -43,7 +44,7 @@ def webhook(**address: str) -> SinkSettings:
 @pytest.mark.parametrize(
     ("written", "problem"),
     [
-        (None, "cannot be read"),
+        (None, "cannot be read: no such file or directory"),
         ("", "holds none"),
         ("ftp://S3CRET", "holds none"),
         ("http://[S3CRET", "Invalid IPv6 URL"),
@@ -62,6 +63,33 @@ def test_an_address_that_cannot_be_used_is_told_without_it(
     assert problem in delivery.problem
     assert "S3CRET" not in delivery.problem
     assert delivery.problem
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", ""),
+        (b"channel_is_archived", ": channel_is_archived"),  # as Slack answers
+        (b'{"code": 400, "message": "bad start"}', ": bad start"),
+        (b'"no such tenant"', ": no such tenant"),
+        (b"<html><title>502</title></html>", ""),
+        (b"\xff\xfe", ""),
+        (b"two\r\nlines\x1b[31m " + b"x" * 5000, ": two lines [31m " + "x" * 184),
+        (b"no /S3CRET/hook?key=S3CRET here, and no token-S3CRET", ": no …?… here, and no [key]"),
+    ],
+    ids=["empty", "plain", "json", "a string", "html", "no text", "hostile", "secrets"],
+)
+def test_what_a_receiver_says_is_told_without_the_address(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes, said: str
+) -> None:
+    with Receiver() as receiver:
+        monkeypatch.setenv("HOOK", f"http://127.0.0.1:{receiver.port}/S3CRET/hook?key=S3CRET")
+        monkeypatch.setenv("TOKEN", "token-S3CRET")
+        how = Credentials(api_key_env="TOKEN")
+        sink = _sink(SinkSettings("webhook", "s", "info", None, None, "HOOK", None, how))
+        receiver.status, receiver.answer = 400, answer
+        found = sink.deliver([Notice(1, AT, alert("R", URL))])
+        assert found == Delivery(0, f"the receiver answers 400{said}", refused=True)
 
 
 def test_an_address_and_a_token_are_read_anew_for_every_post(
