@@ -30,8 +30,11 @@ def has_terminal() -> bool:
     return all(end is not None and end.isatty() for end in ends) and os.environ.get("TERM") != "dumb"
 
 
-def print_snapshot(snapshot: FleetSnapshot, form: str, title: str = "") -> None:
-    """Print the snapshot as `json`, `table` or `prometheus` page. ConfigError when there is no stdout."""
+def print_snapshot(snapshot: FleetSnapshot, form: str, title: str = "", *, read_only: bool = True) -> None:
+    """Print the snapshot as `json`, `table` or `prometheus` page. ConfigError when there is no stdout.
+
+    `read_only`: nothing could be changed from here; a table says so.
+    """
     if sys.stdout is None:
         raise ConfigError("standard output is closed; there is nowhere to print the snapshot")
     if form == "prometheus":
@@ -41,7 +44,7 @@ def print_snapshot(snapshot: FleetSnapshot, form: str, title: str = "") -> None:
         indent = 2 if sys.stdout.isatty() else None
         print(json.dumps(snapshot_document(snapshot), allow_nan=False, indent=indent))
         return
-    print_lines(table_lines(snapshot, _width(), title))
+    print_lines(table_lines(snapshot, _width(), title, read_only=read_only))
 
 
 def print_lines(lines: Iterable[Line]) -> None:
@@ -51,9 +54,11 @@ def print_lines(lines: Iterable[Line]) -> None:
         print(printable(line_text(line if wide else to_ascii(line))).rstrip())
 
 
-def table_lines(snapshot: FleetSnapshot, width: int, title: str = "") -> list[Line]:
+def table_lines(
+    snapshot: FleetSnapshot, width: int, title: str = "", *, read_only: bool = True
+) -> list[Line]:
     """The fleet screen as lines: the same rows, words and columns, without a screen."""
-    picture = Picture(snapshot=snapshot, title=title)
+    picture = Picture(snapshot=snapshot, title=title, read_only=read_only)
     grid = FleetTable(snapshot, picture.conditions, width=width, sort=Sort(), query=parse_query(""))
     return [
         title_line(picture, width),

@@ -24,5 +24,5 @@ def run(args: argparse.Namespace) -> int:
         snapshot = wiring.sample(settings, targets, args.samples, wiring.local_gpus(targets))
     if snapshot.collector.told:
         tell(snapshot.collector.told)
-    print_snapshot(snapshot, args.format)
+    print_snapshot(snapshot, args.format, read_only=settings.control is None or bool(args.replay))
     return exit_codes.OK

@@ -50,7 +50,8 @@ def watch(
     user's.
     """
     if not has_terminal():
-        print_snapshot(wiring.sample(settings, targets, _SAMPLES, gpu_source), "table", title)
+        snapshot = wiring.sample(settings, targets, _SAMPLES, gpu_source)
+        print_snapshot(snapshot, "table", title, read_only=settings.control is None)
         return exit_codes.OK
     quiet = quiet_file(state_folder)
     book, tap = alert_book(settings, targets, quiet), raw_page_tap()

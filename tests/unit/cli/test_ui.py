@@ -12,7 +12,7 @@ from enginetop.cli.control import recovery
 from enginetop.cli.main import main
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import Slo
-from tests.tui.snapshots import FakeSource
+from tests.tui.snapshots import FakeSource, fleet, replica
 from tui.app import FleetApp
 from tuners.control.controller import Controller
 from tuners.control.driver import ControlError
@@ -50,6 +50,23 @@ def test_with_a_control_table_the_screen_gets_a_controller(given: dict[str, Any]
     assert given["read_only"] is False
     assert isinstance(given["control"], Controller)
     assert given["approver"] == "ana"
+
+
+@pytest.mark.parametrize("words", [["snapshot", "--format", "table", "--samples", "1"], []])
+@pytest.mark.parametrize("control", ["[control]\n", ""])
+def test_a_table_says_read_only_where_the_screen_would(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    control: str,
+) -> None:
+    monkeypatch.setattr("enginetop.cli.wiring.sample", lambda *_: fleet([replica("a")]))
+    monkeypatch.setattr(ui, "has_terminal", lambda: False)
+    config = tmp_path / "fleet.toml"
+    config.write_text(f'[[targets]]\nurl = "http://127.0.0.1:9"\n{control}', encoding="utf-8")
+    assert main([*words, "--config", str(config)]) == 0
+    assert ("READ-ONLY" in capsys.readouterr().out) is not bool(control)
 
 
 def test_the_demo_can_be_tuned_and_leaves_nothing_in_the_users_state(
