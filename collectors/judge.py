@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from collectors.answer import Answer
 from collectors.engines.base import EngineTable
-from collectors.engines.detect import by_server_header, recognise
+from collectors.engines.detect import UNREAD_PREFIXES, by_server_header, recognise
 from collectors.engines.json_fields import items
 from collectors.engines.trtllm_queue import IterationQueue, is_queue
 from collectors.exposition import PageParser
@@ -32,7 +32,7 @@ class PageJudge:
 
     def __init__(self, target: Target, layouts: LayoutCache) -> None:
         self._target = target
-        self._parser = PageParser(layouts)
+        self._parser = PageParser(layouts, unread=UNREAD_PREFIXES)
         self._iterations = IterationQueue()
         self._judged: dict[Answer, GoodPage | Miss] = {}
 

@@ -1,9 +1,9 @@
 """Known pages: what two pages of the same exporter share, kept once, so that most of a page needs no parsing.
 
-A scrape changes numbers, not lines: the lines of a page are compared with those of the page before, and of a
-line that differs only the part behind its known prefix is read. A `Template` holds what that takes; it is
-shared between targets. A page that does not fit its template in every line is parsed anew, so that following
-a template gives exactly what parsing would have given.
+A scrape changes numbers, not lines: the blocks of a page are compared with those of the page before, and of a
+block that differs only the part of each line behind its known prefix is read. A `Template` holds what that
+takes; it is shared between targets. A page that does not fit its template in every line is parsed anew, so
+that following a template gives exactly what parsing would have given.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress, repeat
-from operator import eq, itemgetter, ne, setitem
+from itertools import repeat
+from math import nan
+from operator import setitem
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
+from collectors.blocks import Block, blocks_of, cut_for, numbers_of, slots_of
 from collectors.page import Layout
-from collectors.sample_line import NUMBER_CHARACTERS, tail_value
 
 MAX_TEMPLATES: Final = 64
 """Templates that the cache keeps. One engine version needs a handful: lines appear with first events."""
@@ -29,15 +30,10 @@ MAX_TEMPLATE_BYTES: Final = 20 * 1024 * 1024
 _LINE_WEIGHT: Final = 200
 """What a line takes beside its text: objects, pointers, its dictionary of labels."""
 
-NO_SAMPLE: Final = b"\n"
-"""Prefix of a line that holds no sample: no line begins with it, so such a line must stay as it is."""
-
 SCRATCH: Final = -1
 """Slot of a line that a later line with the same name and labels overrides."""
 
 _TRIED_TEMPLATES: Final = 4
-_FIRST_PLACES: Final = tuple(range(2048))  # made once: the numbers of a usual page's lines
-_NUMBER_BYTES: Final = NUMBER_CHARACTERS.encode()
 
 LayoutIdentity = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 """Keys, and types with their families."""
@@ -47,85 +43,122 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Template:
-    """One page, line by line.
+    """One page, block by block, cut at `cut`; `texts` are those of `blocks`.
 
-    `prefixes[i]` is line i up to its value (`NO_SAMPLE` if it holds none), `slots[i]` the index of that value
-    or `SCRATCH`. `bad_lines` counts lines without a sample that are neither blank nor comments, and
-    overridden ones; `problem` names the limit that some lines broke.
+    Numbers of blocks that are not read are NaN in `values`. `bad_lines` counts lines without a sample that
+    are neither blank nor comments, and overridden ones; `problem` names the limit that some lines broke.
     """
 
     layout: Layout
-    lines: tuple[bytes, ...]
-    prefixes: tuple[bytes, ...]
-    slots: tuple[int, ...]
+    cut: bytes
+    first_line: bytes
+    lines: int
+    weight: int
+    blocks: tuple[Block, ...]
+    texts: tuple[bytes, ...]
     values: array[float]
     bad_lines: int
     problem: str
 
 
+def template_of(
+    lines: Sequence[bytes],
+    prefixes: Sequence[bytes],
+    slots: Sequence[int],
+    layout: Layout,
+    values: array[float],
+    *,
+    bad_lines: int,
+    problem: str,
+    unread: tuple[str, ...],
+) -> Template:
+    """The template of a page that was parsed.
+
+    `prefixes[i]` is line i up to its value (`NO_SAMPLE` if it holds none), `slots[i]` the index of that value
+    or `SCRATCH`. Blocks whose names all begin with one of `unread` are not looked at.
+    """
+    cut = cut_for(lines)
+    texts, blocks = [], []
+    for text, block in blocks_of(cut, lines, prefixes, slots):
+        texts.append(text)
+        blocks.append(replace(block, read=not _is_unread(block, layout, unread)))
+    for block in blocks:
+        if not block.read:
+            put(values, block.slots, (nan,) * len(block.slots))
+    return Template(
+        layout=layout,
+        cut=cut,
+        first_line=lines[0].rpartition(b" ")[0],
+        lines=len(lines),
+        weight=sum(map(len, lines)) + _LINE_WEIGHT * len(lines),
+        blocks=tuple(blocks),
+        texts=tuple(texts),
+        values=values,
+        bad_lines=bad_lines,
+        problem=problem,
+    )
+
+
+def _is_unread(block: Block, layout: Layout, unread: tuple[str, ...]) -> bool:
+    if not unread or not block.slots or SCRATCH in block.slots:
+        return False
+    return all(layout.names[slot].startswith(unread) for slot in block.slots)
+
+
 class Follower:
     """A target's last page as it differs from a template.
 
-    `lines` shares every line that the target has in common with the template; `values` is never changed in
+    `texts` shares every block that the target has in common with the template; `values` is never changed in
     place, pages may keep it.
     """
 
-    __slots__ = ("lines", "template", "values")
+    __slots__ = ("template", "texts", "values")
 
     def __init__(self, template: Template) -> None:
         self.template = template
         self.values = template.values
-        self.lines = list(template.lines)
+        self.texts = list(template.texts)
 
-    def follow(self, lines: Sequence[bytes]) -> Sequence[int] | None:
-        """Take over the next page's lines; the slots whose line changed, in the order of the page.
-
-        None when the page does not fit: nothing is taken over then.
-        """
+    def follow(self, body: bytes) -> bool:
+        """Take over the next page; False when it does not fit: nothing is taken over then."""
         template = self.template
-        if len(lines) != len(self.lines):
-            return None
-        numbering = _FIRST_PLACES if len(lines) <= len(_FIRST_PLACES) else range(len(lines))
-        places = tuple(compress(numbering, map(ne, lines, self.lines)))
-        if not places:
-            return ()
-        new_lines = _pick(places, lines)
-        numbers = _numbers_behind(_pick(places, template.prefixes), new_lines)
+        texts, cut = self.texts, template.cut
+        size, cut_size, last = len(body), len(cut), len(texts) - 1
+        same, find = body.startswith, body.find
+        places: list[int] = []
+        moved: list[bytes] = []
+        at = 0
+        for place, block in enumerate(template.blocks):
+            text = texts[place]
+            if same(text, at):
+                at += len(text)
+                continue
+            end = find(cut, at + block.least_bytes) + cut_size if place < last else size
+            if end < at + block.least_bytes:
+                return False
+            if block.read:
+                places.append(place)
+                moved.append(body[at:end])
+            elif body.count(b"\n", at, end) != block.line_ends:
+                return False
+            at = end
+        if at != size:
+            return False
+        return not places or self._take(places, moved)
+
+    def _take(self, places: Sequence[int], moved: Sequence[bytes]) -> bool:
+        all_blocks = self.template.blocks
+        blocks = [all_blocks[place] for place in places]
+        numbers = numbers_of(blocks, moved)
         if numbers is None:
-            return None
-        changed = _pick(places, template.slots)
+            return False
         values = self.values[:]
         values.append(0.0)  # the scratch slot
-        put(values, changed, numbers)
+        put(values, slots_of(blocks), numbers)
         values.pop()
         self.values = values
-        put(self.lines, places, new_lines)
-        if template.bad_lines and SCRATCH in changed:
-            return [slot for slot in changed if slot != SCRATCH]
-        return changed
-
-
-def _numbers_behind(prefixes: Sequence[bytes], lines: Sequence[bytes]) -> Sequence[float] | None:
-    """The value of each line behind its prefix, or None when a line has another prefix or no value."""
-    tails = list(map(bytes.removeprefix, lines, prefixes))
-    if True in map(eq, tails, lines):
-        return None  # a prefix that does not fit is not removed
-    if not b"".join(tails).translate(None, _NUMBER_BYTES):
-        try:
-            return list(map(float, tails))
-        except ValueError:
-            return None
-    values = [tail_value(tail.decode("utf-8", "surrogateescape")) for tail in tails]
-    known = [value for value in values if value is not None]
-    return known if len(known) == len(values) else None
-
-
-def _pick(places: tuple[int, ...], items: Sequence[T]) -> Sequence[T]:
-    """`items` at `places` (at least one place)."""
-    if len(places) == 1:
-        return (items[places[0]],)
-    picked: Sequence[T] = itemgetter(*places)(items)
-    return picked
+        put(self.texts, places, moved)
+        return True
 
 
 def put(items: MutableSequence[T], places: Sequence[int], new: Sequence[T]) -> None:
@@ -147,12 +180,18 @@ class LayoutCache:
         self._templates: OrderedDict[Template, int] = OrderedDict()
         self._layouts: WeakValueDictionary[LayoutIdentity, Layout] = WeakValueDictionary()
 
-    def follow_known(self, lines: Sequence[bytes]) -> Follower | None:
-        """A follower that has taken over `lines`, if some template fits; the newest few alike are tried."""
-        alike = [template for template in reversed(self._templates) if _looks_like(template, lines)]
+    def follow_known(self, body: bytes) -> Follower | None:
+        """A follower that has taken over `body`, if some template fits; the newest few alike are tried."""
+        lines = body.count(b"\n") + 1
+        first_line = body.partition(b"\n")[0].rpartition(b" ")[0]
+        alike = [
+            template
+            for template in reversed(self._templates)
+            if template.lines == lines and template.first_line == first_line
+        ]
         for template in alike[:_TRIED_TEMPLATES]:
             follower = Follower(template)
-            if follower.follow(lines) is not None:
+            if follower.follow(body):
                 self._templates.move_to_end(template)
                 return follower
         return None
@@ -162,10 +201,9 @@ class LayoutCache:
         own = template.layout
         shared = self._layouts.setdefault((own.keys, tuple(own.types.items())), own)
         template = template if shared is own else replace(template, layout=shared)
-        weight = sum(map(len, template.lines)) + _LINE_WEIGHT * len(template.lines)
-        if weight <= self._max_bytes:
-            self._templates[template] = weight
-            self._bytes += weight
+        if template.weight <= self._max_bytes:
+            self._templates[template] = template.weight
+            self._bytes += template.weight
         while len(self._templates) > self._max_templates or self._bytes > self._max_bytes:
             _, oldest_weight = self._templates.popitem(last=False)
             self._bytes -= oldest_weight
@@ -173,11 +211,3 @@ class LayoutCache:
 
     def __len__(self) -> int:
         return len(self._templates)
-
-
-def _looks_like(template: Template, lines: Sequence[bytes]) -> bool:
-    """Cheap: as many lines, and the same first one but for its last word."""
-    return (
-        len(template.lines) == len(lines)
-        and template.lines[0].rpartition(b" ")[0] == lines[0].rpartition(b" ")[0]
-    )

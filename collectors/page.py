@@ -26,7 +26,8 @@ class Layout:
 class Page:
     """One page.
 
-    NaN in `values` is what the page says. `bad_lines` counts lines that were skipped, and duplicates.
+    NaN in `values` is what the page says, or stands for a number that nobody looked at. `bad_lines` counts
+    lines that were skipped, and duplicates.
 
     `truncated` is set for an OpenMetrics page without its `# EOF`; `problem` names a limit that cut the page
     short.

@@ -10,7 +10,8 @@ from operator import gt, not_
 from types import MappingProxyType
 from typing import Final, cast
 
-from collectors.layout import NO_SAMPLE, SCRATCH, Template, put
+from collectors.blocks import NO_SAMPLE
+from collectors.layout import SCRATCH, Template, put, template_of
 from collectors.page import Layout
 from collectors.sample_line import OverLimitError, Sample, SampleGrammar, Samples, family_types
 from collectors.secrets import may_hold_secret, without_secrets
@@ -39,9 +40,9 @@ class ParseLimits:
     label_characters: int = 4096
 
 
-def parse_lines(lines: Sequence[bytes], limits: ParseLimits) -> Template:
-    """The page whose lines these are, without their ends."""
-    return _LineParser(lines, limits).template()
+def parse_lines(lines: Sequence[bytes], limits: ParseLimits, unread: tuple[str, ...] = ()) -> Template:
+    """The page whose lines these are, without their ends; `unread` as in `template_of`."""
+    return _LineParser(lines, limits).template(unread)
 
 
 class _LineParser:
@@ -62,7 +63,7 @@ class _LineParser:
         self._values = array("d")
         self._prefixes: list[bytes] = []
 
-    def template(self) -> Template:
+    def template(self, unread: tuple[str, ...]) -> Template:
         """Parse all lines."""
         places = self._sample_places()
         for start in range(0, len(places), _CHUNK_LINES):
@@ -79,14 +80,15 @@ class _LineParser:
         line_slots = [SCRATCH] * len(self._lines)
         put(line_prefixes, self._places, self._prefixes)
         put(line_slots, self._places, slots)
-        return Template(
+        return template_of(
+            self._lines,
+            line_prefixes,
+            line_slots,
             Layout(tuple(self._names), self._public_labels(), tuple(self._keys), self._types()),
-            tuple(self._lines),
-            tuple(line_prefixes),
-            tuple(line_slots),
             self._values,
-            self._bad_lines,
-            self._problem,
+            bad_lines=self._bad_lines,
+            problem=self._problem,
+            unread=unread,
         )
 
     def _sample_places(self) -> list[int]:

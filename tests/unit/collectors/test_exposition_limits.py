@@ -99,11 +99,16 @@ def test_a_problem_is_told_on_every_page_that_has_it_and_only_there() -> None:
 
 def test_a_page_that_was_cut_short_is_nothing_to_compare_with() -> None:
     parser = PageParser(LayoutCache(), ParseLimits(lines=3))
-    known = []
-    for body in (b"a 1\nb 2\n", b"a 1\nb 3\n", b"a 1\nb 2\nc 3\nd 4\n", b"a 1\nb 2\n"):
-        parser.parse(body)
-        known.append(parser.changed is not None)
-    assert known == [False, True, False, False]
+    seen = []
+    for body in (b"a 1\nb 2\n", b"a 1\nb 3\n", b"a 1\nb 2\nc 3\nd 4\n", b"a 1\nb 4\n"):
+        page = parser.parse(body)
+        seen.append((page.layout.names, list(page.values), bool(page.problem)))
+    assert seen == [
+        (("a", "b"), [1, 2], False),
+        (("a", "b"), [1, 3], False),
+        (("a", "b", "c"), [1, 2, 3], True),
+        (("a", "b"), [1, 4], False),
+    ]
 
 
 HOSTILE = {
