@@ -9,15 +9,15 @@ from operator import attrgetter
 from threading import Lock
 
 from enginetop.alerts.rule import FIRING, Key, identity
-from enginetop.fleet.packed import Packer
+from enginetop.fleet.kept import KeptSnapshot
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
 
 KEPT_SECONDS = 900.0
 """How far back one can look."""
 
 MOST_REPLICA_PICTURES = 12_000
-"""Kept pictures times their replicas, at most. A vLLM replica takes 5 to 8 kB of a packed picture, so this
-is 60 to 100 MB: a picture in 5 s of 66 replicas, one in 75 s of 1000 (and those in which alerts begin)."""
+"""Kept pictures times their replicas, at most. A vLLM replica takes 1 to 2 kB of a packed picture, so this is
+12 to 24 MB: a picture in 5 s of 66 replicas, one in 75 s of 1000 (and those in which alerts begin)."""
 
 MOST_FRESH = 160
 """Pictures times their replicas that stay as they came: to pack one, every figure of it has to be worked out,
@@ -55,8 +55,7 @@ class Timeline:
         self._kept_seconds = kept_seconds
         self._most = most_replica_pictures
         self._most_fresh = most_fresh
-        self._packer = Packer()
-        self._packed: list[FleetSnapshot] = []
+        self._packed: list[KeptSnapshot] = []
         self._fresh: list[FleetSnapshot] = []
         self._begins: list[AlertBegin] = []
         self._firing: frozenset[Key] | None = None
@@ -100,9 +99,7 @@ class Timeline:
         last = self._packed[-1].at if self._packed else None
         spacing = max(self._spacing(picture), _LEAST_SPACING_SECONDS)
         due = last is None or picture.at - last >= _JITTER * spacing
-        packed = (
-            self._packer.pack(picture) if due or any(one.at == picture.at for one in self._begins) else None
-        )
+        packed = KeptSnapshot(picture) if due or any(one.at == picture.at for one in self._begins) else None
         with self._lock:
             del self._fresh[0]
             if packed is None:
@@ -116,7 +113,7 @@ class Timeline:
         return newest[-1].at if newest else None
 
     @property
-    def _pictures(self) -> list[FleetSnapshot]:
+    def _pictures(self) -> list[KeptSnapshot | FleetSnapshot]:
         """All that are kept, oldest first."""
         return [*self._packed, *self._fresh]
 
@@ -140,12 +137,14 @@ class Timeline:
         """The newest kept picture that is not later than `at`, else the oldest; None: there is none."""
         with self._lock:
             pictures = self._pictures
-        return pictures[max(bisect_right(pictures, at, key=attrgetter("at")) - 1, 0)] if pictures else None
+        return _one_of(pictures, max(bisect_right(pictures, at, key=attrgetter("at")) - 1, 0))
 
     def nearest(self, at: float) -> FleetSnapshot | None:
         """The kept picture that is nearest to `at`; None: there is none."""
         with self._lock:
-            return min(self._pictures, key=lambda picture: abs(picture.at - at), default=None)
+            pictures = self._pictures
+        nearest = min(range(len(pictures)), key=lambda place: abs(pictures[place].at - at), default=0)
+        return _one_of(pictures, nearest)
 
     def beside(self, at: float, step: int) -> FleetSnapshot | None:
         """The kept picture `step` places before (-) or after (+) the instant `at`; None beyond the newest.
@@ -156,9 +155,8 @@ class Timeline:
             pictures = self._pictures
         if step < 0:
             place = bisect_left(pictures, at, key=attrgetter("at")) + step
-            return pictures[max(place, 0)] if pictures else None
-        place = bisect_right(pictures, at, key=attrgetter("at")) + step - 1
-        return pictures[place] if place < len(pictures) else None
+            return _one_of(pictures, max(place, 0))
+        return _one_of(pictures, bisect_right(pictures, at, key=attrgetter("at")) + step - 1)
 
     def begin_beside(self, at: float, step: int) -> AlertBegin | None:
         """The last begin of an alert before (-1) or the first after (1) an instant; None: there is none."""
@@ -198,14 +196,27 @@ class Timeline:
             crowded = self._replica_pictures > self._most and gone < len(pictures) - 1
             if picture.at >= at - self._kept_seconds and not crowded:
                 break
-            self._replica_pictures -= len(picture.replicas)
+            self._replica_pictures -= _members(picture)
             gone += 1
         fresh_gone = max(gone - len(self._packed), 0)
         del self._packed[:gone], self._fresh[:fresh_gone]
 
     def _drop_from(self, at: float) -> None:
         """Let go of what is not older than an instant."""
-        for pictures in (self._packed, self._fresh):
+        kept: tuple[list[KeptSnapshot], list[FleetSnapshot]] = (self._packed, self._fresh)
+        for pictures in kept:
             place = bisect_left(pictures, at, key=attrgetter("at"))
-            self._replica_pictures -= sum(len(picture.replicas) for picture in pictures[place:])
+            self._replica_pictures -= sum(_members(picture) for picture in pictures[place:])
             del pictures[place:]
+
+
+def _one_of(pictures: Sequence[KeptSnapshot | FleetSnapshot], place: int) -> FleetSnapshot | None:
+    """The picture at a place; None: there are not so many."""
+    if place >= len(pictures):
+        return None
+    picture = pictures[place]
+    return picture.open() if isinstance(picture, KeptSnapshot) else picture
+
+
+def _members(picture: KeptSnapshot | FleetSnapshot) -> int:
+    return picture.members if isinstance(picture, KeptSnapshot) else len(picture.replicas)
