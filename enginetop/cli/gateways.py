@@ -16,7 +16,7 @@ from enginetop.fleet.model import Target
 from enginetop.fleet.plan import VIA_GATEWAY
 from enginetop.simulator.knob_api import KnobApi
 from tuners.control.gateway import KNOB, Gateway
-from tuners.control.knob_api import HttpKnobClient, KnobClient, KnobReply, ReplyKind
+from tuners.control.knob_api import HttpKnobClient, KnobClient, KnobReply, PassingClient, ReplyKind
 from tuners.control.stock.exchange import StockError
 from tuners.control.stock.live_board import LiveBoard
 
@@ -79,15 +79,16 @@ class GatewayPath:
                 return KnobAnswer(None, detail=f"{error}{BY_HAND}{self.gateway.by_hand}")
 
 
-class Reaching:
+class Reaching(PassingClient):
     """A `KnobClient` of a gateway, which says whom it reaches, and what a person would run."""
 
     def __init__(self, client: KnobClient, reaches: tuple[str, ...], by_hand: str) -> None:
-        self._client, self._reaches, self._by_hand = client, reaches, by_hand
+        super().__init__(client)
+        self._reaches, self._by_hand = reaches, by_hand
 
     def read(self) -> KnobReply:
         """See `KnobClient`."""
-        reply = self._client.read()
+        reply = super().read()
         if reply.sheet is None:
             return reply
         rows = (replace(row, reaches=self._reaches, by_hand=self._by_hand) for row in reply.sheet.knobs)
@@ -97,65 +98,28 @@ class Reaching:
         """See `KnobClient`. A gateway is no engine that anybody might change."""
         return self.read()
 
-    def write(
-        self,
-        knob: str,
-        value: int,
-        *,
-        if_version: int | None,
-        ttl_seconds: float | None,
-        change: str,
-        reason: str,
-    ) -> KnobReply:
-        """See `KnobClient`."""
-        return self._client.write(
-            knob, value, if_version=if_version, ttl_seconds=ttl_seconds, change=change, reason=reason
-        )
 
-    def reset(self, knob: str) -> KnobReply:
-        """See `KnobClient`."""
-        return self._client.reset(knob)
-
-
-class BehindGateway:
-    """A `KnobClient` of an engine and of the gateway before it (`SeveralPaths`).
+class BehindGateway(PassingClient):
+    """A `KnobClient` of an engine and of the gateway before it (`SeveralPaths`); it writes the engine's own.
 
     The engine's own thinking budget counts where it has one: it can be tried on one engine.
     """
 
     def __init__(self, own: KnobClient, gateway: KnobClient) -> None:
-        self._own, self._gateway = own, gateway
+        super().__init__(own)
+        self._gateway = gateway
 
     def by(self, via: str) -> KnobClient:
         """See `SeveralPaths`."""
-        return self._gateway if via == VIA_GATEWAY else self._own
+        return self._gateway if via == VIA_GATEWAY else self.passes_to
 
     def read(self) -> KnobReply:
         """See `KnobClient`."""
-        return self._joined(self._own.read())
+        return self._joined(super().read())
 
     def examine(self) -> KnobReply:
         """See `KnobClient`."""
-        return self._joined(self._own.examine())
-
-    def write(
-        self,
-        knob: str,
-        value: int,
-        *,
-        if_version: int | None,
-        ttl_seconds: float | None,
-        change: str,
-        reason: str,
-    ) -> KnobReply:
-        """See `KnobClient`; by the engine's own path."""
-        return self._own.write(
-            knob, value, if_version=if_version, ttl_seconds=ttl_seconds, change=change, reason=reason
-        )
-
-    def reset(self, knob: str) -> KnobReply:
-        """See `KnobClient`; by the engine's own path."""
-        return self._own.reset(knob)
+        return self._joined(super().examine())
 
     def _joined(self, own: KnobReply) -> KnobReply:
         if own.sheet is not None and own.sheet.knob(KNOB) is not None:

@@ -7,7 +7,7 @@ changes of one knob since the engine started.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -126,6 +126,11 @@ class Outcome:
     applied: int
     detail: str = ""
     retry_after_seconds: float | None = None
+
+
+def unknown_knob(name: str, known: Iterable[str]) -> Outcome:
+    """The outcome of a request for a knob that is not there; it names those that are."""
+    return Outcome(404, None, 0, f"no knob {name[:64]!r} here; there are: {', '.join(known)}")
 
 
 class KnobBoard(Protocol):

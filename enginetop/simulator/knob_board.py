@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from enginetop.fleet.knobs import KnobRow, KnobSheet, Outcome
+from enginetop.fleet.knobs import KnobRow, KnobSheet, Outcome, unknown_knob
 from enginetop.simulator.live_knobs import NO_BUDGET, KnobState
 
 BUDGET = "max_num_batched_tokens"
@@ -116,7 +116,7 @@ class KnobBoard:
         self.tick(now)
         state, knob = self._state(name), self._knobs.get(name)
         if state is None or knob is None:
-            return self._unknown(name)
+            return unknown_knob(name, self._knobs)
         if if_version is not None and if_version != knob.version:
             return self._refusal(409, name, now, f"at version {knob.version}, not {if_version}")
         renewal = knob.change == change and state.value == value
@@ -141,7 +141,7 @@ class KnobBoard:
         self.tick(now)
         state, knob = self._state(name), self._knobs.get(name)
         if state is None or knob is None:
-            return self._unknown(name)
+            return unknown_knob(name, self._knobs)
         if self.refusing_ranks:
             return self._refusal(503, name, now, self._ranks_missing())
         if knob.expires_at is not None or state.value != state.start:
@@ -222,9 +222,6 @@ class KnobBoard:
 
     def _done(self, name: str, now: float) -> Outcome:
         return Outcome(200, self._found_row(name, now), self.ranks)
-
-    def _unknown(self, name: str) -> Outcome:
-        return Outcome(404, None, 0, f"no knob {name[:64]!r} here; there are: {', '.join(self._knobs)}")
 
     def _refusal(
         self, status: int, name: str, now: float, detail: str, retry_after_seconds: float | None = None

@@ -101,6 +101,40 @@ class KnobClient(Protocol):
         """Set one knob back to its start value."""
 
 
+class PassingClient:
+    """A `KnobClient` that passes everything on to another one; who derives from it changes what differs."""
+
+    def __init__(self, client: KnobClient) -> None:
+        self.passes_to = client
+
+    def read(self) -> KnobReply:
+        """See `KnobClient`."""
+        return self.passes_to.read()
+
+    def examine(self) -> KnobReply:
+        """See `KnobClient`."""
+        return self.passes_to.examine()
+
+    def write(
+        self,
+        knob: str,
+        value: int,
+        *,
+        if_version: int | None,
+        ttl_seconds: float | None,
+        change: str,
+        reason: str,
+    ) -> KnobReply:
+        """See `KnobClient`."""
+        return self.passes_to.write(
+            knob, value, if_version=if_version, ttl_seconds=ttl_seconds, change=change, reason=reason
+        )
+
+    def reset(self, knob: str) -> KnobReply:
+        """See `KnobClient`."""
+        return self.passes_to.reset(knob)
+
+
 @runtime_checkable
 class SeveralPaths(Protocol):
     """A `KnobClient` of a target whose knobs have more than one path."""

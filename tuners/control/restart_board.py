@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from enginetop.fleet.knobs import BY_HAND, FAILED, KnobRow, KnobSheet, Outcome
+from enginetop.fleet.knobs import BY_HAND, FAILED, KnobRow, KnobSheet, Outcome, unknown_knob
 
 DRAINING, RESTARTING, GOING_BACK = "draining", "restarting", "going_back"
 
@@ -174,7 +174,7 @@ class RestartBoard:
         self._tick_here(now)
         knob = self._knobs.get(name)
         if knob is None:
-            return self._unknown(name)
+            return unknown_knob(name, self._knobs)
         if if_version is not None and if_version != self._versions[name]:
             return self._refusal(409, knob, now, f"at version {self._versions[name]}, not {if_version}")
         known = value in (self._lasting[name], knob.start)
@@ -187,7 +187,7 @@ class RestartBoard:
         self._tick_here(now)
         knob = self._knobs.get(name)
         if knob is None:
-            return self._unknown(name)
+            return unknown_knob(name, self._knobs)
         return self._set(knob, knob.start, None, now)
 
     def tick(self, now: float) -> None:
@@ -389,10 +389,6 @@ class RestartBoard:
 
     def _done(self, knob: StartKnob, now: float) -> Outcome:
         return Outcome(200, self._row(knob, now), 1)
-
-    def _unknown(self, name: str) -> Outcome:
-        known = ", ".join(self._knobs)
-        return Outcome(404, None, 0, f"no knob {name[:64]!r} here; there are: {known}")
 
     def _refusal(
         self, status: int, knob: StartKnob, now: float, detail: str, wait: float | None = None

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from enginetop.fleet.knobs import KnobRow, KnobSheet, Outcome
+from enginetop.fleet.knobs import KnobRow, KnobSheet, Outcome, unknown_knob
 from tuners.control.knob_api import ReplyKind
 from tuners.control.stock.exchange import STATUSES, StockError
 
@@ -104,7 +104,7 @@ class LiveBoard:
         standing = self._current(now)
         knob = standing.knob(name)
         if knob is None:
-            return self._unknown(standing, name)
+            return unknown_knob(name, (known.name for known in standing.knobs))
         version = self._versions[name]
         # several targets may have one API: what a change wrote for one of them stands for the others as well
         joins = knob.value == value and bool(change) and self._changes.get(name) == change
@@ -124,7 +124,7 @@ class LiveBoard:
         standing = self._current(now)
         knob = standing.knob(name)
         if knob is None:
-            return self._unknown(standing, name)
+            return unknown_knob(name, (known.name for known in standing.knobs))
         if knob.start is None:
             return self._refusal(422, knob, now, "the engine does not tell its start value")
         return self._set(knob, knob.start, None, now)
@@ -236,10 +236,6 @@ class LiveBoard:
             expires_in_seconds=None if expiry is None else max(0.0, expiry - now),
             note="; ".join(filter(None, (knob.note, self._note))),
         )
-
-    def _unknown(self, standing: Standing, name: str) -> Outcome:
-        known = ", ".join(knob.name for knob in standing.knobs)
-        return Outcome(404, None, 0, f"no knob {name[:64]!r} here; there are: {known}")
 
     def _refusal(self, status: int, knob: LiveKnob, now: float, detail: str) -> Outcome:
         return Outcome(status, self._row(knob, now), 0, detail)
