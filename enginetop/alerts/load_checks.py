@@ -38,15 +38,17 @@ def each(check: OneCheck) -> EachReplica:
     return EachReplica(check, engines_only=True)
 
 
-def preempting(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+def preempting(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding | None:
     """Preemptions in the window; held for one window it says that the window before had some too."""
     url, rate = replica.target.url, number(replica, "preemptions_per_second")
     if rate is None:
         return untold(url)
-    return Finding(url, rate > 0, rate, 0.0, f"{rate:.3g} preemptions/s{_at_kv(replica)}")
+    if rate <= 0:
+        return None
+    return Finding(url, True, rate, 0.0, f"{rate:.3g} preemptions/s{_at_kv(replica)}")
 
 
-def preempting_badly(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+def preempting_badly(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding | None:
     """Preemptions above 0.1/s, or above 1 % of the requests that finish."""
     url, rate = replica.target.url, number(replica, "preemptions_per_second")
     if rate is None:
@@ -54,27 +56,31 @@ def preempting_badly(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
     if rate > PREEMPTIONS_CRITICAL_PER_SECOND:
         limit = PREEMPTIONS_CRITICAL_PER_SECOND
         return Finding(url, True, rate, limit, f"{rate:.3g} preemptions/s{_at_kv(replica)}")
+    if rate <= 0:
+        return None
     finished = number(replica, "requests_finished_per_second")
-    if rate <= 0 or finished is None:
-        return Finding(url, False if rate <= 0 else None, rate, PREEMPTIONS_CRITICAL_PER_SECOND)
+    if finished is None:
+        return Finding(url, None, rate, PREEMPTIONS_CRITICAL_PER_SECOND)
     share = rate / finished if finished > 0 else math.inf
+    if share <= PREEMPTIONS_CRITICAL_SHARE:
+        return None
     said = f"{100 * share:.2g} % of finished requests" if finished > 0 else "no request finishes"
     return Finding(
         url,
-        share > PREEMPTIONS_CRITICAL_SHARE,
+        True,
         share if math.isfinite(share) else None,
         PREEMPTIONS_CRITICAL_SHARE,
         f"{rate:.3g} preemptions/s, {said}{_at_kv(replica)}",
     )
 
 
-def kv_pressure(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding:
+def kv_pressure(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding | None:
     """A full KV cache together with preemptions or a growing queue."""
     url, kv = replica.target.url, number(replica, "kv_usage_ratio")
     if kv is None:
         return untold(url)
     if kv <= KV_EASED_RATIO:
-        return Finding(url, False, kv, KV_FULL_RATIO)
+        return None
     rate = number(replica, "preemptions_per_second")
     growth = queue_growth(replica, snapshot)
     known = rate is not None and growth is not None
@@ -85,42 +91,48 @@ def kv_pressure(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding:
     return Finding(url, breached, kv, KV_FULL_RATIO, f"{because}{_at_kv(replica)}")
 
 
-def queue_growing(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding:
+def queue_growing(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding | None:
     """A queue of at least 5 requests that has grown over the window."""
     url, waiting = replica.target.url, number(replica, "requests_waiting")
     if waiting is None:
         return untold(url)
     if waiting < LONG_QUEUE_REQUESTS:
-        return Finding(url, False, waiting, LONG_QUEUE_REQUESTS)
+        return None
     growth = queue_growth(replica, snapshot)
+    if growth is not None and growth <= 0:
+        return None
     return Finding(
         url,
-        None if growth is None else growth > 0,
+        None if growth is None else True,
         waiting,
         LONG_QUEUE_REQUESTS,
         f"{waiting:.0f} requests wait, {growth or 0:+.2g}/s",
     )
 
 
-def errors(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+def errors(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding | None:
     """More than one in twenty of the requests that end does so in an error, three a minute at least."""
     url, finished = replica.target.url, number(replica, "requests_finished_per_second")
     failed = errored_per_second(replica.signals, replica.goodput)
     if finished is None or failed is None:
         return untold(url)
     share = failed / finished if finished > 0 else 0.0
+    if share <= ERRORS_SHARE or failed < ERRORS_MIN_PER_SECOND:
+        return None
     said = f"{100 * share:.2g} % of requests end in an error, {failed:.2g}/s"
-    return Finding(url, share > ERRORS_SHARE and failed >= ERRORS_MIN_PER_SECOND, share, ERRORS_SHARE, said)
+    return Finding(url, True, share, ERRORS_SHARE, said)
 
 
-def long_wait(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+def long_wait(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding | None:
     """Requests wait for half a minute on average before they are scheduled."""
     url, queue = replica.target.url, distribution(replica, "queue_seconds")
     mean = None if queue is None else queue.mean.value
     if mean is None:
         return untold(url)
+    if mean <= LONG_WAIT_SECONDS:
+        return None
     said = f"requests wait {mean:.0f} s on average before they are scheduled"
-    return Finding(url, mean > LONG_WAIT_SECONDS, mean, LONG_WAIT_SECONDS, said)
+    return Finding(url, True, mean, LONG_WAIT_SECONDS, said)
 
 
 def queue_growth(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> float | None:
@@ -132,16 +144,16 @@ def queue_growth(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> float | N
 def slower_than_slo(half: Half) -> OneCheck:
     """The objective's share of requests is not within the bound of one half (`objective_half.is_missed`)."""
 
-    def check(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+    def check(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding | None:
         url, slo = replica.target.url, replica.slo
         times = distribution(replica, half.signal)
         if times is None:
             return untold(url)
         if (times.count or 0) < LEAST_REQUESTS:
-            return Finding(url, False)
+            return None
         missed = is_missed(half, replica, times, slo.target)
         if not missed:
-            return Finding(url, missed)
+            return None if missed is False else untold(url)
         miss = miss_of(half, replica, times, slo.target, _short_time)
         said = f"{miss.shown}, {miss.allowed}"
         return Finding(url, True, miss.seconds, half.limit_seconds(slo), said)
@@ -149,25 +161,29 @@ def slower_than_slo(half: Half) -> OneCheck:
     return check
 
 
-def speculation_useless(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+def speculation_useless(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding | None:
     """Drafts are made and hardly one is accepted: outputs are the same, only time is lost."""
     url, length = replica.target.url, number(replica, "spec_accepted_length")
     if length is None:
         return untold(url)
+    if length >= USELESS_LENGTH_TOKENS:
+        return None
     said = f"{length:.2f} tokens per draft step; 1 is no gain at all"
-    return Finding(url, length < USELESS_LENGTH_TOKENS, length, USELESS_LENGTH_TOKENS, said)
+    return Finding(url, True, length, USELESS_LENGTH_TOKENS, said)
 
 
-def rank_imbalance(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+def rank_imbalance(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding | None:
     """One data-parallel rank is far fuller than the mean of all."""
     url, kv = replica.target.url, replica.signals.get("kv_usage_ratio")
     highest = number(replica, "kv_usage_ratio")
     if len(replica.ranks) < 2 or not isinstance(kv, Scalar) or highest is None or kv.mean is None:
-        return Finding(url, None if highest is None else False)
+        return untold(url) if highest is None else None
     above = highest - kv.mean
+    if above <= UNEVEN_KV_RATIO:
+        return None
     rank = {"rank": ",".join(kv.worst.values())} if kv.worst else {}
     said = f"rank {rank.get('rank', '?')} at KV {100 * highest:.0f} %, the mean is {100 * kv.mean:.0f} %"
-    return Finding(url, above > UNEVEN_KV_RATIO, above, UNEVEN_KV_RATIO, said, labels=rank)
+    return Finding(url, True, above, UNEVEN_KV_RATIO, said, labels=rank)
 
 
 class ReplicaImbalance:
@@ -204,22 +220,26 @@ class ReplicaImbalance:
         return known
 
 
-def budget_not_enforced(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding:
+def budget_not_enforced(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding | None:
     """More than 1 % of at least 100 requests think for longer than the budget and 32 tokens of slack.
 
     More than 1 % lie above a bound exactly when the 99th percentile does; of a bucket its lower bound counts.
     """
     url, setting = replica.target.url, replica.config.get("thinking_token_budget")
-    thought = distribution(replica, "reasoning_tokens")
     budget = setting.value if setting is not None else None
-    if thought is None or isinstance(budget, str | bool | None) or budget <= 0:
+    if isinstance(budget, str | bool | None) or budget <= 0:
+        return untold(url)
+    thought = distribution(replica, "reasoning_tokens")
+    if thought is None:
         return untold(url)
     least = thought.quantiles.get("p99", Quantile()).low
     if least is None or (thought.count or 0) < BUDGET_MIN_REQUESTS:
         return untold(url)
     limit = budget + BUDGET_SLACK_TOKENS
+    if least <= limit:
+        return None
     said = f"reasoning p99 at least {least:.0f} tokens, the budget is {budget:.0f}"
-    return Finding(url, least > limit, least, limit, said)
+    return Finding(url, True, least, limit, said)
 
 
 def _at_kv(replica: ReplicaSnapshot) -> str:

@@ -81,22 +81,30 @@ class Standing:
             places: Iterable[int] = range(len(snapshot.replicas))
         else:
             places = {*self._changed, *found.breaches} if check.by_clock else self._changed
-        for place in places:
-            self._judge(check, found, place, snapshot)
+        self._judge(check, found, places, snapshot)
         found.at_look = self._look
         shown = found.breaches if only_breaches else found.breaches | found.others
-        return [shown[place] for place in sorted(shown)]
+        return [shown[place] for place in sorted(shown)] if shown else ()
 
-    def _judge(self, check: EachReplica, found: _Found, place: int, snapshot: FleetSnapshot) -> None:
-        replica = snapshot.replicas[place]
-        left_out = check.engines_only and not is_judged_engine(replica, self._engines_told)
-        finding = None if left_out else check.judge(replica, snapshot)
-        found.breaches.pop(place, None)
-        found.others.pop(place, None)
-        if finding is not None and finding.breached:
-            found.breaches[place] = finding
-        elif finding is not None and _says_something(finding):
-            found.others[place] = finding
+    def _judge(
+        self, check: EachReplica, found: _Found, places: Iterable[int], snapshot: FleetSnapshot
+    ) -> None:
+        replicas, breaches, others = snapshot.replicas, found.breaches, found.others
+        leaves_out = check.engines_only and self._engines_told
+        for place in places:
+            replica = replicas[place]
+            left_out = leaves_out and not is_judged_engine(replica, True)
+            finding = None if left_out else check.judge(replica, snapshot)
+            if breaches:
+                breaches.pop(place, None)
+            if others:
+                others.pop(place, None)
+            if finding is None:
+                continue
+            if finding.breached:
+                breaches[place] = finding
+            elif _says_something(finding):
+                others[place] = finding
 
 
 def _says_something(finding: Finding) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
+from operator import itemgetter
 from weakref import WeakKeyDictionary
 
 from enginetop.fleet.beyond_catalogue import MEASURE_KINDS
@@ -24,14 +25,18 @@ class Kind(Enum):
 _KIND_OF_PART = {Part.BUCKET: Kind.BUCKET, Part.SUM: Kind.SUM, Part.COUNT: Kind.COUNT}
 
 
+Pick = Callable[[Sequence[float]], tuple[float, ...]]
+
+
 class Slots:
     """The slots of a target's raw series, in order of first sight; never changed once built.
 
     By slot: `series`, `kinds`, `only_rises` (whether a fall means a reset) and `label_set` (the slots that
-    restart together with this one: a histogram's whole label set, a counter alone).
+    restart together with this one: a histogram's whole label set, a counter alone). `counting` picks from a
+    page, by slot, the numbers of all that is no gauge; None where fewer than two do.
     """
 
-    __slots__ = ("__weakref__", "_index", "kinds", "label_set", "only_rises", "series")
+    __slots__ = ("__weakref__", "_index", "counting", "kinds", "label_set", "only_rises", "series")
 
     def __init__(self, series: Sequence[Series]) -> None:
         self._index: dict[tuple[str, Part, str], int] = {}
@@ -43,6 +48,8 @@ class Slots:
         self.series = tuple(first_of.values())
         self.kinds = [_kind(one) for one in self.series]
         self.only_rises = [kind in (Kind.COUNTER, Kind.COUNT, Kind.BUCKET) for kind in self.kinds]
+        counting = [slot for slot, kind in enumerate(self.kinds) if kind is not Kind.GAUGE]
+        self.counting: Pick | None = itemgetter(*counting) if len(counting) > 1 else None
         sets: dict[tuple[str, str, str], list[int]] = {}
         for slot, one in enumerate(self.series):
             if one.part is not Part.VALUE:

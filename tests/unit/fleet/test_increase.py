@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import math
+from unittest.mock import patch
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from enginetop.fleet.increase import SeriesTotals
 from enginetop.fleet.model import Quality
+from enginetop.fleet.reading import Reading
 from tests.support.history_pages import INF, NAN, Told, columns, histogram, value
 
 TOKENS = columns(value("generation_tokens"))
@@ -291,3 +298,61 @@ class TestRestartWord:
         told = Told(self.SHAPE)
         told.page(0, 10, 10, 10, 500)
         assert told.page(1, 0, 11, 11, 510).restarted
+
+
+LOADED = columns(value("requests_running"), *FINISHED.series, *TTFT.series)
+ODD = st.sampled_from([NAN, INF, -INF, 1e250])
+NUMBERS = st.integers(0, 9).map(float) | st.floats(0.0, 5.0) | ODD
+
+
+def pages(*values: tuple[float, ...]) -> list[Reading]:
+    return [Reading(float(at), LOADED, list(one)) for at, one in enumerate(values)]
+
+
+def test_pages_that_only_count_on_are_taken_as_a_whole() -> None:
+    """Series by series costs five times as much; gauges may fall, and be no number."""
+    counted_on = pages(
+        (3, 1, 2, *(1, 2, 3, 4.5, 3)), (1, 1, 4, *(1, 2, 3, 4.5, 3)), (NAN, 2, 4, *(2, 3, 4, 6.0, 4))
+    )
+    totals = SeriesTotals(60.0)
+    with patch.object(SeriesTotals, "_step", autospec=True, side_effect=SeriesTotals._step) as step:
+        steps = [totals.advance(reading) for reading in counted_on]
+        assert step.call_count == 1  # the first page
+        totals.advance(pages((1, 2, 3, *(2, 3, 4, 6.0, 4)))[0])  # a counter fell
+        assert step.call_count == 2
+    assert list(steps[2].totals)[1:] == [1, 2, *(1, 1, 1, 1.5, 1)]
+
+
+def test_pages_on_which_only_gauges_move_share_their_totals() -> None:
+    totals = SeriesTotals(60.0)
+    steps = [
+        totals.advance(reading)
+        for reading in pages((3, 1, 2, *(1, 2, 3, 4.5, 3)), (5, 1, 2, *(1, 2, 3, 4.5, 3)))
+    ]
+    assert steps[1].totals is steps[0].totals
+    assert steps[1].page[0] == 5
+
+
+@given(st.lists(st.lists(st.tuples(NUMBERS, st.booleans()), min_size=8, max_size=8), min_size=2, max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_taken_as_a_whole_or_series_by_series_a_page_is_the_same_step(
+    moves: list[list[tuple[float, bool]]],
+) -> None:
+    now, rows = [0.0] * 8, []
+    for row in moves:  # most numbers count on, as they do; some begin anew, or are none
+        now = [
+            n if jumps or not math.isfinite(n) else (o if o == o else 0.0) + n
+            for (n, jumps), o in zip(row, now, strict=True)
+        ]
+        rows.append(tuple(now))
+    whole, each = SeriesTotals(60.0), SeriesTotals(60.0)
+    for reading in pages(*rows):
+        one = whole.advance(reading)
+        with patch.object(SeriesTotals, "_counted_on", return_value=None):
+            other = each.advance(reading)
+        assert list(one.totals)[1:] == list(other.totals)[1:]
+        assert one.returned == other.returned
+        assert one.sums_fallen == other.sums_fallen
+        assert one.unnumbered == other.unnumbered
+        assert one.restarted == other.restarted
+        assert [str(value) for value in whole.last] == [str(value) for value in each.last]
