@@ -10,11 +10,10 @@ from urllib.parse import urlsplit
 
 from collectors.answer import Answer
 from collectors.engines.base import EngineTable
-from collectors.engines.json_fields import field_at
 from collectors.page import Page
 from collectors.sanitise import clean_text
 from collectors.secrets import without_secrets
-from enginetop.fleet.foreign_json import decoded
+from enginetop.fleet.foreign_json import decoded, field_at
 from enginetop.fleet.observation import FailureKind
 
 _QUOTE_CHARACTERS = 120

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from collectors.discovery.dynamo_folder import entries, listed_card
-from collectors.engines.json_fields import field_at
+from enginetop.fleet.foreign_json import field_at
 
 
 def taints_of(folder: Path, worker: str) -> frozenset[str] | None:

@@ -7,22 +7,11 @@ import math
 from collectors.engines.base import Json
 from collectors.sanitise import clean_text
 from collectors.secrets import without_secrets
+from enginetop.fleet.foreign_json import field_at
 
 MAX_TEXT_CHARACTERS = 512
 
 _PLACEHOLDER_NAMES = frozenset({"", "none", "null", "undefined", "unknown"})
-
-
-def field_at(body: Json, *path: str | int) -> Json:
-    """The value under keys and list positions, or None where the path ends early."""
-    for step in path:
-        if isinstance(step, str) and isinstance(body, dict):
-            body = body.get(step)
-        elif isinstance(step, int) and isinstance(body, list) and -len(body) <= step < len(body):
-            body = body[step]
-        else:
-            return None
-    return body
 
 
 def items(body: Json, *path: str | int) -> list[Json]:

@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
-from collectors.engines.json_fields import field_at, integer, items, text
+from collectors.engines.json_fields import integer, items, text
 from collectors.fetch import FetchError, connection_fault
 from collectors.full_http import proxy_for, tls_context
 from collectors.http import USER_AGENT
@@ -27,14 +27,12 @@ from collectors.kubernetes.identity import Identity
 from collectors.kubernetes.kubeconfig import Context, KubernetesError
 from collectors.origin import Origin
 from collectors.secrets import bytes_without_these, without_these
-from enginetop.fleet.foreign_json import decoded
+from enginetop.fleet.foreign_json import Fields, decoded, field_at
 from enginetop.fleet.observation import FailureKind
 
 _PAGE_ITEMS = 500
 _GONE = 410
 _NO_PARAMETERS: Mapping[str, str] = MappingProxyType({})
-
-Fields = dict[str, Any]
 
 
 class VersionGoneError(Exception):
@@ -81,7 +79,7 @@ class KubernetesClient:
             client, self._client = self._client, None
             client.close()
 
-    def get(self, path: str, parameters: Mapping[str, str] = _NO_PARAMETERS) -> Fields:
+    def get(self, path: str, parameters: Mapping[str, str] = _NO_PARAMETERS) -> dict[str, Any]:
         """One object. KubernetesError with the server's words."""
         return self.send("GET", path, parameters)
 
@@ -149,7 +147,7 @@ class KubernetesClient:
         parameters: Mapping[str, str] = _NO_PARAMETERS,
         body: Any = None,
         content_type: str = "application/json",
-    ) -> Fields:
+    ) -> dict[str, Any]:
         """One request and its JSON answer. KubernetesError: refused, or no answer."""
         response = self._asked(method, path, parameters, body, content_type)
         if response.status_code == httpx.codes.UNAUTHORIZED and self.identity.refused():

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from collectors.engines.json_fields import field_at
 from collectors.kubernetes.kubeconfig import Context, ExecPlugin, KubernetesError
-from enginetop.fleet.foreign_json import decoded
+from enginetop.fleet.foreign_json import decoded, field_at
 
 _VERSIONS = frozenset(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1"))
 _MOST_SECONDS = 30.0

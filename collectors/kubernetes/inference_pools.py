@@ -9,18 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
-from collectors.engines.json_fields import field_at, text
+from collectors.engines.json_fields import text
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.kubeconfig import KubernetesError
+from enginetop.fleet.foreign_json import Fields, field_at
 
 _COLLECTIONS = ("inference.networking.k8s.io/v1", "inference.networking.x-k8s.io/v1alpha2")
 _EVERY_SECONDS = 60.0
 _UNTOLD = frozenset({403, 404})
-
-Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from collectors.engines.json_fields import field_at
 from collectors.sanitise import clean_text
 from collectors.secrets import without_secrets
 from enginetop.fleet.errors import ClusterError
+from enginetop.fleet.foreign_json import field_at
 from enginetop.fleet.model import LOCAL_HOST, same_host
 
 _LONGEST_TEXT = 400

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from collectors.engines.json_fields import items
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.kubeconfig import KubernetesError
+from enginetop.fleet.foreign_json import Fields
 from enginetop.fleet.model import Target
 
 _THROUGH_SERVER = re.compile(r"/api/v1/namespaces/([^/]+)/pods/(?:https:)?([^/:]+)(?::\d+)?/proxy$")
-
-Fields = dict[str, Any]
 
 
 def is_pods(url: str) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from collectors.engines.json_fields import field_at, items, text
-from collectors.kubernetes.client import Fields, KubernetesClient
+from collectors.engines.json_fields import items, text
+from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.kubeconfig import KubernetesError
+from enginetop.fleet.foreign_json import Fields, field_at
 
 _LONGEST_CHAIN = 8
 _NOT_FOUND = 404
@@ -46,7 +46,7 @@ def plural(kind: str) -> str:
     return f"{word}s"
 
 
-def owner_of(item: Mapping[str, Any]) -> Reference | None:
+def owner_of(item: Fields) -> Reference | None:
     """The controller of an object, None: nobody."""
     namespace = text(item, "metadata", "namespace") or ""
     for owner in items(item, "metadata", "ownerReferences"):
@@ -64,7 +64,7 @@ class Owners:
         self._above: dict[Reference, Reference | None] = {}
         self._served: dict[Reference, Reference] = {}
 
-    def chain(self, item: Mapping[str, Any]) -> tuple[Reference, ...]:
+    def chain(self, item: Fields) -> tuple[Reference, ...]:
         """From the object's own controller up to the root; empty: nobody owns it.
 
         A chain ends early where we may not look further. KubernetesError: the server does not answer.
@@ -76,12 +76,12 @@ class Owners:
             at = self._owner(at)
         return tuple(found)
 
-    def root_kind(self, item: Mapping[str, Any]) -> str:
+    def root_kind(self, item: Fields) -> str:
         """The kind at the top of the chain, empty: nobody owns it."""
         chain = self.chain(item)
         return chain[-1].kind if chain else ""
 
-    def read(self, reference: Reference) -> Fields:
+    def read(self, reference: Reference) -> dict[str, Any]:
         """The object itself, in another version of its kind where that one is not served any more.
 
         KubernetesError: it is not there, or not for us.

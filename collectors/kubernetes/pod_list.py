@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from collectors.engines.json_fields import text
 from collectors.kubernetes.client import Event, ItemList, KubernetesClient, VersionGoneError
+from enginetop.fleet.foreign_json import Fields
 
 _LIVE = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 _GATHERED_SECONDS = 1.0
 """So long after the first event of a burst its others are waited for."""
-
-Fields = Mapping[str, Any]
 
 
 class PodList:

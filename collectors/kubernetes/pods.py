@@ -6,14 +6,12 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from collectors.engines.json_fields import field_at, integer, items, text
+from collectors.engines.json_fields import integer, items, text
 from collectors.kubernetes.stacks import COMMANDS, ENGINE_CONTAINERS, IMAGES, KINDS, OWNED, Kind, Stack
+from enginetop.fleet.foreign_json import Fields, field_at
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.plan import CANARY_LABEL
-
-Fields = Mapping[str, Any]
 
 _WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
 _SCRAPE = "prometheus.io/"

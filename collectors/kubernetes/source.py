@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any
 from urllib.parse import quote
 
 from collectors.discovery.listing import Listed, ListingError, target_at
@@ -16,6 +15,7 @@ from collectors.kubernetes.owners import Owners
 from collectors.kubernetes.pod_list import PodList
 from collectors.kubernetes.pods import ServingPod, serving_pod
 from collectors.kubernetes.stacks import PICKER, Stack
+from enginetop.fleet.foreign_json import Fields
 from enginetop.fleet.model import Role, Target
 
 MOST_THROUGH_SERVER = 50
@@ -161,9 +161,7 @@ class KubernetesPods:
         )
 
 
-def _serving(
-    pods: Iterable[Mapping[str, Any]], owners: Owners, pools: Sequence[InferencePool]
-) -> Iterator[ServingPod]:
+def _serving(pods: Iterable[Fields], owners: Owners, pools: Sequence[InferencePool]) -> Iterator[ServingPod]:
     """Owners are asked for only where the labels leave it open: a cluster has many pods that are not ours."""
     for pod in pods:
         picks = next((pool for pool in pools if pool.is_picked_by(pod)), None)

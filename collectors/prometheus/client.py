@@ -20,7 +20,6 @@ import requests
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
-from collectors.engines.json_fields import field_at
 from collectors.fetch import NO_CREDENTIALS, Credentials, FetchError, connection_fault, one_line
 from collectors.full_http import tls_context
 from collectors.http import USER_AGENT
@@ -28,6 +27,7 @@ from collectors.origin import Origin
 from collectors.prometheus.ahead import asked_ahead
 from collectors.secrets import without_these
 from enginetop.fleet.errors import EnginetopError
+from enginetop.fleet.foreign_json import field_at
 from enginetop.fleet.observation import FailureKind
 
 TENANT_HEADER = "X-Scope-OrgID"

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from collectors.answer import Answer
 from collectors.discovery.roster import Changes, Roster
-from collectors.engines.json_fields import field_at
 from collectors.fetch import one_line
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.direct import DirectSides
@@ -23,6 +22,7 @@ from collectors.prometheus.members import Members, Scraped
 from collectors.prometheus.names import START_TIME, batches, one_of, selectors, wanted_names
 from collectors.prometheus.pages import PageAssembler, body_of
 from collectors.scrape import Feed, Scrape
+from enginetop.fleet.foreign_json import field_at
 from enginetop.fleet.gpu_device import GpuReport
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import Failure, FailureKind, Observation

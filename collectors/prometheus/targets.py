@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from collectors.discovery.listing import Listed, ListingError, role_of, target_at
-from collectors.engines.json_fields import field_at, text
+from collectors.engines.json_fields import text
 from collectors.fetch import NO_CREDENTIALS, Credentials
 from collectors.prometheus.client import PrometheusClient, PrometheusError
 from collectors.prometheus.members import pod_identity
 from collectors.prometheus.names import PREFIXES, one_of
+from enginetop.fleet.foreign_json import field_at
 
 _TIMEOUT_SECONDS = 10.0
 _RECENT_SECONDS = 3600.0

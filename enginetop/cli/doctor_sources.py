@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from collectors.engines.json_fields import field_at
 from collectors.gpu.exporters import ExporterGpus
 from collectors.http import HttpFetcher
 from enginetop.cli.prometheus import PrometheusSetting, client_of
 from enginetop.cli.settings import Settings
 from enginetop.doctor.finding import Finding, Level
 from enginetop.doctor.target import MOST_SKEW_SECONDS, seconds_text
+from enginetop.fleet.foreign_json import field_at
 
 _GPUS, _PROMETHEUS = "exporters", "source"
 _RECENT_SECONDS = 3600.0

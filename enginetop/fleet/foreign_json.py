@@ -1,10 +1,13 @@
-"""JSON that somebody else wrote: a value or nothing, and what it says of an error."""
+"""JSON that somebody else wrote: read without trust in what it holds. Pure."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from typing import Any
+
+Fields = Mapping[str, Any]
+"""An object, or a part of one."""
 
 LONGEST_WORDS = 200
 """Characters that are shown of what somebody else's server says."""
@@ -16,6 +19,29 @@ def decoded(text: str | bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def field_at(value: Any, *path: str | int) -> Any:
+    """The value under keys and list positions; None where the path ends early."""
+    for step in path:
+        if isinstance(step, str) and isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(step, int) and isinstance(value, list) and -len(value) <= step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def objects_at(value: Any, *path: str | int) -> list[Fields]:
+    """The objects of the list there; empty where there is none."""
+    found = field_at(value, *path)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """The texts of a list; empty when it is none."""
+    return tuple(word for word in value if isinstance(word, str)) if isinstance(value, list) else ()
 
 
 def error_words(document: object) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from enginetop.fleet.foreign_json import Fields, field_at, texts
 from enginetop.fleet.model import Role
 from tuners.control.flags import engine_of
 from tuners.control.kubernetes.arguments import Style, style_of
-from tuners.control.kubernetes.fields import Fields, field_at, texts
 
 Pointer = tuple[str | int, ...]
 

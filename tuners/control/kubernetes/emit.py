@@ -6,10 +6,10 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 
+from enginetop.fleet.foreign_json import Fields
 from tuners.control.flags import masked
 from tuners.control.kubernetes.arguments import Style, words_of
 from tuners.control.kubernetes.change_points import ChangePoint
-from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.patches import Also, json_patch
 
 _CHART = "helm.sh/chart"

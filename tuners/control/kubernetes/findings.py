@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from enginetop.fleet.foreign_json import Fields
 from tuners.control.kubernetes.change_points import ChangePoint
-from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.patches import MANAGER
 
 _GITOPS = (

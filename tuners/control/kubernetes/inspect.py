@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from enginetop.fleet.errors import ClusterError
+from enginetop.fleet.foreign_json import Fields
 from enginetop.fleet.model import Role
 from tuners.control.kubernetes.change_points import ChangePoint
-from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.findings import (
     Finding,
     of_autoscalers,

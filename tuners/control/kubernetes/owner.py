@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from enginetop.fleet.foreign_json import Fields
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.plan import PlannedChange
 from tuners.control.kubernetes.change_points import Pointer
-from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.inspect import OwnedFlags
 from tuners.control.kubernetes.siblings import why_none
 

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from enginetop.fleet.errors import ClusterError
+from enginetop.fleet.foreign_json import Fields
 from enginetop.fleet.knobs import BY_HAND, FAILED, STUCK, VALUE, KnobRow, KnobSheet
 from enginetop.fleet.plan import VIA_KUBERNETES
 from tuners.control.flags import FLAGS, FlagError, value_of
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.kubernetes.arguments import Style, words_of
 from tuners.control.kubernetes.change_points import ChangePoint, NoPlaceError, change_point
-from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.findings import Finding, of_managers
 from tuners.control.kubernetes.inspect import ObjectApi, OwnedFlags, inspect
 from tuners.control.kubernetes.owner import Owner

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from enginetop.fleet.foreign_json import Fields
 from enginetop.fleet.model import EngineKind
 from tuners.control.kubernetes.arguments import written
 from tuners.control.kubernetes.change_points import ChangePoint, Pointer
-from tuners.control.kubernetes.fields import Fields
 
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"

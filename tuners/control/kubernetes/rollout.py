@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from enginetop.fleet.foreign_json import Fields, field_at, objects_at, texts
 from enginetop.fleet.model import EngineKind
 from tuners.control.flags import FLAGS, FlagError, value_of
 from tuners.control.kubernetes.arguments import Style, style_of, words_of
-from tuners.control.kubernetes.fields import Fields, field_at, objects_at, texts
 
 SCHEDULING_SECONDS = 300.0
 """So long a pod may wait for a node: a cluster that grows has to start one first."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from enginetop.fleet.errors import ClusterError
+from enginetop.fleet.foreign_json import Fields
 from enginetop.fleet.knobs import KnobRow
 from enginetop.fleet.plan import CANARY_LABEL
 from tuners.control.knob_api import KnobReply, ReplyKind
-from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.findings import Finding
 from tuners.control.kubernetes.inspect import may
 from tuners.control.kubernetes.owner_board import Look, OwnerBoard, ProgressWatch

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from enginetop.fleet.foreign_json import Fields
 from enginetop.fleet.plan import CANARY_LABEL
 from tuners.control.kubernetes.change_points import BUMP_KEY, ChangePoint
-from tuners.control.kubernetes.fields import Fields
 from tuners.control.kubernetes.patches import MANAGER, Also
 
 PLAN_LABEL = "enginetop/plan"
