@@ -17,14 +17,19 @@ _SECOND_ADDRESS_DELAY_SECONDS = 0.25
 """A host with two address families is tried over the second after this long (RFC 8305)."""
 
 
+ARRIVALS_BYTES = 256 * 1024
+"""What one call reads at most: a page of any usual size."""
+
+
 class _Dropped(Exception):  # noqa: N818 - an outcome, not an error
     """The connection ended before the first byte of the answer."""
 
 
-class _Connection(asyncio.Protocol):
-    """One TCP connection, one request at a time."""
+class _Connection(asyncio.BufferedProtocol):
+    """One TCP connection, one request at a time. What arrives passes through `arrivals`."""
 
-    def __init__(self) -> None:
+    def __init__(self, arrivals: bytearray) -> None:
+        self._arrivals = arrivals
         self._transport: asyncio.Transport | None = None
         self._parser: ResponseParser | None = None
         self._answer: asyncio.Future[RawResponse | Exception] | None = None
@@ -39,12 +44,15 @@ class _Connection(asyncio.Protocol):
         """The address of the other end, as the socket tells it; None where there is none."""
         return self._transport.get_extra_info("peername") if self._transport is not None else None
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002
+        return self._arrivals
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._parser is None or self._answer is None:
             self.close()  # bytes nobody asked for
             return
         try:
-            complete = self._parser.feed(data)
+            complete = self._parser.feed(memoryview(self._arrivals)[:nbytes])
         except (FetchError, NeedsFullClient) as outcome:
             self._settle(outcome.with_traceback(None))  # which holds all that was read of the body
             self.close()
@@ -97,11 +105,20 @@ class _Connection(asyncio.Protocol):
 class PlainHttp:
     """GETs from one host and port, over a connection that is kept between requests.
 
-    `unix_path`: the connection goes to this socket instead.
+    `unix_path`: the connection goes to this socket instead. All clients of one event loop may share
+    `arrivals`, the buffer that is read into: a page is taken out of it at once.
     """
 
-    def __init__(self, host: str, port: int, max_body_bytes: int, unix_path: str | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        max_body_bytes: int,
+        arrivals: bytearray,
+        unix_path: str | None = None,
+    ) -> None:
         self._unix_path = unix_path
+        self._arrivals = arrivals
         self._host = host
         self._port = port
         self._max_body_bytes = max_body_bytes
@@ -135,10 +152,10 @@ class PlainHttp:
         loop = asyncio.get_running_loop()
         try:
             if self._unix_path is not None:
-                _, connection = await loop.create_unix_connection(_Connection, self._unix_path)
+                _, connection = await loop.create_unix_connection(self._new_connection, self._unix_path)
                 return connection
             _, connection = await loop.create_connection(
-                _Connection,
+                self._new_connection,
                 self._host,
                 self._port,
                 # a race has no second runner here, and one that is called off can lose its socket
@@ -150,6 +167,9 @@ class PlainHttp:
             connection.close()
             raise FetchError(FailureKind.REFUSED, "the name leads to the metadata service of a cloud")
         return connection
+
+    def _new_connection(self) -> _Connection:
+        return _Connection(self._arrivals)
 
     async def _ask(self, connection: _Connection, request: bytes) -> RawResponse:
         try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urljoin, urlsplit
 
 from collectors.answer import Answer
-from collectors.fast_http import PlainHttp
+from collectors.fast_http import ARRIVALS_BYTES, PlainHttp
 from collectors.fetch import (
     KEPT_HEADERS,
     MAX_BODY_BYTES,
@@ -67,7 +67,7 @@ class HttpFetcher:
         self._credentials = credentials
         self._max_body_bytes = max_body_bytes
         self._clock = clock
-        self._fast_path = fast_path
+        self._arrivals = bytearray(ARRIVALS_BYTES) if fast_path else None
         self._kept_headers = kept_headers
         self._clients: dict[str, _TargetClient | SshClient] = {}
         self._machines = machines
@@ -117,7 +117,7 @@ class HttpFetcher:
     def _new_client(self, url: str) -> _TargetClient | SshClient:
         credentials = self._credentials.get(url, NO_CREDENTIALS)
         if not url.startswith(SSH_SCHEME):
-            return _TargetClient(url, credentials, self._max_body_bytes, self._fast_path)
+            return _TargetClient(url, credentials, self._max_body_bytes, self._arrivals)
         from collectors.ssh.client import SshClient
         from collectors.ssh.machines import SshMachines
 
@@ -125,9 +125,7 @@ class HttpFetcher:
         address = ssh_address(url)
 
         def through(socket: str) -> _TargetClient:
-            return _TargetClient(
-                address.inner_url, credentials, self._max_body_bytes, self._fast_path, socket
-            )
+            return _TargetClient(address.inner_url, credentials, self._max_body_bytes, self._arrivals, socket)
 
         return SshClient(address, self._machines, through)
 
@@ -135,7 +133,8 @@ class HttpFetcher:
 class _TargetClient:
     """One target: its address, its key, its redirects, and the client that its answers need.
 
-    `unix_path`: its connections go to this socket instead.
+    `arrivals` is what the lean client reads into; None: there is none, all goes through httpx. `unix_path`:
+    its connections go to this socket instead.
     """
 
     def __init__(
@@ -143,7 +142,7 @@ class _TargetClient:
         url: str,
         credentials: Credentials,
         max_body_bytes: int,
-        fast_path: bool,
+        arrivals: bytearray | None,
         unix_path: str | None = None,
     ) -> None:
         parts = urlsplit(url)
@@ -155,8 +154,10 @@ class _TargetClient:
         self._proxy = None if unix_path else credentials.proxy_url or proxy_for(parts.scheme, host)
         self._full = FullClient(self._base, credentials, self._proxy, max_body_bytes, unix_path)
         self._fast: PlainHttp | None = None
-        if fast_path and parts.scheme == "http" and self._proxy is None:
-            self._fast = PlainHttp(self._base.lookup_name, self._base.port, max_body_bytes, unix_path)
+        if arrivals is not None and parts.scheme == "http" and self._proxy is None:
+            self._fast = PlainHttp(
+                self._base.lookup_name, self._base.port, max_body_bytes, arrivals, unix_path
+            )
 
     async def get(self, path: str, timeout_seconds: float) -> RawResponse:
         """The response to a GET of `path` below the base URL, redirects within the origin followed.

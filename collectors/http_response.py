@@ -13,6 +13,7 @@ from collectors.fetch import CUT_SHORT, UNANSWERED, FetchError, RawResponse, bod
 from enginetop.fleet.observation import FailureKind
 
 MAX_HEAD_BYTES = 64 * 1024
+_USUAL_HEAD_BYTES = 2048
 _MAX_LINE_BYTES = 1024
 _STATUS_LINE = re.compile(rb"HTTP/(\d\.\d) (\d{3})(?: |$)")
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -55,15 +56,38 @@ class ResponseParser:
         """Whether any byte has arrived."""
         return self._phase is not ResponseParser._head or bool(self._buffer)
 
-    def feed(self, data: bytes) -> bool:
-        """Take more bytes; True when the response is complete."""
-        self._buffer += data
-        if not self.complete:
-            while self._phase(self):
-                pass
+    def feed(self, data: bytes | memoryview) -> bool:
+        """Take more bytes; True when the response is complete. `data` may be used again afterwards."""
+        rest = self._past_the_buffer(memoryview(data))
+        if rest:
+            self._buffer += rest
+            if not self.complete:
+                self._go_on()
         if self.complete and self._buffer:
             self.reusable = False  # bytes that nobody asked for: the stream is out of step
         return self.complete
+
+    def _go_on(self) -> None:
+        while self._phase(self):
+            pass
+
+    def _past_the_buffer(self, data: memoryview) -> memoryview:
+        """Take what needs no buffer, nearly all of a page: a body of known length, copied once."""
+        if self._phase is ResponseParser._head and not self._buffer:
+            start = bytes(data[:_USUAL_HEAD_BYTES])
+            end = start.find(b"\r\n\r\n")
+            if end < 0:
+                return data
+            self._buffer += start[: end + 4]
+            self._go_on()
+            data = data[end + 4 :]
+        if self._phase is ResponseParser._sized_body and not self._buffer and not self.complete:
+            part = bytes(data[: self._remaining])
+            self._add(part)
+            if not self._remaining:
+                self._finish()
+            data = data[len(part) :]
+        return data
 
     def end_of_stream(self) -> FetchError:
         """The fault that the end of the connection means before the response is complete."""
@@ -137,12 +161,15 @@ class ResponseParser:
     def _take(self) -> bool:
         """Move what has arrived of the present piece to the body; True when the piece is complete."""
         part = bytes(self._buffer[: self._remaining])
+        self._add(part)
+        del self._buffer[: len(part)]
+        return self._remaining == 0
+
+    def _add(self, part: bytes) -> None:
         if part:
             self._parts.append(part)
             self._remaining -= len(part)
             self._received += len(part)
-            del self._buffer[: len(part)]
-        return self._remaining == 0
 
     def _sized_body(self) -> bool:
         if self._take():
