@@ -56,7 +56,8 @@ def test_what_is_known_best_decides_for_screen_and_alert(
     one = replica("a", changes={half.signal: times}, slo=replace(SLO, target=target), goodput=goodput)
     assert is_missed(half, one, times, target) is missed
     assert (condition_of(one, AT).word == f"{half.title.lower()} slo") is (missed is True)
-    assert slower_than_slo(half)(one, fleet([one])).breached is missed
+    found = slower_than_slo(half)(one, fleet([one]))
+    assert (False if found is None else found.breached) is missed
 
 
 def test_a_miss_is_told_by_its_percentile_or_by_the_share() -> None:
