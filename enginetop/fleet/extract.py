@@ -281,6 +281,8 @@ class Extraction:
         usable = _usable(slots, current, baseline)
         self._estimated = columns.estimated or EMPTY
         named = columns.ranks or {"": EMPTY}
+        if len(named) == 1:
+            by_rank = _of_one_engine(by_rank, next(iter(named)))
         self._engines = [
             _EnginePlan(named[rank], 1, by_rank.pop(rank, {}), current, usable) for rank in named
         ]
@@ -321,6 +323,22 @@ def shared_extraction(columns: Columns) -> Extraction:
     if extraction is None:
         extraction = _shared[columns] = Extraction(slots_of(columns), columns)
     return extraction
+
+
+def _of_one_engine(by_rank: Mapping[str, dict[int, Series]], rank: str) -> dict[str, dict[int, Series]]:
+    """The series by rank where the page names one rank only: what is told for no rank, of measures that are
+    not told for it, is its own.
+    """
+    told = {one.measure for one in by_rank.get(rank, {}).values()}
+    kept: dict[str, dict[int, Series]] = {rank: dict(by_rank.get(rank, {}))}
+    for other, series in by_rank.items():
+        if other == rank:
+            continue
+        for slot, one in series.items():
+            gauge = MEASURE_KINDS.get(one.measure) is MeasureKind.GAUGE  # its rank is shown
+            own = other == "" and one.measure not in told and not gauge
+            kept.setdefault(rank if own else other, {})[slot] = one
+    return kept
 
 
 def _usable(slots: Slots, current: frozenset[int], baseline: Columns | None) -> Collection[int] | None:
