@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import MutableSequence, Sequence
-from dataclasses import dataclass, replace
-from itertools import repeat
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count, repeat
 from math import nan
 from operator import setitem
 from typing import Final, TypeVar
@@ -34,6 +34,7 @@ SCRATCH: Final = -1
 """Slot of a line that a later line with the same name and labels overrides."""
 
 _TRIED_TEMPLATES: Final = 4
+_KEPT_EVERY: Final = 8
 
 LayoutIdentity = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 """Keys, and types with their families."""
@@ -59,6 +60,7 @@ class Template:
     values: array[float]
     bad_lines: int
     problem: str
+    followers: Iterator[int] = field(default_factory=count)
 
 
 def template_of(
@@ -108,16 +110,18 @@ def _is_unread(block: Block, layout: Layout, unread: tuple[str, ...]) -> bool:
 class Follower:
     """A target's last page as it differs from a template.
 
-    `texts` shares every block that the target has in common with the template; `values` is never changed in
-    place, pages may keep it.
+    `texts` shares every block that the target has in common with the template. Of a block that moved the text
+    is kept at one look in `_KEPT_EVERY` only, to see whether it stands still by now: what moves at every look
+    has no use for it. `values` is never changed in place, pages may keep it.
     """
 
-    __slots__ = ("template", "texts", "values")
+    __slots__ = ("_looks", "template", "texts", "values")
 
     def __init__(self, template: Template) -> None:
         self.template = template
         self.values = template.values
-        self.texts = list(template.texts)
+        self.texts: list[bytes | None] = list(template.texts)
+        self._looks = next(template.followers)  # not all targets keep their texts at one time
 
     def follow(self, body: bytes) -> bool:
         """Take over the next page; False when it does not fit: nothing is taken over then."""
@@ -130,7 +134,7 @@ class Follower:
         at = 0
         for place, block in enumerate(template.blocks):
             text = texts[place]
-            if same(text, at):
+            if text is not None and same(text, at):
                 at += len(text)
                 continue
             end = find(cut, at + block.least_bytes) + cut_size if place < last else size
@@ -157,11 +161,12 @@ class Follower:
         put(values, slots_of(blocks), numbers)
         values.pop()
         self.values = values
-        put(self.texts, places, moved)
+        self._looks += 1
+        put(self.texts, places, repeat(None) if self._looks % _KEPT_EVERY else moved)
         return True
 
 
-def put(items: MutableSequence[T], places: Sequence[int], new: Sequence[T]) -> None:
+def put(items: MutableSequence[T], places: Sequence[int], new: Iterable[T]) -> None:
     """Set `items` at `places`; the loop runs in C."""
     deque(map(setitem, repeat(items), places, new), maxlen=0)
 

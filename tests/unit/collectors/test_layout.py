@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
+from collectors.blocks import numbers_of
 from collectors.exposition import PageParser, ParseLimits
 from collectors.layout import LayoutCache
 from collectors.page import Page
@@ -183,16 +184,29 @@ def test_a_parser_keeps_its_page_when_the_cache_has_dropped_it() -> None:
 FAMILIES = b"# HELP a One.\na 1\n# HELP b Two.\nb 2\n# HELP http_c Three.\nhttp_c 3\nhttp_d 4\n"
 
 
-def test_unchanged_families_are_shared_with_the_template() -> None:
+def test_unchanged_families_are_shared_with_the_template_and_no_text_of_moving_ones_is_kept() -> None:
     layouts = LayoutCache()
-    layouts.add(parse_lines(FAMILIES.split(b"\n"), ParseLimits()))
-    held = []
-    for value in (b"b 4", b"b 5", b"b 6"):
-        follower = layouts.follow_known(FAMILIES.replace(b"b 2", value))
-        assert follower is not None
-        held.append(follower.texts)
-    same = [len({id(texts[place]) for texts in held}) == 1 for place in range(3)]
-    assert same == [True, False, True]
+    template = layouts.add(parse_lines(FAMILIES.split(b"\n"), ParseLimits()))
+    follower = layouts.follow_known(FAMILIES)
+    assert follower is not None
+    kept = 0
+    for value in range(24):
+        assert follower.follow(FAMILIES.replace(b"b 2", b"b %d" % (value + 10)))
+        same = [text is known for text, known in zip(follower.texts, template.texts, strict=True)]
+        assert same == [True, False, True]
+        kept += follower.texts[1] is not None
+    assert kept == 3, "at one look in eight"
+
+
+def test_a_family_that_stands_still_again_is_soon_told_by_its_text_alone() -> None:
+    parser = PageParser(LayoutCache())
+    parser.parse(FAMILIES)
+    moved = FAMILIES.replace(b"b 2", b"b 7")
+    with patch("collectors.layout.numbers_of", wraps=numbers_of) as read:
+        for _ in range(20):
+            assert list(parser.parse(moved).values) == [1, 7, 3, 4]
+    assert read.call_count <= 8
+    assert all(len(call.args[0]) == 1 for call in read.call_args_list), "and the others are not read at all"
 
 
 def test_of_families_that_nobody_reads_no_number_is_looked_at() -> None:
