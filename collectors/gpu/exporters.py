@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from collectors.answer import Answer
-from collectors.event_loop import EngineEventLoop
 from collectors.exposition import LayoutCache, PageParser
 from collectors.fetch import Fetcher, one_line
 from collectors.gpu.exporter_page import HostGpus, hosts_of
+from collectors.waiting_fetcher import WaitingFetcher
 from enginetop.fleet.gpu_device import GpuDevice, GpuReport
 from enginetop.fleet.model import Target
 
@@ -61,10 +61,8 @@ class ExporterGpus:
     ) -> None:
         layouts = LayoutCache()
         self._exporters = [_Exporter(target, PageParser(layouts)) for target in exporters]
-        self._new_fetcher = new_fetcher
+        self._fetcher = WaitingFetcher(new_fetcher)
         self._timeout = timeout_seconds
-        self._runner: asyncio.Runner | None = None
-        self._fetcher: Fetcher | None = None
         self._ages = Ages()
 
     def open(self, targets: Sequence[Target]) -> None:
@@ -72,9 +70,7 @@ class ExporterGpus:
 
     def read(self, now: float) -> Sequence[GpuReport]:
         """A report of each host that an exporter tells of; of one that fails its last, with the problem."""
-        if self._runner is None:
-            self._runner = asyncio.Runner(loop_factory=EngineEventLoop)
-        answers = self._runner.run(self._ask_all())
+        answers = self._fetcher.run(self._ask_all)
         return [
             report
             for exporter, answer in zip(self._exporters, answers, strict=True)
@@ -83,15 +79,9 @@ class ExporterGpus:
 
     def close(self) -> None:
         """Close every connection."""
-        if self._runner is not None:
-            if self._fetcher is not None:
-                self._runner.run(self._fetcher.aclose())
-                self._fetcher = None
-            self._runner.close()
-            self._runner = None
+        self._fetcher.close()
 
-    async def _ask_all(self) -> Sequence[Answer | BaseException]:
-        fetcher = self._fetcher = self._fetcher or self._new_fetcher()
+    async def _ask_all(self, fetcher: Fetcher) -> Sequence[Answer | BaseException]:
         turns = asyncio.Semaphore(_AT_ONCE)
 
         async def ask(target: Target) -> Answer:

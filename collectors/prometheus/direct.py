@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from collectors.answer import Answer
 from collectors.engines.detect import SIDE_FIELDS
-from collectors.event_loop import EngineEventLoop
 from collectors.fetch import Fetcher
 from collectors.scrape import Feed
+from collectors.waiting_fetcher import WaitingFetcher
 from enginetop.fleet.observation import CONNECTION_FAILURES
 
 _AT_ONCE = 32
@@ -38,12 +38,10 @@ class DirectSides:
         seconds: float = 5.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._new_fetcher = new_fetcher
+        self._fetcher = WaitingFetcher(new_fetcher)
         self._page_seconds = page_seconds
         self._seconds = seconds
         self._monotonic = monotonic
-        self._runner: asyncio.Runner | None = None
-        self._fetcher: Fetcher | None = None
         self._alone_until: dict[str, float] = {}
 
     def asked(self, pages: Sequence[tuple[str, Feed, Answer]]) -> Mapping[str, tuple[Answer, ...]]:
@@ -53,21 +51,15 @@ class DirectSides:
         wanted = [page for page in wanted if _next_side(page[1], (page[2],)) is not None]
         if not wanted:
             return {}
-        if self._runner is None:
-            self._runner = asyncio.Runner(loop_factory=EngineEventLoop)
-        return self._runner.run(self._ask(wanted))
+        return self._fetcher.run(lambda fetcher: self._ask(fetcher, wanted))
 
     def close(self) -> None:
         """Close every connection."""
-        if self._runner is not None:
-            if self._fetcher is not None:
-                self._runner.run(self._fetcher.aclose())
-                self._fetcher = None
-            self._runner.close()
-            self._runner = None
+        self._fetcher.close()
 
-    async def _ask(self, wanted: Sequence[tuple[str, Feed, Answer]]) -> Mapping[str, tuple[Answer, ...]]:
-        fetcher = self._fetcher = self._fetcher or self._new_fetcher()
+    async def _ask(
+        self, fetcher: Fetcher, wanted: Sequence[tuple[str, Feed, Answer]]
+    ) -> Mapping[str, tuple[Answer, ...]]:
         turns = asyncio.Semaphore(_AT_ONCE)
         found: dict[str, tuple[Answer, ...]] = {}
 
