@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,12 +21,6 @@ from tests.unit.cli.test_settings import _settings
 
 SECRET = "sk-3a91f0"
 LISTED = page(json.dumps({"paths": {"/pause": {}}}).encode())
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FaultyServer]:
-    with FaultyServer() as running:
-        yield running
 
 
 def answers(pages: dict[str, Reply]) -> Callable[[Request], Reply]:

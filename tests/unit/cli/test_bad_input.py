@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,6 @@ from enginetop.cli.main import main
 from tests.support.faulty_server import FaultyServer, page
 
 SNAPSHOT = ["snapshot", "--interval", "0.2", "--format", "json"]
-
-
-@pytest.fixture
-def server() -> Iterator[FaultyServer]:
-    with FaultyServer() as running:
-        yield running
 
 
 @pytest.fixture

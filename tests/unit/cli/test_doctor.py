@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,6 @@ SECRET = "sk-0123456789-very-secret"
 LOADED = fixture("vllm/0.32.0/vllm-0.32.0-loaded.prom")
 LISTING = json.dumps({"paths": {"/v1/models": {}, "/pause": {}, "/collective_rpc": {}}}).encode()
 Doctor = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture
-def server() -> Iterator[FaultyServer]:
-    with FaultyServer() as running:
-        yield running
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,6 @@ from tests.support.small_fleet import vllm_page
 Said = list[tuple[str, str, str]]
 Doctor = Callable[[str], tuple[int, Said]]
 GPUS = fixture("dcgm/4.5/dcgm-exporter-4.5-reconstructed.prom")
-
-
-@pytest.fixture
-def server() -> Iterator[FaultyServer]:
-    with FaultyServer() as running:
-        yield running
 
 
 @pytest.fixture

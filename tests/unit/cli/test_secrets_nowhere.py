@@ -113,12 +113,6 @@ def cut_short(seconds: float) -> Iterator[None]:
 
 
 @pytest.fixture
-def server() -> Iterator[FaultyServer]:
-    with FaultyServer() as running:
-        yield running
-
-
-@pytest.fixture
 def desk(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

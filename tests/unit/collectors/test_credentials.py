@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,12 +25,6 @@ CERT, KEY = str(TLS / "server.crt"), str(TLS / "server.key")
 PASSWORD = "correct-horse-battery"
 WARNED: list[str] = []
 PAIR = b64encode(f"ops:{PASSWORD}".encode()).decode()
-
-
-@pytest.fixture
-def server() -> Iterator[FaultyServer]:
-    with FaultyServer() as running:
-        yield running
 
 
 def fetch(url: str, how: Credentials) -> Answer:

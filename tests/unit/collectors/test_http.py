@@ -8,7 +8,7 @@ import gzip
 import socket
 import ssl
 import tracemalloc
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,12 +26,6 @@ TLS = Path(__file__).parents[2] / "support" / "tls"
 BODY = b"vllm:num_requests_running 3\n" * 40
 HEAD = b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\n"
 both_clients = pytest.mark.parametrize("fast_path", [True, False], ids=["fast", "full"])
-
-
-@pytest.fixture
-def server() -> Iterator[FaultyServer]:
-    with FaultyServer() as running:
-        yield running
 
 
 def fetch(

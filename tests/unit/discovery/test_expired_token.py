@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,12 +44,6 @@ def token(tmp_path: Path) -> Path:
     path = tmp_path / "token"
     path.write_text(OLD)
     return path
-
-
-@pytest.fixture
-def server() -> Iterator[FaultyServer]:
-    with FaultyServer() as running:
-        yield running
 
 
 def state(snapshot: FleetSnapshot) -> ReplicaState:

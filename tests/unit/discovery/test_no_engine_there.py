@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,12 +36,6 @@ ASTRAY = [
     "100.100.100.200",
 ]
 FINE = ["10.0.0.1:8000", "127.0.0.1:8000", "[fd00::1]:8000", "engine-1:8000", "100.100.100.201", "8.8.8.8"]
-
-
-@pytest.fixture
-def server() -> Iterator[FaultyServer]:
-    with FaultyServer() as server:
-        yield server
 
 
 def test_a_list_cannot_name_them(tmp_path: Path) -> None:
