@@ -100,8 +100,9 @@ class TargetFeed:
             if self._hung and table.liveness_path and table.liveness_path not in asked:
                 return table.liveness_path
             sides = self._sides.bodies_after(answers)
-            pages = [side for side in table.side_pages if side.path not in asked and side.asked_with(sides)]
-            if first := next((side for side in pages if side.before_metrics), None):
+            pages = [side for side in table.side_pages if side.path not in asked]
+            before = (side for side in pages if side.before_metrics and side.asked_with(sides))
+            if first := next(before, None):
                 return first.request
             if not table.may_read_metrics(sides):
                 return None
@@ -109,7 +110,7 @@ class TargetFeed:
             return next((path for path in self._candidates() if path not in asked), None)
         if table is None or answers[-1].error is not None:
             return None
-        due = [side for side in pages if self._sides.is_due(side)]
+        due = (side for side in pages if self._sides.is_due(side) and side.asked_with(sides))
         return next((side.request for side in due if self._wanted(side.path, answers, table)), None)
 
     def _wanted(self, path: str, answers: Sequence[Answer], table: EngineTable) -> bool:
@@ -184,8 +185,9 @@ class TargetFeed:
         self, good: GoodPage, answers: Sequence[Answer], at: float
     ) -> Failure | tuple[Reading | None, bool]:
         self._page_path, self._gone = good.answer.path, False
-        # 74 KiB of body have been read.
-        self._last = GoodPage(replace(good.answer, body=b""), good.page, good.table)
+        # without the 74 KiB of body that have been read
+        kept = Answer(good.answer.path, good.answer.at, headers=good.answer.headers)
+        self._last = GoodPage(kept, good.page, good.table)
         self._reader_for(good.table)
         self._sides.take(answers)
         outcome = self._read(good.table, good.page, at)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 
+from collectors.alarm import Alarm
 from collectors.clock import SteadyClock
 from collectors.discovery.membership import ChangingTracker, Membership, apply
 from collectors.discovery.roster import Changes
@@ -91,7 +92,7 @@ class LiveEngine:
         self._running = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
-        self._publish_early: asyncio.Event | None = None
+        self._publish_early: Alarm | None = None
         self._watches: dict[str, _Watch] = {}
         self._fetcher: Fetcher | None = None
         self._awaited: set[str] = set()
@@ -171,7 +172,7 @@ class LiveEngine:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._on_stray_error)
         self._stopping = asyncio.Event()
-        self._publish_early = asyncio.Event()
+        self._publish_early = Alarm()
         self._running.set()
         self._listeners.notify(self._intake.note_fault)
         self._fetcher = self._new_fetcher()
@@ -231,12 +232,12 @@ class LiveEngine:
         for target in new:
             self._begin_watch(target, now, len(new))
         if self._publish_early is not None:
-            self._publish_early.set()
+            self._publish_early.ring()
 
     async def _watch(self, watch: _Watch) -> None:
         turn = watch.schedule.first
         while True:
-            begun = await self._until(turn.due, watch.wake)
+            begun = await self._until(turn.due, watch.alarm)
             watch.in_flight = True
             scrape = await watch.scraper.scrape(self._timeout)
             watch.in_flight = False
@@ -251,9 +252,9 @@ class LiveEngine:
         if self._awaited:
             self._awaited.discard(scrape.url)
             if not self._awaited and self._publish_early is not None:
-                self._publish_early.set()
+                self._publish_early.ring()
 
-    async def _tick(self, started_at: float, early: asyncio.Event) -> None:
+    async def _tick(self, started_at: float, early: Alarm) -> None:
         due = started_at + self._interval
         while True:
             reached = await self._until(due, early) == due
@@ -264,25 +265,17 @@ class LiveEngine:
                 self._pace.late_ticks += behind
                 due += behind * self._interval
 
-    async def _until(self, due: float, wake: asyncio.Event) -> float:
-        """Wait until `due` or until woken; `due`, or the time of waking."""
-        delay = due - self._clock.monotonic()
-        if delay > 0:
-            try:
-                async with asyncio.timeout(delay):
-                    await wake.wait()
-            except TimeoutError:
-                return due
-            wake.clear()
-            return self._clock.monotonic()
-        return due
+    async def _until(self, due: float, alarm: Alarm) -> float:
+        """Wait until `due` or until rung; `due`, or the time of ringing."""
+        rung = await alarm.wait(due - self._clock.monotonic())
+        return self._clock.monotonic() if rung else due
 
     def _refresh(self) -> None:
         now = self._clock.monotonic()
         gap = min(_REFRESH_GAP_SECONDS, self._interval / 2)
         for watch in self._watches.values():
             if not watch.in_flight and now - watch.ended >= gap:
-                watch.wake.set()
+                watch.alarm.ring()
                 self._awaited.add(watch.scraper.target.url)
 
     def _publish(self) -> None:
@@ -321,6 +314,6 @@ class _Watch:
         self.scraper = scraper
         self.schedule = schedule
         self.task: asyncio.Task[None]
-        self.wake = asyncio.Event()
+        self.alarm = Alarm()
         self.in_flight = False
         self.ended = float("-inf")

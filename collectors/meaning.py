@@ -23,6 +23,8 @@ _LOADING = re.compile(r"loading|starting|initiali[sz]ing|warming up|not ready ye
 _EXPOSITION = re.compile(r"\bversion=[01]\.", re.IGNORECASE)
 """What the types of metrics pages have in common, and others have not."""
 _END_OF_PAGE = b"# EOF"
+_NO_BEGIN_OF_A_PAGE = b"<[{\xef\xbb\xbf \t\r\n"
+"""With one of these a web page or JSON may begin; a long body that begins otherwise is neither."""
 _PROCESS_PREFIXES = ("python_", "process_", "http_", "go_", "promhttp_", "scrape_")
 
 _TELLING: tuple[FailureKind, ...] = (
@@ -60,6 +62,8 @@ class Miss:
 
 def miss_of(answer: Answer, table: EngineTable | None = None) -> Miss | None:
     """What the answer means before its body is parsed; None when the body may be a metrics page."""
+    if answer.error is None and answer.status == 200:
+        return _miss_of_body(answer)
     at = f"at {answer.path}"
     if answer.error is not None:
         return Miss(answer.error, quoted(answer.detail))
@@ -115,6 +119,8 @@ def quoted(text: str) -> str:
 
 
 def _miss_of_body(answer: Answer) -> Miss | None:
+    if len(answer.body) >= _HEAD_BYTES and answer.body[:1] not in _NO_BEGIN_OF_A_PAGE:
+        return None
     at = f"at {answer.path}"
     start = answer.body[:_HEAD_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n")
     if not start or _is_end_alone(answer.body):

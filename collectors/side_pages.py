@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from collectors.answer import Answer
 from collectors.engines.base import Json, SidePage
@@ -31,6 +32,7 @@ class SidePages:
 
     def __init__(self) -> None:
         self._pages: dict[str, _Side] = {}
+        self._bodies: Mapping[str, Json] = MappingProxyType({})
         self._told: dict[Answer, _Side | None] = {}
         self._tries: dict[str, int] = {}
 
@@ -39,13 +41,14 @@ class SidePages:
         return path in self._pages
 
     @property
-    def bodies(self) -> dict[str, Json]:
-        """The newest body by path; a path that failed is missing."""
-        return {path: page.body for path, page in self._pages.items()}
+    def bodies(self) -> Mapping[str, Json]:
+        """The newest body by path; a path that failed is missing. The same object until one is told anew."""
+        return self._bodies
 
-    def bodies_after(self, answers: Sequence[Answer]) -> dict[str, Json]:
+    def bodies_after(self, answers: Sequence[Answer]) -> Mapping[str, Json]:
         """The bodies as they will be when these answers are taken."""
-        return {path: page.body for path, page in self._after(answers).items()}
+        pages = self._after(answers)
+        return self._bodies if pages is self._pages else _bodies_of(pages)
 
     def fresh_since(self, at: float) -> frozenset[str]:
         """Paths whose body is not older than `at`."""
@@ -57,7 +60,7 @@ class SidePages:
 
     def take(self, answers: Sequence[Answer]) -> None:
         """Remember what came, and what did not."""
-        self._pages = self._after(answers)
+        self._keep(self._after(answers))
         for answer in answers:
             if answer.path in SIDE_FIELDS:
                 settled = answer.error is None and answer.status < 500
@@ -75,14 +78,19 @@ class SidePages:
 
     def forget(self) -> None:
         """Another engine is there: nothing that was told holds."""
-        self._pages.clear()
+        self._keep({})
         self._tries.clear()
 
+    def _keep(self, pages: dict[str, _Side]) -> None:
+        if pages is not self._pages:
+            self._pages, self._bodies = pages, _bodies_of(pages)
+
     def _after(self, answers: Sequence[Answer]) -> dict[str, _Side]:
+        sides = [answer for answer in answers if answer.path in SIDE_FIELDS]
+        if not sides:
+            return self._pages
         pages = dict(self._pages)
-        for answer in answers:
-            if answer.path not in SIDE_FIELDS:
-                continue
+        for answer in sides:
             if answer not in self._told:
                 self._told[answer] = _side_of(answer)
             side = self._told[answer]
@@ -91,6 +99,10 @@ class SidePages:
             else:
                 pages[answer.path] = side
         return pages
+
+
+def _bodies_of(pages: Mapping[str, _Side]) -> Mapping[str, Json]:
+    return MappingProxyType({path: page.body for path, page in pages.items()})
 
 
 def _side_of(answer: Answer) -> _Side | None:

@@ -11,13 +11,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from collectors.page import Layout
 from enginetop.fleet.beyond_catalogue import MEASURE_KINDS
 from enginetop.fleet.signals import MeasureKind
 
+S = TypeVar("S")
 T = TypeVar("T")
 Labels = Mapping[str, str]
 
@@ -133,3 +134,19 @@ class LayoutMemo(Generic[T]):
         except KeyError:
             made = self._known[layout] = self._compute(layout)
             return made
+
+
+class SidesMemo(Generic[S, T]):
+    """A function of what a layout tells and of side pages, computed again when either is another object."""
+
+    __slots__ = ("_compute", "_made")
+
+    def __init__(self, compute: Callable[[S, Mapping[str, Any]], T]) -> None:
+        self._compute = compute
+        self._made: tuple[S, Mapping[str, Any], T] | None = None
+
+    def __call__(self, facts: S, sides: Mapping[str, Any]) -> T:
+        made = self._made
+        if made is None or made[0] is not facts or made[1] is not sides:
+            made = self._made = (facts, sides, self._compute(facts, sides))
+        return made[2]

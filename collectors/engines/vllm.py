@@ -16,7 +16,7 @@ from collectors.engines import lora
 from collectors.engines.base import EngineTable, Look, PageReader, SidePage, Sides
 from collectors.engines.identities import identity, served_model, stack_of
 from collectors.engines.json_fields import flag, integer, items, model_name, text
-from collectors.engines.mapping import LayoutMemo, rank_key
+from collectors.engines.mapping import LayoutMemo, SidesMemo, rank_key
 from collectors.engines.matching import ROUTER_LABELS, Plan, compile_layout
 from collectors.engines.picks import typed
 from collectors.engines.vllm_table import TABLE as TABLE
@@ -128,6 +128,10 @@ def recognise(layout: Layout) -> bool:
 class VllmReader(PageReader):
     """Readings of one vLLM server."""
 
+    def __init__(self) -> None:
+        self._identity = SidesMemo(_identity)
+        self._config = SidesMemo(_config)
+
     def read_page(self, look: Look, page: Page) -> Reading:
         facts = facts_of(page.layout)
         plan = facts.plan
@@ -136,11 +140,11 @@ class VllmReader(PageReader):
             look.at,
             page,
             plan.values(page, (*facts.capacity, *adapters)),
-            _identity(facts, look.sides),
+            self._identity(facts, look.sides),
             flags=EngineFlags(
                 sleeping=_sleeping(facts, page), paused=flag(look.sides.get(_IS_PAUSED), "is_paused")
             ),
-            config=_config(facts.config, look.sides),
+            config=self._config(facts, look.sides),
         )
 
 
@@ -187,7 +191,7 @@ def _draft_positions(plan: Plan) -> ConfigValue | None:
     return ConfigValue(max(positions) + 1, "positions of spec_decode_num_accepted_tokens_per_pos")
 
 
-def _config(config: Mapping[str, ConfigValue], sides: Sides) -> Mapping[str, ConfigValue]:
+def _config(facts: _Facts, sides: Sides) -> Mapping[str, ConfigValue]:
     """What the metrics page tells, and what the side pages add."""
     cards = items(sides.get("/v1/models"), "data")
     length = next((n for card in cards if (n := integer(card, "max_model_len")) is not None), None)
@@ -203,9 +207,9 @@ def _config(config: Mapping[str, ConfigValue], sides: Sides) -> Mapping[str, Con
         source = "/server_info max_num_scheduled_tokens, as started"
         started["max_num_batched_tokens"] = ConfigValue(scheduled, source)
     if length is None and not started:
-        return config
+        return facts.config
     model = {} if length is None else {"max_model_len": ConfigValue(length, "/v1/models")}
-    return {**started, **config, **model}
+    return {**started, **facts.config, **model}
 
 
 VLLM = EngineTable(
