@@ -101,15 +101,15 @@ def load_of(
     running, waiting, kv = (
         levels.get(name) for name in ("requests_running", "requests_waiting", "kv_usage_ratio")
     )
-    seqs = _setting(config, "max_num_seqs")
+    seqs, budget = (_setting(config, name) for name in ("max_num_seqs", "max_num_batched_tokens"))
     return Load(
         running=running.total if running else None,
         waiting=waiting.total if waiting else None,
         kv=kv.maximum if kv else None,
         preempted=preempted,
         most_running=seqs * running.parts if seqs is not None and running is not None else None,
-        step_tokens=_quantile(signals, "iteration_tokens", "p90"),
-        budget=_setting(config, "max_num_batched_tokens"),
+        step_tokens=None if budget is None else _quantile(signals, "iteration_tokens", "p90"),
+        budget=budget,
         ttft_late=_late(signals, "ttft_seconds", slo.ttft_seconds),
         tpot_late=_late(signals, "tpot_seconds", slo.tpot_seconds),
     )

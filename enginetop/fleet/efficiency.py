@@ -23,6 +23,10 @@ _ENERGY, _COST, _GOOD_COST = (
 )
 
 
+EFFICIENCY = (_ENERGY, _COST, _GOOD_COST)
+"""The signals of energy and cost."""
+
+
 @dataclass(frozen=True, slots=True)
 class Price:
     """What an hour of one GPU costs, in `currency` (a text; empty: not said)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import add
 
 from enginetop.fleet.snapshot import NO_QUANTILE, Quantile
@@ -80,6 +81,7 @@ class HistogramIncrease:
         return Quantile(min(max(value, below), above), below, above)
 
 
+@lru_cache(maxsize=4096)
 def canonical_bound(le: float) -> float:
     """A bucket bound without the noise of binary fractions: 0.15000000000000002 and 0.15 become one."""
     return float(f"{le:.12g}")

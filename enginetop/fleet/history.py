@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 from enginetop.fleet.extract import Extraction, Growth, shared_extraction
 from enginetop.fleet.facts import WindowFacts
@@ -76,6 +75,8 @@ class TargetHistory:
         self._keep_seconds = keep_seconds
         self._totals = SeriesTotals(keep_seconds)
         self._samples: list[_Sample] = []
+        self._times = array("d")  # of the samples
+        self._odd_at = -math.inf  # of the newest sample of which there is more to say than its numbers
         self._extraction: tuple[object, Extraction] | None = None
         self._step: Step | None = None
         self._trend_from: _Sample | None = None
@@ -111,23 +112,25 @@ class TargetHistory:
         if len(step.totals) > max(_FEWEST_SLOTS, _SLOTS_PER_SERIES * len(reading.columns.series)):
             self._totals = SeriesTotals(self._keep_seconds)
             self._samples.clear()
+            del self._times[:]
             self._running.begin_anew()
             step = self._totals.advance(reading)
         self._step = step
         sample = _Sample(
             reading.at, reading.columns, step.totals, step.returned, step.sums_fallen, step.unnumbered
         )
-        samples = self._samples
+        samples, times = self._samples, self._times
         closest = self._keep_seconds / _MAX_SAMPLES
-        while samples and (
-            samples[-1].at >= reading.at or (len(samples) > 1 and samples[-1].at - samples[-2].at < closest)
-        ):
+        while times and (times[-1] >= reading.at or (len(times) > 1 and times[-1] - times[-2] < closest)):
             sample = sample.absorbing(samples.pop())
+            times.pop()
         samples.append(sample)
-        outdated = 0
-        while outdated + 1 < len(samples) and samples[outdated + 1].at <= reading.at - self._keep_seconds:
-            outdated += 1
-        del samples[:outdated]
+        times.append(sample.at)
+        if sample.returned or sample.sums_fallen:
+            self._odd_at = sample.at
+        outdated = bisect_right(times, reading.at - self._keep_seconds) - 1
+        if outdated > 0:
+            del samples[:outdated], times[:outdated]
         moved = previous is None or previous.progress_token != reading.progress_token
         return Appended(first=previous is None, moved=moved, restarted=step.restarted)
 
@@ -143,13 +146,13 @@ class TargetHistory:
             return None
         last = samples[-1]
         start = (last.at if at is None else at) - window_seconds
-        index = bisect_right(samples, start, key=attrgetter("at")) - 1
+        index = bisect_right(self._times, start) - 1
         return self._facts(max(0, min(index, len(samples) - 2)))
 
     def _facts(self, index: int) -> WindowFacts:
         samples = self._samples
         base, last = samples[index], samples[-1]
-        inside = samples[index + 1 :]
+        inside = samples[index + 1 :] if self._odd_at > base.at else []
         assert self._step is not None  # set by the append that made the samples
         growth = Growth(
             seconds=last.at - base.at,

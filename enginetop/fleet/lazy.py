@@ -32,7 +32,7 @@ class Lazy(Mapping[K, V_co]):
         self,
         names: Collection[K],
         work: Callable[[K], V_co | None],
-        told: Mapping[K, V_co] = _NOTHING,
+        told: Mapping[K, V_co | None] = _NOTHING,
     ) -> None:
         self.names = names
         """All names that may be there."""
@@ -79,12 +79,34 @@ class Lazy(Mapping[K, V_co]):
         return repr(dict(self))
 
 
-def overlaid(values: Mapping[K, V_co], told: Mapping[K, V_co]) -> Mapping[K, V_co]:
-    """`values` with those of `told` in their place or behind them; none of `values` is worked out for it."""
-    names: Collection[K] = values.names if isinstance(values, Lazy) else values.keys()
-    if not all(name in names for name in told):
-        names = dict.fromkeys((*names, *told))
-    return Lazy(names, values.get, told)
+def overlaid(
+    values: Mapping[K, V_co],
+    told: Mapping[K, V_co],
+    later: Collection[K] = (),
+    work: Callable[[K], V_co | None] | None = None,
+) -> Mapping[K, V_co]:
+    """`values` with those of `told` in their place or behind them, and in that of `later` what `work` gives.
+
+    None of `values` is worked out for it. What was asked of them before is at hand in one step.
+    """
+    names: Collection[K]
+    if isinstance(values, Lazy):
+        names, known = values.names, values._known.copy()
+    else:
+        names, known = values.keys(), {}
+    if not all(name in names for name in (*told, *later)):
+        names = dict.fromkeys((*names, *told, *later))
+    find: Callable[[K], V_co | None] = values.get
+    if work is not None:
+        before, own = values.get, work
+        for name in later:
+            known.pop(name, None)
+
+        def find(name: K) -> V_co | None:
+            return own(name) if name in later else before(name)
+
+    known.update(told)
+    return Lazy(names, find, known)
 
 
 def joint_names(mappings: Iterable[Mapping[str, object]]) -> frozenset[str]:

@@ -7,10 +7,12 @@ A figure is held against the median of the group. It stands out when it is furth
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from statistics import median
+from typing import NamedTuple
 
+from enginetop.fleet.changing import changed
 from enginetop.fleet.model import BELIEVED, ReplicaState
 from enginetop.fleet.pools import Pool, pools
 from enginetop.fleet.snapshot import Distribution, Outlier, ReplicaSnapshot, Scalar, Signals
@@ -60,8 +62,10 @@ COMPARED: tuple[Comparison, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Figure:
+_PARTS = tuple((base, part) for base, _, part in (one.name.partition(".") for one in COMPARED))
+
+
+class _Figure(NamedTuple):
     """A value, and the least that it can be: a percentile is only known by its bucket."""
 
     value: float
@@ -105,7 +109,7 @@ class OutlierBoard:
         url = one.target.url
         before = old.get(url)
         if before is None or before[0] is not one or before[1].outliers != outliers:
-            before = (one, replace(one, outliers=outliers))
+            before = (one, changed(one, outliers=outliers))
         self._marked[url] = before
         return before[1]
 
@@ -114,7 +118,7 @@ def figures_of(replica: ReplicaSnapshot) -> _Figures:
     """What is compared of a replica, in the order of `COMPARED`; None: not known, not fresh, too few."""
     if replica.state not in _SERVING:
         return (None,) * len(COMPARED)
-    return tuple(_figure(replica.signals, one.name) for one in COMPARED)
+    return tuple([_figure(replica.signals, base, part) for base, part in _PARTS])
 
 
 def compare(table: Sequence[tuple[str, _Figures]]) -> Iterable[tuple[str, Outlier]]:
@@ -145,8 +149,7 @@ def _judged(
     return ((pool, members) for pool, members in groups.items() if len(members) >= LEAST_REPLICAS)
 
 
-def _figure(signals: Signals, name: str) -> _Figure | None:
-    base, _, part = name.partition(".")
+def _figure(signals: Signals, base: str, part: str) -> _Figure | None:
     signal = signals.get(base)
     if signal is None or signal.quality not in BELIEVED:
         return None

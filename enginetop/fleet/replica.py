@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 from enginetop.fleet.bound_by import UNKNOWN, BoundShares, bound_by, load_of
 from enginetop.fleet.burn import FINEST_SECONDS, BurnHistory, Counts, RequestCounter
-from enginetop.fleet.efficiency import MeanPower, Price, efficiency
+from enginetop.fleet.changing import changed
+from enginetop.fleet.efficiency import EFFICIENCY, MeanPower, Price, efficiency
 from enginetop.fleet.events import EventLog
 from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.goodput import goodput
@@ -52,6 +53,9 @@ from enginetop.fleet.window_values import Shown, Values, WindowValues, aged, sho
 
 SloFor = Callable[[str | None], Slo]
 """The objective of a model; None: of a target without a known model, and of the whole fleet."""
+
+_OWN = (HIT_RATIO, KV_TOKENS, *EFFICIENCY)
+"""Signals of a replica that are made of others and of its GPUs."""
 
 _NO_WORKERS: Mapping[int, Role] = MappingProxyType({})
 
@@ -223,14 +227,19 @@ class ReplicaTracker:
         return self._picture
 
     def _learn(self, now: float, values: Values) -> None:
-        preemptions, e2e = values.signals["preemptions"], values.signals["e2e_seconds"]
+        preemptions = values.signals["preemptions"]
         if isinstance(preemptions, Scalar):
             self._log.preemptions(now, preemptions.number)
+        if self._reading is not None and not self._reading.live_progress:
+            self._note_longest(values)  # nobody else asks for it
+        self._note_bound(values)
+
+    def _note_longest(self, values: Values) -> None:
+        e2e = values.signals["e2e_seconds"]
         if isinstance(e2e, Distribution) and e2e.count:
             longest = e2e.quantiles["p99"].at_least
             if longest is not None:
                 self._state.requests_took(values.facts.at, longest)
-        self._note_bound(values)
 
     def _note_bound(self, values: Values) -> None:
         reading = self._reading
@@ -255,11 +264,13 @@ class ReplicaTracker:
         signals, good = told.signals, goodput(told.signals, told.facts, slo)
         if self.records:
             signals, good = self._with_records(signals, good, slo, told)
-        reasoning = self._thinking(signals, told.facts)
+        self._count_budget_hits(told.facts)
         if told.facts is not None:
-            signals = overlaid(signals, {**reasoning, **self._efficiency(now, signals, good, share)})
-        elif reasoning:
-            signals = overlaid(signals, reasoning)
+            signals = overlaid(signals, {}, _OWN, self._own_signals(now, signals, good, share))
+        elif self.records:
+            signals = overlaid(
+                signals, {HIT_RATIO: hit_ratio([self.budget_hits]), KV_TOKENS: kv_tokens(signals)}
+            )
         self._history.add_trend_point(now, signals, good)
         if told.facts is None:
             self._load.away()
@@ -288,7 +299,7 @@ class ReplicaTracker:
             gpus=share.gpus,
             advice=(),
             slo=slo,
-            goodput=replace(good, burn=self._rows_of_burn(now, slo)),
+            goodput=changed(good, burn=self._rows_of_burn(now, slo)),
             totals=self._history.totals,
             bound_by=UNKNOWN if told.facts is None else self._bounds.shares,
             simulated=who.identity.simulated,
@@ -319,8 +330,8 @@ class ReplicaTracker:
             return signals, good
         return aged(signals, self._state.state.value), replace(good, quality=Quality.STALE)
 
-    def _thinking(self, signals: Signals, facts: WindowFacts | None) -> Signals:
-        """What reasoning costs, from the engine side's own counts, else from records."""
+    def _count_budget_hits(self, facts: WindowFacts | None) -> None:
+        """What reached its thinking budget, from the engine side's own counts, else from records."""
         budget = budget_of(self._reading.config if self._reading is not None else {}) or self._knob_budget
         counted = facts.total.histograms.get("reasoning_tokens") if facts is not None else None
         self.budget_hits = (
@@ -328,19 +339,24 @@ class ReplicaTracker:
             if counted is not None and counted.count
             else hits_in_records(self.records, budget)
         )
-        if facts is None and not self.records:
-            return {}
-        return {HIT_RATIO: hit_ratio([self.budget_hits]), KV_TOKENS: kv_tokens(signals)}
 
-    def _efficiency(
+    def _own_signals(
         self, now: float, signals: Signals, good: Goodput, share: GpuShare
-    ) -> Mapping[str, SignalValue]:
+    ) -> Callable[[str], SignalValue]:
+        """How the signals of `_OWN`, which no page tells, are worked out of those that `signals` hold."""
         known = share.power.number is not None and share.power.quality is Quality.OK
-        return efficiency(
-            signals,
-            good,
-            mean_watts=self._power.mean(now) if known else None,
-            gpus=share.whole,
-            why_not=share.power.note if not known or not share.gpus else "the GPUs are not its own",
-            price=self._price,
-        )
+        watts = self._power.mean(now) if known else None
+        why_not = share.power.note if not known or not share.gpus else "the GPUs are not its own"
+        hits, price = self.budget_hits, self._price
+
+        def work(name: str) -> SignalValue:
+            if name == HIT_RATIO:
+                return hit_ratio([hits])
+            if name == KV_TOKENS:
+                return kv_tokens(signals)
+            figures = efficiency(
+                signals, good, mean_watts=watts, gpus=share.whole, why_not=why_not, price=price
+            )
+            return figures[name]
+
+        return work

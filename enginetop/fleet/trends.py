@@ -27,6 +27,8 @@ TREND_NAMES: tuple[str, ...] = (
 )
 """All that is kept: a signal's name, a distribution's name with the quantile, or what goodput tells."""
 
+_PARTS = tuple((name, name.partition(".")[0], name.partition(".")[2]) for name in TREND_NAMES)
+
 RATES: Mapping[str, str] = MappingProxyType(
     {"generation_tokens_per_second": "generation_tokens", "preemptions_per_second": "preemptions"}
 )
@@ -50,8 +52,7 @@ def trend_values(
     goodput it is what was counted, else the estimate between the bounds.
     """
     values: dict[str, float | None] = {}
-    for name in TREND_NAMES:
-        base, _, part = name.partition(".")
+    for name, base, part in _PARTS:
         if base == "goodput":
             values[name] = _of_goodput(goodput, part)
             continue
