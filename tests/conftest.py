@@ -1,0 +1,14 @@
+"""What holds for every test."""
+
+from __future__ import annotations
+
+import gc
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no look for cycles need go through it again.
+
+    It is most of the memory of a run, and tests that look themselves would pay for all of it.
+    """
+    gc.collect()
+    gc.freeze()
