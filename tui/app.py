@@ -132,7 +132,7 @@ class FleetApp(TravelApp):
         super().__init__(playback, ansi_color=True if palette.ansi else None)
         self.animation_level = "none"
         self.register_theme(textual_theme(palette))
-        self.theme = f"enginetop-{palette.name}"
+        self.theme = self._styled_for = f"enginetop-{palette.name}"
         self.mouse = mouse
         self.failures: list[str] = []
         """What went wrong in the program itself, one line each; not empty: the exit code is not 0."""
@@ -172,6 +172,12 @@ class FleetApp(TravelApp):
         screen.choice = self._chosen
         screen.picture = self._picture()
         return screen
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Read the styles anew for another theme; Textual also asks for it before the first picture."""
+        if self.theme != self._styled_for:
+            self._styled_for = self.theme
+            super().refresh_css(animate)
 
     def on_mount(self) -> None:
         """Keep the ages of pause and silence going."""

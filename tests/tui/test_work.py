@@ -12,11 +12,13 @@ import pytest
 from textual.pilot import Pilot
 
 from bench.screen_fleet import Churn
+from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import FleetSnapshot
 from tests.tui.changes import OBSERVED, FakeControl
-from tests.tui.snapshots import FakeSource, fleet, replica
+from tests.tui.snapshots import FakeSource, down_replica, fleet, replica
 from tests.tui.test_app import Clock
 from tui.app import FleetApp
+from tui.screens.base import PictureScreen
 from tui.screens.fleet import FleetScreen
 from tui.view import charts, grid_memory, table
 
@@ -132,3 +134,75 @@ def test_a_countdown_is_painted_once_a_second(later: float, paints: int) -> None
         app._tick()
 
     assert paintings(story, FakeControl(changes=(OBSERVED,))) == paints
+
+
+Frames = list[list[str]]
+
+
+def frames(story: Callable[[FleetApp, Pilot[None], Frames], Awaitable[None]]) -> Frames:
+    """What was sent to the terminal, each frame as the lines of the whole screen at that moment."""
+    sent: Frames = []
+
+    async def run() -> None:
+        source = FakeSource()
+        app = FleetApp(source, clock=Clock(), targets=(Target("http://r1:8000", "r1:8000"),))
+
+        def display(screen: PictureScreen, update: object) -> None:
+            if update is not None:
+                sent.append([strip.text.rstrip() for strip in screen._compositor.render_strips()])
+
+        app._display = display  # type: ignore[method-assign, assignment]
+        async with app.run_test(size=(100, 30)) as pilot:
+            await pilot.pause()
+            source.publish(fleet([replica("a1"), down_replica("c0")]))
+            for _ in range(3):
+                await pilot.pause()
+            await story(app, pilot, sent)
+
+    asyncio.run(run())
+    return sent
+
+
+def test_nothing_blank_is_sent_at_the_start() -> None:
+    async def story(_app: FleetApp, _pilot: Pilot[None], _sent: Frames) -> None:
+        pass
+
+    first, *others = frames(story)
+    assert "waiting for the first scrape" in first[1]
+    assert 1 <= len(others) <= 2
+    assert all("c0 down" in other[1] for other in others)
+
+
+@pytest.mark.parametrize("size", [(60, 30), (120, 9), (30, 5), (200, 50)])
+def test_another_size_is_sent_once_and_as_it_is_to_be(size: tuple[int, int]) -> None:
+    async def story(_app: FleetApp, pilot: Pilot[None], sent: Frames) -> None:
+        sent.clear()
+        await pilot.resize_terminal(*size)
+        for _ in range(3):
+            await pilot.pause()
+
+    (sent,) = frames(story)
+    assert len(sent) == size[1]
+    assert all(len(line) <= size[0] for line in sent)
+    assert any("c0" in line for line in sent)
+
+
+@pytest.mark.parametrize(("key", "told"), [("enter", "c0"), ("question_mark", "quit"), ("7", "alerts")])
+def test_a_screen_that_opens_is_sent_once_and_so_is_the_way_back(key: str, told: str) -> None:
+    opened: Frames = []
+
+    async def story(_app: FleetApp, pilot: Pilot[None], sent: Frames) -> None:
+        sent.clear()
+        await pilot.press(key)
+        for _ in range(3):
+            await pilot.pause()
+        opened.extend(sent)
+        sent.clear()
+        await pilot.press("escape")
+        for _ in range(3):
+            await pilot.pause()
+
+    (back,) = frames(story)
+    (there,) = opened
+    assert any(told in line for line in there)
+    assert "c0 down" in back[1]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from textual.binding import Binding
+from textual.geometry import Region
 from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
@@ -73,6 +74,7 @@ class PictureScreen(Screen[None]):
         self._bar: CommandBar | None = None
         self._focused_before: Widget | None = None
         self._footer_said: Line = EMPTY_LINE
+        self._withheld = True
 
     class Resumed(Message):
         """A screen is on top again and wants the newest picture."""
@@ -120,6 +122,7 @@ class PictureScreen(Screen[None]):
             self.add_class("-commanding")
             self.mount(bar)
             self.call_after_refresh(self._focus_bar)
+            self.withhold()
 
     def close_bar(self) -> None:
         """Take it away and give the keys back."""
@@ -128,7 +131,7 @@ class PictureScreen(Screen[None]):
             self.set_focus(self._focused_before)
             self.remove_class("-commanding")
             bar.remove()
-            self.call_after_refresh(self.paint)
+            self.withhold()
 
     def say_in_bar(self, mistake: str) -> None:
         """What is wrong with the line."""
@@ -172,11 +175,25 @@ class PictureScreen(Screen[None]):
 
     def paint_safely(self) -> None:
         """Paint; if that fails as a whole, say so at the foot of the screen and go on."""
+        withheld, self._withheld = self._withheld, self._withheld and not self.can_paint
         try:
             self.paint()
         except Exception as error:  # noqa: BLE001 - the program must go on
             self.complain(str(self.PLACE), error)
             self.say(f"✖ {failure_line(str(self.PLACE), error)}{self._logged}", "crit")
+        if withheld and not self._withheld:
+            # Not `self.refresh()`: Textual would send what the widgets declared dirty once more, later.
+            self.query(LineView).first().refresh(Region(0, 0, 1, 1))
+
+    def withhold(self) -> None:
+        """Send nothing to the terminal until the lines are built for the layout that comes."""
+        self._withheld = True
+        self.call_after_refresh(self.paint_safely)
+
+    def _compositor_refresh(self) -> None:
+        """Textual draws after every step of a layout: blank lines first, then those of the former size."""
+        if not self._withheld:
+            super()._compositor_refresh()
 
     @property
     def _logged(self) -> str:
@@ -193,10 +210,11 @@ class PictureScreen(Screen[None]):
 
     def on_resize(self) -> None:
         """Lines are built for one width, so a new size wants new ones once the widgets have theirs."""
-        self.call_after_refresh(self.paint_safely)
+        self.withhold()
 
     def on_screen_resume(self) -> None:
         """A screen that comes back shows the newest picture."""
+        self._withheld = True
         self.call_after_refresh(self.post_message, self.Resumed())
 
     def build_lines(self, where: str, build: Callable[[], list[Line]]) -> list[Line]:

@@ -133,7 +133,7 @@ class FleetScreen(ListScreen):
         """Take the strip of events away, or bring it back: another height wants another picture."""
         if roomy != self.has_class("-roomy"):
             self.set_class(roomy, "-roomy")
-            self.call_after_refresh(self.paint)
+            self.withhold()
 
     def _filter_line(self, width: int) -> Line:
         if self.filter_error:
@@ -233,7 +233,7 @@ class FleetScreen(ListScreen):
     def _leave_entry(self) -> None:
         self.set_focus(None)
         self.remove_class("-typing")
-        self.call_after_refresh(self.paint)
+        self.withhold()
 
     def action_back(self) -> None:
         """Clear the filter; with none, go back to trouble first."""
