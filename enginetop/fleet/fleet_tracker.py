@@ -17,7 +17,7 @@ from enginetop.fleet.gpus import NO_GPUS, GpuBoard
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import Observation
 from enginetop.fleet.outliers import OutlierBoard
-from enginetop.fleet.replica import ReplicaTracker, SloFor
+from enginetop.fleet.replica import Ended, ReplicaTracker, SloFor
 from enginetop.fleet.request_records import (
     MOST_RECORDS,
     RequestFigures,
@@ -68,6 +68,8 @@ class FleetTracker:
         self._sequence = 0
         self._price = price
         self._burn = BurnHistory()
+        self._ended_at = -math.inf
+        """Time of the newest counts in it."""
         self._fleet = FleetBoard(window_seconds, slo_for, price, self._burn)
         self._claimed: deque[ClaimedRecord] = deque(maxlen=MOST_RECORDS)
         self._records = RequestLog(window_seconds)
@@ -85,10 +87,16 @@ class FleetTracker:
         tracker.observe(observation, next_try_at)
         if observation.reading is not None and observation.reading.gpus:
             self._board.observe_own(url, observation.reading.at, observation.reading.gpus)
-        if tracker.ended is None or (tracker.who.is_router and self._engines_told):
+        if ended := tracker.take_ended():
+            self._take_ended(tracker, ended)
+
+    def _take_ended(self, tracker: ReplicaTracker, ended: Ended, *, not_before: float = -math.inf) -> None:
+        """Count for the fleet what pages of a replica counted, unless others count the same."""
+        if (tracker.who.is_router and self._engines_told) or self._fleet.repeats(tracker):
             return
-        if not self._fleet.repeats(tracker):
-            self._burn.add(*tracker.ended)
+        for at, counts in ended:
+            self._ended_at = max(at, not_before)
+            self._burn.add(self._ended_at, counts)
 
     def follow(self, target: Target, at: float) -> None:
         """A target is listed: it joins the fleet at its end, or comes back if it had gone."""
@@ -162,10 +170,14 @@ class FleetTracker:
             tracker.snapshot(
                 now,
                 shares.get(tracker.target.url, NO_GPUS),
-                may_wait=turns > 1 and (place + self._sequence) % turns != 0,
+                may_wait=turns > 1 and place * turns // len(trackers) != self._sequence % turns,
             )
             for place, tracker in enumerate(trackers)
         )
+        for tracker in trackers:
+            if ended := tracker.take_ended():
+                # the pages of others may be newer, and a time that goes back means a clock that was set back
+                self._take_ended(tracker, ended, not_before=self._ended_at)
         return FleetSnapshot(
             at=now,
             sequence=self._sequence,

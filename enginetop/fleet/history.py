@@ -108,7 +108,7 @@ class TargetHistory:
         """
         previous, self.last = self.last, reading
         step = self._totals.advance(reading)
-        self._running.take(self._totals.slots, step.totals)
+        self._running.take(self._totals.slots, step.totals, fallen=bool(step.sums_fallen))
         if len(step.totals) > max(_FEWEST_SLOTS, _SLOTS_PER_SERIES * len(reading.columns.series)):
             self._totals = SeriesTotals(self._keep_seconds)
             self._samples.clear()

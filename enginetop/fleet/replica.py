@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -57,6 +57,9 @@ SloFor = Callable[[str | None], Slo]
 _OWN = (HIT_RATIO, KV_TOKENS, *EFFICIENCY)
 """Signals of a replica that are made of others and of its GPUs."""
 
+Ended = Sequence[tuple[float, Counts]]
+"""Times of pages and what was counted on them since the page before, oldest first."""
+
 _NO_WORKERS: Mapping[int, Role] = MappingProxyType({})
 
 
@@ -105,8 +108,8 @@ class ReplicaTracker:
         self._load = LoadLog(window_seconds)
         self._burn = BurnHistory()
         self._burn_rows: tuple[float, tuple[BurnRow, ...]] | None = None
-        self.ended: tuple[float, Counts] | None = None
-        """Time of the newest observation and what its page counted; None if it brought no page."""
+        self._counted_at: float | None = None
+        self._ended: Ended = ()
         self._reading: Reading | None = None
         self._values: Values | None = None
         self._next_try_at: float | None = None
@@ -142,7 +145,6 @@ class ReplicaTracker:
 
     def observe(self, observation: Observation, next_try_at: float | None = None) -> None:
         """Take the result of one look. `next_try_at`: when a failing target is asked again, if known."""
-        self.ended = None
         moved = observation.reading is not None and self._take_reading(observation.reading)
         self._state.observe(observation, moved=moved)
         self._next_try_at = next_try_at
@@ -177,7 +179,8 @@ class ReplicaTracker:
             self.who = replace(self.who, identity=reading.identity)
         appended = self._history.append(reading)
         self._window.page_came(reading.at)
-        self._count(reading)
+        if self._counted_at is None or reading.at // FINEST_SECONDS != self._counted_at // FINEST_SECONDS:
+            self._count(reading)
         if appended.restarted:
             old_version = old.identity.engine_version if old is not None else None
             self._log.restarted(reading.at, appended.restarted, old_version, reading.identity.engine_version)
@@ -193,13 +196,24 @@ class ReplicaTracker:
             self._slo = (model, self._slo_for(model))
         return self._slo[1]
 
+    def take_ended(self) -> Ended:
+        """What pages counted since the former call, with their times, oldest first.
+
+        Counts are taken at the first page of every span of `FINEST_SECONDS`, as histories of them keep no
+        more, and for every picture.
+        """
+        ended, self._ended = self._ended, ()
+        return ended
+
     def _count(self, reading: Reading) -> None:
-        """Keep what the page tells about requests for the error budget."""
+        """Keep what the newest page tells about requests for the error budget."""
         slo = self._objective()
         if self._counter.limits != (slo.ttft_seconds, slo.tpot_seconds):
             self._counter, self._burn, self._burn_rows = RequestCounter(slo), BurnHistory(), None
-        self.ended = (reading.at, self._counter.take(*self._history.counted, self._history.totals))
-        self._burn.add(*self.ended)
+        self._counted_at = reading.at
+        counts = self._counter.take(*self._history.counted, self._history.totals)
+        self._burn.add(reading.at, counts)
+        self._ended = (*self._ended, (reading.at, counts))
 
     def snapshot(self, now: float, share: GpuShare = NO_GPUS, *, may_wait: bool = False) -> ReplicaSnapshot:
         """The replica at Unix time `now`; the same object as before while nothing has changed.
@@ -214,6 +228,8 @@ class ReplicaTracker:
         if share is not self._share:
             self._share = share
             self._power.add(now, share.power)
+        if self._reading is not None and self._reading.at != self._counted_at:
+            self._count(self._reading)
         values = self._window.at(now)
         if values is not None and values is not self._values:
             self._learn(now, values)

@@ -7,7 +7,7 @@ import math
 from enginetop.fleet.events import EventLog
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.observation import Failure, FailureKind, Observation
-from enginetop.fleet.reading import Reading
+from enginetop.fleet.reading import EngineFlags, Reading
 from enginetop.fleet.spacing import Spacing
 from enginetop.fleet.state import (
     Evidence,
@@ -43,6 +43,8 @@ class StateWatch:
         self._work = NO_WORK
         self._longest_e2e: tuple[float, float] | None = None  # Unix time of a window, and its p99 in seconds
         self._judged_until = -math.inf
+        self._calm: tuple[EngineFlags, bool | None] | None = None
+        """What the judgement follows from alone, where it is that of a page that moved; else None."""
         self._since: float | None = None
         self.judgement = Judgement(ReplicaState.UNKNOWN)
         self.page_at: float | None = None
@@ -83,11 +85,33 @@ class StateWatch:
             self._take_failure(observation.failure)
         else:
             self._take_answer()
+        calm = self._calm_page(observation, moved=moved)
+        if calm is not None and calm == self._calm:
+            self._judged_until = self._fresh_until()
+            return
         self._judged_until = -math.inf
         appeared = first_answer and self._answered
         if appeared:
             self._log.appeared(observation.at)
         self.settle(observation.at, quiet=appeared and self.state is ReplicaState.UNKNOWN)
+        self._calm = calm
+
+    def _calm_page(self, observation: Observation, *, moved: bool) -> tuple[EngineFlags, bool | None] | None:
+        """What the state follows from, where the newest look is a fresh page that moved; None: it is not."""
+        reading = observation.reading
+        if (
+            not moved
+            or reading is None
+            or not observation.metrics_page
+            or self._answer_failure is not None
+            or self.gone_at is not None
+            or observation.at > self._fresh_until()
+        ):
+            return None
+        return reading.flags, self._work.busy
+
+    def _fresh_until(self) -> float:
+        return -math.inf if self.page_at is None else self.page_at + self._spacing.fresh_seconds
 
     def leave(self, at: float) -> None:
         """Discovery ceased to list the target."""
@@ -121,7 +145,7 @@ class StateWatch:
             self._since = now if judgement.began is None else judgement.began
         if judgement.state is not old.state and not quiet:
             self._log.state_changed(now, old.state, judgement.state, judgement.reasons)
-        self.judgement = judgement
+        self.judgement, self._calm = judgement, None
         # What rests on a page holds until the page is too old; the reasons of other states name durations.
         self._judged_until = evidence.fresh_until if rests_on_page(evidence) else -math.inf
 
@@ -166,7 +190,7 @@ class StateWatch:
         return Evidence(
             now,
             page_at,
-            fresh_until=page_at + self._spacing.fresh_seconds,
+            fresh_until=self._fresh_until(),
             unreachable=self._unreachable,
             answer_failure=self._answer_failure,
             flags=reading.flags,

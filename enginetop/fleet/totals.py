@@ -66,24 +66,38 @@ class RunningTotals:
     def __init__(self) -> None:
         self._before: dict[str, float] = {}
         self._now: Mapping[str, float] = MappingProxyType({})
+        self._taken: tuple[Slots, Sequence[float]] | None = None
+        """What was taken last and is not added up yet."""
 
     @property
     def values(self) -> Mapping[str, float]:
         """By name of `TOTALS`; a name that the target never had a series for is missing."""
+        if self._taken is not None:
+            self._now = MappingProxyType(self._added_up(*self._taken))
+            self._taken = None
         return self._now
 
-    def take(self, slots: Slots, increases: Sequence[float]) -> None:
-        """Take the increases of every slot since first sight, or since `begin_anew`."""
-        now = dict(self._now)
-        for name, places in _places_of(slots).items():
-            total = self._before.get(name, 0.0) + sum([increases[slot] for slot in places])
-            if total >= now.get(name, 0.0):
-                now[name] = total
-        self._now = MappingProxyType(now)
+    def take(self, slots: Slots, increases: Sequence[float], *, fallen: bool = False) -> None:
+        """Take the increases of every slot since first sight, or since `begin_anew`; they are added up when
+        the totals are asked for. `fallen`: some are less than those taken before, which count then.
+        """
+        if fallen:
+            self._now = self.values
+        self._taken = slots, increases
 
     def begin_anew(self) -> None:
         """The increases that come from now on start from zero again."""
-        self._before = dict(self._now)
+        self._before = dict(self.values)
+
+    def _added_up(self, slots: Slots, increases: Sequence[float]) -> dict[str, float]:
+        now, before = dict(self._now), self._before
+        for name, places in _places_of(slots).items():
+            total = sum([increases[slot] for slot in places])
+            if before:
+                total += before.get(name, 0.0)
+            if total >= now.get(name, 0.0):
+                now[name] = total
+        return now
 
 
 def increase(slots: Slots, name: str, start: Sequence[float], end: Sequence[float]) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from enginetop.fleet.model import Quality
@@ -12,8 +13,7 @@ from enginetop.fleet.reading import Columns, Reading
 _GAUGES = ("requests_running", "requests_waiting")
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """Requests running and waiting over all ranks; None: the page does not tell.
 
     `busy` says whether there are any: None if no gauge is exported, or if one that is holds no number and the
@@ -44,12 +44,11 @@ def work_of(reading: Reading) -> Work:
     if gauges is None:
         gauges = _gauges[reading.columns] = tuple(_gauge(reading.columns, name) for name in _GAUGES)
     running, waiting = (_sum(reading, gauge) for gauge in gauges)
-    exported = sum(gauge.exported for gauge in gauges)
-    told = [value for value in (running, waiting) if value is not None]
-    busy: bool | None = any(value > 0 for value in told)
-    if not busy and (not told or len(told) < exported):
-        busy = None
-    return Work(running, waiting, busy)
+    if (running is not None and running > 0) or (waiting is not None and waiting > 0):
+        return Work(running, waiting, True)
+    told = (running is not None) + (waiting is not None)
+    unsure = not told or told < sum(gauge.exported for gauge in gauges)
+    return Work(running, waiting, None if unsure else False)
 
 
 def _gauge(columns: Columns, measure: str) -> _Gauge:
@@ -63,5 +62,6 @@ def _sum(reading: Reading, gauge: _Gauge) -> float | None:
     """The sum over ranks, None without a series or if any rank holds no number."""
     if not gauge.places:
         return None
-    total = sum(reading.values[place] for place in gauge.places)  # fsum refuses what pages can say
+    values = reading.values
+    total = sum([values[place] for place in gauge.places])  # fsum refuses what pages can say
     return total if math.isfinite(total) else None
