@@ -1,4 +1,4 @@
-"""A thousand fuzzed pages through all that reads and shows them; `make verify` takes a hundred thousand."""
+"""Five hundred fuzzed pages through all that reads and shows them; `make verify` takes a hundred thousand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.outputs import drawn
 from tests.support.page_fuzz import HOSTILE, Story, fuzzed_page, page_of_one_number, pages, unsafe_in
 from tests.support.small_fleet import new_feeds, target, tracker_of
 
-PAGES = 1000
+PAGES = 500
 MEBIBYTE = 2**20
 
 

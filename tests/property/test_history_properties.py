@@ -156,7 +156,7 @@ def history_of(pages: list[Page]) -> TargetHistory:
     return history
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(runs(), st.integers(0, 11))
 def test_increases_are_those_of_the_contract(pages: list[Page], start: int) -> None:
     start = min(start, len(pages) - 2)
@@ -183,7 +183,7 @@ def test_increases_are_those_of_the_contract(pages: list[Page], start: int) -> N
         assert min(histogram.cumulative, default=0) >= 0
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(runs(), min_size=3, max_size=3))
 def test_merging_is_associative(three: list[list[Page]]) -> None:
     def numbers(facts: Facts) -> tuple[object, ...]:

@@ -105,7 +105,7 @@ fleets = st.integers(0, 4).flatmap(lambda size: st.tuples(*(replicas(number) for
     st.sampled_from([None, *(c.key for c in COLUMNS if c.sortable)]),
     st.booleans(),
 )
-def test_no_line_is_wider_than_the_terminal(
+def test_no_line_is_wider_than_the_terminal_and_every_replica_has_one_row(
     members: tuple[ReplicaSnapshot, ...], width: int, sort: str | None, reverse: bool
 ) -> None:
     picture = Picture(fleet(members), title="fleet", paused_seconds=3.0)
@@ -113,6 +113,8 @@ def test_no_line_is_wider_than_the_terminal(
     table = FleetTable(
         picture.snapshot, picture.conditions, width=width, sort=Sort(sort, reverse), query=Query()
     )
+    rows = [table.key(index) for index in range(len(table)) if table.is_row(index)]
+    assert sorted(row or "" for row in rows) == [member.target.url for member in members]
     lines = [table.header(), *(table.line(index, selected=index % 2 == 0) for index in range(len(table)))]
     lines += (title_line(picture, width), verdict_line(picture, width))
     lines += (totals_line(picture, width), events_line(picture, width))
@@ -124,15 +126,6 @@ def test_no_line_is_wider_than_the_terminal(
         ascii_line = to_ascii(line)
         assert line_text(ascii_line).isascii()
         assert line_width(ascii_line) == line_width(line), line_text(line)
-
-
-@settings(max_examples=60, deadline=None)
-@given(fleets)
-def test_every_replica_has_exactly_one_row(members: tuple[ReplicaSnapshot, ...]) -> None:
-    snapshot = fleet(members)
-    table = FleetTable(snapshot, Picture(snapshot).conditions, width=100, sort=Sort(), query=Query())
-    rows = [table.key(index) for index in range(len(table)) if table.is_row(index)]
-    assert sorted(row or "" for row in rows) == [member.target.url for member in members]
 
 
 @settings(max_examples=300, deadline=None)

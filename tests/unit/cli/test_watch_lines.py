@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from enginetop.cli.watch_lines import PlainLines
 from enginetop.fleet.model import Quality, ReplicaState
@@ -57,11 +60,13 @@ def test_changes_of_state_newcomers_and_leavers() -> None:
     assert PlainLines().changes(before, before) == []
 
 
-@settings(max_examples=60, deadline=None)
-@given(fleets, fleets)
+@settings(max_examples=30, deadline=None)
+@given(fleets, st.integers(0, 4), st.integers(0, 4), st.sampled_from(list(ReplicaState)))
 def test_whatever_there_is_each_line_is_one_plain_line(
-    before: tuple[ReplicaSnapshot, ...], now: tuple[ReplicaSnapshot, ...]
+    drawn: tuple[ReplicaSnapshot, ...], come: int, gone: int, state: ReplicaState
 ) -> None:
+    """Some of the drawn replicas come, some go, and the others were in another state before."""
+    before, now = [replace(one, state=state) for one in drawn[come:]], drawn[: len(drawn) - gone]
     lines = PlainLines()
     told = [*lines.changes(fleet(now), fleet(before)), *lines.replicas(fleet(now))]
     assert all(line.isprintable() for line in told)

@@ -12,7 +12,11 @@ from collectors.exposition import PageParser
 from collectors.layout import LayoutCache
 
 
-def test_the_last_line_is_one_json_object_with_the_agreed_keys(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_line_is_one_json_object_with_the_agreed_keys(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parse, "PAGES_PER_ROUND", 3)
+    monkeypatch.setattr(parse, "MEMORY_TARGETS", 4)
     parse.main(["--json", "--rounds", "1"])
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
     ways = ("first_sight", "steady", "steady_all_changed", "second_target")
