@@ -20,7 +20,7 @@ def _stories(tmp_path: Path, kind: str) -> list[dict[str, Any]]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=240,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
