@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 from urllib.parse import SplitResult, urlsplit
 
 from collectors.feed import METRICS_PATHS
@@ -25,6 +26,12 @@ def parse_target(text: str, name: str | None = None) -> Target:
     A path that ends in a known page path names that page and the base is the URL without it; any other path
     is part of the base. Raises ConfigError with one line when the text is no such address.
     """
+    return _parsed(text, name)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str, name: str | None) -> Target:
+    """A config file of a thousand targets asks for each of them several times."""
     if text.lower().startswith(SCHEME):
         return _behind_ssh(text, name)
     parts = _split(text)

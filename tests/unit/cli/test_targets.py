@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from urllib.parse import SplitResult
+
 import pytest
 
+from enginetop.cli import targets
 from enginetop.cli.targets import distinct, parse_target
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
@@ -61,3 +64,17 @@ def test_a_secret_in_an_address_is_refused_and_never_repeated(text: str) -> None
 def test_repeats_are_dropped_and_the_first_mention_stays_first() -> None:
     targets = [parse_target(text) for text in ("b:1", "a:1", "http://b:1/metrics")]
     assert [target.url for target in distinct(targets)] == ["http://b:1", "http://a:1"]
+
+
+def test_an_address_that_is_asked_for_again_is_not_taken_apart_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    split: list[str] = []
+    work = targets._split
+
+    def counting(text: str) -> SplitResult:
+        split.append(text)
+        return work(text)
+
+    monkeypatch.setattr(targets, "_split", counting)
+    wanted = [f"http://once-more-{number}:8000" for number in range(3)]
+    assert [parse_target(url) for url in wanted] == [parse_target(url) for url in wanted]
+    assert split == wanted
