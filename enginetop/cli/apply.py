@@ -11,7 +11,8 @@ from pathlib import Path
 
 from enginetop.cli import control, exit_codes, wiring
 from enginetop.cli.diagnostics import tell
-from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.resolve import resolve
+from enginetop.cli.settings import Settings
 from enginetop.fleet.change import ChangeState, value_text
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.plan import Plan

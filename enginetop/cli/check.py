@@ -15,7 +15,8 @@ from enginetop.alerts.builtin import AT_ONCE
 from enginetop.alerts.rule import FIRING, Severity
 from enginetop.cli import exit_codes, wiring
 from enginetop.cli.diagnostics import tell
-from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.resolve import resolve
+from enginetop.cli.settings import Settings
 from enginetop.fleet.document import alert_document
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import ReplicaState, Target

@@ -13,7 +13,8 @@ from collectors.load_results import LoadResults, read_load_results
 from enginetop.cli import exit_codes, wiring
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.output import print_lines
-from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.resolve import resolve
+from enginetop.cli.settings import Settings
 from enginetop.cli.until_stopped import stop_event
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.load_curve import load_curve

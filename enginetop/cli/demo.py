@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 from enginetop.cli import exit_codes, ui
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.output import has_terminal
-from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.resolve import resolve
+from enginetop.cli.settings import Settings
 from enginetop.cli.sim import simulated_fleet
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.builtin import SCENARIOS

@@ -21,7 +21,8 @@ from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.doctor_probe import probe
 from enginetop.cli.doctor_sources import exporter_findings, prometheus_findings
 from enginetop.cli.output import print_lines
-from enginetop.cli.settings import Settings, config_path, resolve
+from enginetop.cli.resolve import resolve
+from enginetop.cli.settings import Settings, config_path
 from enginetop.doctor.finding import Finding, Level
 from enginetop.doctor.machine import (
     ConfigFacts,

@@ -24,7 +24,8 @@ from enginetop.cli.companion_socket import TOKEN_VARIABLE, socket_folder
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.engine_look import EngineLook
 from enginetop.cli.knob_server import serving
-from enginetop.cli.settings import resolve, state_folder
+from enginetop.cli.resolve import resolve
+from enginetop.cli.settings import state_folder
 from enginetop.cli.targets import parse_target
 from enginetop.cli.until_stopped import stop_event
 from enginetop.fleet.errors import ConfigError

@@ -69,7 +69,7 @@ def _past(args: Namespace) -> AbstractContextManager[None]:
     if not any(getattr(args, f"{name}_time", None) for name in ("at", "from", "to")):
         return nullcontext()
     from enginetop.cli.prometheus import past_range
-    from enginetop.cli.settings import resolve
+    from enginetop.cli.resolve import resolve
 
     return past_range(args, lambda: resolve(args, lambda _: None))
 

@@ -19,7 +19,7 @@ from enginetop.cli import exit_codes
 from enginetop.cli.control import approval
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.probe_report import probe_document, report_lines
-from enginetop.cli.settings import resolve
+from enginetop.cli.resolve import resolve
 from enginetop.fleet.errors import ConfigError
 
 PROMPTS = (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from enginetop.cli import exit_codes, wiring
 from enginetop.cli.diagnostics import tell
-from enginetop.cli.settings import resolve
+from enginetop.cli.resolve import resolve
 from enginetop.cli.until_stopped import stop_event
 from enginetop.fleet.errors import ConfigError
 

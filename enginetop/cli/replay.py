@@ -7,7 +7,7 @@ from pathlib import Path
 
 from enginetop.cli import ui
 from enginetop.cli.diagnostics import tell
-from enginetop.cli.settings import resolve
+from enginetop.cli.resolve import resolve
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,7 +7,8 @@ import time
 
 from enginetop.cli import control, exit_codes, wiring
 from enginetop.cli.diagnostics import tell
-from enginetop.cli.settings import resolve, state_folder
+from enginetop.cli.resolve import resolve
+from enginetop.cli.settings import state_folder
 from enginetop.cli.until_stopped import stop_event
 from enginetop.fleet.change import FINAL_STATES, ChangeState
 from tuners.control.driver import ControlError

@@ -8,7 +8,7 @@ from collectors.prometheus.rules import rule_file
 from enginetop.cli import exit_codes
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.prometheus import client_of
-from enginetop.cli.settings import resolve
+from enginetop.cli.resolve import resolve
 from enginetop.fleet.errors import ConfigError
 
 _RECENT_SECONDS = 3600.0

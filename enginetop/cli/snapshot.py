@@ -8,7 +8,7 @@ from pathlib import Path
 from enginetop.cli import exit_codes, wiring
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.output import print_snapshot
-from enginetop.cli.settings import resolve
+from enginetop.cli.resolve import resolve
 from enginetop.fleet.errors import ConfigError
 
 

@@ -15,7 +15,8 @@ from enginetop import __version__
 from enginetop.cli import exit_codes, knob_paths, wiring
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.output import print_lines
-from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.resolve import resolve
+from enginetop.cli.settings import Settings
 from enginetop.cli.tune_report import report_lines
 from enginetop.cli.until_stopped import stop_event
 from enginetop.cli.what_if import Asked, answer_document, answer_lines, answers

@@ -13,7 +13,8 @@ from enginetop.cli.alerting import alert_book, quiet_file
 from enginetop.cli.column_file import ColumnFile
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.output import has_terminal, print_snapshot
-from enginetop.cli.settings import Settings, config_path, resolve
+from enginetop.cli.resolve import resolve
+from enginetop.cli.settings import Settings, config_path
 from enginetop.cli.settings import state_folder as user_state_folder
 from enginetop.cli.user import user_name
 from enginetop.fleet.errors import ConfigError

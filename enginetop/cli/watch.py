@@ -21,8 +21,9 @@ from enginetop.cli.alerting import alert_book, alert_rules, open_desk, quiet_fil
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.line_writer import LineWriter, stdout_writer
 from enginetop.cli.listen import Listen
+from enginetop.cli.resolve import resolve
 from enginetop.cli.sd_notify import Supervisor
-from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.settings import Settings
 from enginetop.cli.status_server import StatusServer
 from enginetop.cli.watch_lines import Lines, NdjsonLines, PlainLines
 from enginetop.cli.watch_pages import WatchPages

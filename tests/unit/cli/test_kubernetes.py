@@ -17,7 +17,7 @@ from enginetop import __version__
 from enginetop.cli.kubernetes_owners import Cluster, KnobsOfPods, OwnedKnobs
 from enginetop.cli.main import main
 from enginetop.cli.parser import parse
-from enginetop.cli.settings import resolve
+from enginetop.cli.resolve import resolve
 from enginetop.fleet.knobs import KnobAnswer, KnobSheet, sheet_document
 from enginetop.fleet.model import Target
 from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text

@@ -21,7 +21,7 @@ from collectors.records.source import RecordLog, RecordSource
 from enginetop.cli.main import main
 from enginetop.cli.parser import parse
 from enginetop.cli.record_logs import LogSetting, flag_setting, record_reader
-from enginetop.cli.settings import resolve
+from enginetop.cli.resolve import resolve
 from enginetop.cli.wiring import live_targets
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import FleetSnapshot

@@ -13,7 +13,8 @@ import pytest
 
 from enginetop.cli import knob_paths
 from enginetop.cli.doctor_paths import path_findings
-from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.resolve import resolve
+from enginetop.cli.settings import Settings
 from enginetop.doctor.finding import Level
 from enginetop.doctor.target import TargetFacts
 from enginetop.fleet.errors import ConfigError

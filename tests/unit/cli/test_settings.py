@@ -8,7 +8,8 @@ import pytest
 
 from collectors.fetch import Credentials
 from enginetop.cli.parser import parse
-from enginetop.cli.settings import KnobPath, Settings, resolve
+from enginetop.cli.resolve import resolve
+from enginetop.cli.settings import KnobPath, Settings
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target

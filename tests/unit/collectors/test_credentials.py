@@ -15,7 +15,8 @@ from collectors.fetch import Credentials, FetchError
 from collectors.http import HttpFetcher
 from collectors.prometheus.client import PrometheusClient, PrometheusError
 from enginetop.cli.parser import parse
-from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.resolve import resolve
+from enginetop.cli.settings import Settings
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.observation import FailureKind
 from tests.support.faulty_server import FaultyServer, Reply, Request, page

@@ -15,7 +15,8 @@ from collectors.loop import LiveEngine
 from enginetop.cli import wiring
 from enginetop.cli.discovering import LOCAL, DiscoverySetting
 from enginetop.cli.parser import parse
-from enginetop.cli.settings import Settings, resolve
+from enginetop.cli.resolve import resolve
+from enginetop.cli.settings import Settings
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import ReplicaState, Role, Target

@@ -1,0 +1,153 @@
+"""The settings of a run: the config file, overlaid by the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collectors.scrape import DEADLINE_SHARE
+from enginetop.alerts.configured import rule_warnings
+from enginetop.alerts.objective_checks import burn_warnings
+from enginetop.cli.alert_settings import AlertSettings, alert_settings
+from enginetop.cli.control_settings import (
+    control_settings,
+    engine_apis,
+    gateway_settings,
+    knob_paths,
+    restart_settings,
+)
+from enginetop.cli.reading_settings import (
+    config_origin,
+    configured_targets,
+    discovery_settings,
+    gpu_exporters,
+    listen_setting,
+    log_settings,
+    prometheus_setting,
+)
+from enginetop.cli.settings import Look, Settings, config_path
+from enginetop.cli.targets import parse_target
+from enginetop.fleet.efficiency import Price
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.snapshot import Slo
+from enginetop.fleet.toml_text import parse_toml
+
+if TYPE_CHECKING:
+    from enginetop.fleet.config import Config
+
+DEFAULT_INTERVAL_SECONDS = 2.0
+DEFAULT_WINDOW_SECONDS = 60.0
+_LONGEST_DEFAULT_TIMEOUT_SECONDS = 10.0
+
+
+def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
+    """Settings from parsed arguments and the config file they lead to.
+
+    `warn` receives one line for everything that is valid and cannot do what it is there for. Raises
+    ConfigError when the file or an argument cannot be used. The targets may be empty: the caller decides what
+    that means.
+    """
+    config = _read_config(args.config)
+    interval = args.interval or (config.interval_seconds if config else DEFAULT_INTERVAL_SECONDS)
+    timeout = args.timeout or (config.timeout_seconds if config else None)
+    window = args.window or (config.window_seconds if config else DEFAULT_WINDOW_SECONDS)
+    targets, credentials = configured_targets(
+        args.targets, config, only_named=bool(getattr(args, "discover", ()))
+    )
+    slos = _slos(args.slo, config)
+    for _, slo in slos:
+        for warning in burn_warnings(slo):
+            warn(warning)
+    alerts = _alerts(args.config, config, window)
+    for warning in rule_warnings(alerts.rules):
+        warn(warning)
+    settings = Settings(
+        targets=targets,
+        credentials=credentials,
+        interval_seconds=interval,
+        timeout_seconds=timeout or min(interval * DEADLINE_SHARE, _LONGEST_DEFAULT_TIMEOUT_SECONDS),
+        window_seconds=window,
+        slos=slos,
+        control=control_settings(config),
+        knob_paths=knob_paths(config),
+        restarts=restart_settings(config),
+        engine_apis=engine_apis(config),
+        gateways=gateway_settings(config),
+        alerts=alerts,
+        price=_price(config),
+        listen=listen_setting(args, config),
+        records=log_settings(args, config, targets),
+        discovery=discovery_settings(args, config, targets),
+        prometheus=prometheus_setting(args, config),
+        gpu_exporters=gpu_exporters(args, config),
+        keys=_keys(config),
+        look=_look(config),
+        origin=config_origin(args),
+    )
+    if settings.unverified:
+        warn(settings.unverified)
+    if settings.prometheus is not None and settings.gpu_exporters:
+        warn(
+            f"{settings.origin}: [[gpu_exporters]] are not asked: with a Prometheus, GPUs are those that it "
+            "scrapes; add the exporters to its jobs"
+        )
+    return settings
+
+
+def _look(config: Config | None) -> Look:
+    return Look(config.screen.theme, config.screen.columns, config.screen.ascii) if config else Look()
+
+
+def _keys(config: Config | None) -> dict[str, tuple[str, ...]]:
+    table = config.keys if config else {}
+    return {word: (keys,) if isinstance(keys, str) else keys for word, keys in table.items()}
+
+
+def _price(config: Config | None) -> Price | None:
+    if config is None or config.cost is None:
+        return None
+    from enginetop.fleet.config import price_of
+
+    return price_of(config.cost)
+
+
+def _read_config(named: str | None) -> Config | None:
+    path = Path(named) if named else config_path()
+    if not named and not path.exists():
+        return None
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigError(f"{path}: {reason}; name a readable TOML file with --config") from error
+    # pydantic costs more CPU to import than a whole scrape: only who has a config file pays it
+    from enginetop.fleet.config import parse_config
+
+    config = parse_config(parse_toml(text, str(path)), str(path))
+    for number, table in enumerate(config.targets):
+        api = None if table.engine_api is None else table.engine_api.url
+        for key, url in (("url", table.url), ("engine_api.url", api)):
+            try:
+                if url is not None:
+                    parse_target(url)
+            except ConfigError as error:
+                raise ConfigError(f"{path}: targets.{number}.{key}: {error}") from error
+    return config
+
+
+def _alerts(named: str | None, config: Config | None, window_seconds: float) -> AlertSettings:
+    if config is None:
+        return AlertSettings()
+    return alert_settings(config, str(Path(named) if named else config_path()), window_seconds)
+
+
+def _slos(flag: Slo | None, config: Config | None) -> tuple[tuple[str, Slo], ...]:
+    if flag is not None:
+        return (("*", flag),)
+    if config is None:
+        return ()
+    from enginetop.fleet.config import slo_of
+
+    return tuple((table.model, slo_of(table)) for table in config.slo)
