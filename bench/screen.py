@@ -23,6 +23,7 @@ BUDGETS = {
     "paint_1000_rows_cpu_ms_min": 20.0,
     "key_to_paint_ms_p99": 50.0,
     "full_frame_bytes": 16_000.0,
+    "resize_bytes": 17_000.0,
     "churn_0_percent_bytes_per_second": 0.0,
     "churn_10_percent_bytes_per_second": 5_000.0,
 }
@@ -111,15 +112,16 @@ def first_paint() -> tuple[float, float]:
         return terminal.cpu_seconds() * 1000, wall * 1000
 
 
-def full_frame_bytes() -> float:
-    """Bytes of a whole screen, 1000 replicas below it: the largest frame after a change of size."""
+def resize_bytes() -> tuple[float, float]:
+    """After a change of size, 1000 replicas below the screen: bytes of the largest frame, and of all."""
     with Terminal(_command(1000, 0.0, 0.0)) as terminal:
         terminal.wait_for(b"need you")
         terminal.read_for(1.0)
         terminal.resize(WIDTH - 1, HEIGHT)
         terminal.read_for(2.0)
         terminal.resize(WIDTH, HEIGHT)
-        return float(max(terminal.frames_for(2.0)))
+        frames = terminal.frames_for(2.0)
+        return float(max(frames)), float(sum(frames))
 
 
 def key_to_paint_ms(keys: int) -> tuple[float, float]:
@@ -150,7 +152,7 @@ def measure(seconds: float, keys: int) -> dict[str, float]:
         figures[f"paint_{count}_rows_cpu_ms_median"] = round(median, 1)
     cpu, wall = first_paint()
     figures["first_paint_cpu_ms"], figures["first_paint_wall_ms"] = round(cpu), round(wall)
-    figures["full_frame_bytes"] = full_frame_bytes()
+    figures["full_frame_bytes"], figures["resize_bytes"] = resize_bytes()
     for percent in (0, 10, 100):
         rate = churn_bytes_per_second(percent, seconds)
         figures[f"churn_{percent}_percent_bytes_per_second"] = round(rate, 1)
