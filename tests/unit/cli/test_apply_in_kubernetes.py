@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from enginetop import __version__
-from enginetop.cli import exit_codes, settings
+from enginetop.cli import control_settings, exit_codes
 from enginetop.cli.main import main
 from enginetop.fleet.plan import Plan, plan_text
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, Item, serving
@@ -156,7 +156,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 def test_a_change_is_proven_by_a_sibling_and_goes_to_all_pods(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(settings, "ControlSettings", partial(ControlSettings, soak_seconds=1.0))
+    monkeypatch.setattr(control_settings, "ControlSettings", partial(ControlSettings, soak_seconds=1.0))
     plan = desk.plan()
     assert main(desk.apply) == exit_codes.OK, capsys.readouterr().err
     printed = capsys.readouterr()
