@@ -71,12 +71,9 @@ class FullClient:
 
     def _fault(self, error: httpx.TransportError | ssl.SSLError) -> FetchError:
         fault = _httpx_fault(error)
-        if fault.detail != UNANSWERED or self._origin.scheme != "https" or self._ever_answered:
+        if self._origin.scheme != "https" or self._ever_answered:
             return fault
-        # since TLS 1.3 a client certificate is looked at after the handshake, and many servers just hang up
-        shown = self._credentials.client_cert_file is not None
-        perhaps = "it may refuse our client certificate" if shown else "it may want a client certificate"
-        return FetchError(fault.kind, f"{UNANSWERED}; {perhaps} (client_cert_file)")
+        return perhaps_unwanted(fault, self._credentials)
 
     async def aclose(self) -> None:
         if self._client is not None:
@@ -167,6 +164,18 @@ def _httpx_fault(error: httpx.TransportError | ssl.SSLError) -> FetchError:
     if isinstance(error, httpx.ConnectError):
         return connection_fault(error)
     return FetchError(FailureKind.PROTOCOL, text or type(error).__name__)
+
+
+def perhaps_unwanted(fault: FetchError, credentials: Credentials) -> FetchError:
+    """A fault of a server over TLS that has never answered.
+
+    Since TLS 1.3 a client certificate is looked at after the handshake, and many servers just hang up.
+    """
+    if fault.detail != UNANSWERED:
+        return fault
+    shown = credentials.client_cert_file is not None
+    perhaps = "it may refuse our client certificate" if shown else "it may want a client certificate"
+    return FetchError(fault.kind, f"{UNANSWERED}; {perhaps} (client_cert_file)")
 
 
 def tls_context(credentials: Credentials) -> ssl.SSLContext:

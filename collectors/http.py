@@ -1,6 +1,6 @@
 """Fetching pages over HTTP: the rules that hold for every request, whichever client carries it.
 
-A target's plain pages go over the lean client of `fast_http`; TLS, proxies and unusual answers go over httpx
+A target's pages go over the lean client of `fast_http`; proxies and unusual answers go over httpx
 (`full_http`), imported when the first of them is met. A server behind `ssh` is reached through a socket that
 leads there. Redirects are followed within the target's own origin only, so that no key ever reaches another
 host.
@@ -11,11 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
 from collectors.answer import Answer
-from collectors.fast_http import ARRIVALS_BYTES, PlainHttp
+from collectors.fast_http import Arrivals, LeanHttp
 from collectors.fetch import (
     KEPT_HEADERS,
     MAX_BODY_BYTES,
@@ -29,6 +29,7 @@ from collectors.fetch import (
 )
 from collectors.full_http import FullClient, proxy_for
 from collectors.http_response import NeedsFullClient
+from collectors.lean_tls import Tls, TlsContexts
 from collectors.origin import Origin
 from collectors.patience import Patience
 from collectors.secrets import without_these
@@ -67,7 +68,7 @@ class HttpFetcher:
         self._credentials = credentials
         self._max_body_bytes = max_body_bytes
         self._clock = clock
-        self._arrivals = bytearray(ARRIVALS_BYTES) if fast_path else None
+        self._lean = _Lean(Arrivals(), TlsContexts()) if fast_path else None
         self._kept_headers = kept_headers
         self._clients: dict[str, _TargetClient | SshClient] = {}
         self._machines = machines
@@ -117,7 +118,7 @@ class HttpFetcher:
     def _new_client(self, url: str) -> _TargetClient | SshClient:
         credentials = self._credentials.get(url, NO_CREDENTIALS)
         if not url.startswith(SSH_SCHEME):
-            return _TargetClient(url, credentials, self._max_body_bytes, self._arrivals)
+            return _TargetClient(url, credentials, self._max_body_bytes, self._lean)
         from collectors.ssh.client import SshClient
         from collectors.ssh.machines import SshMachines
 
@@ -125,16 +126,23 @@ class HttpFetcher:
         address = ssh_address(url)
 
         def through(socket: str) -> _TargetClient:
-            return _TargetClient(address.inner_url, credentials, self._max_body_bytes, self._arrivals, socket)
+            return _TargetClient(address.inner_url, credentials, self._max_body_bytes, self._lean, socket)
 
         return SshClient(address, self._machines, through)
+
+
+class _Lean(NamedTuple):
+    """What the lean clients of one event loop share."""
+
+    arrivals: Arrivals
+    contexts: TlsContexts
 
 
 class _TargetClient:
     """One target: its address, its key, its redirects, and the client that its answers need.
 
-    `arrivals` is what the lean client reads into; None: there is none, all goes through httpx. `unix_path`:
-    its connections go to this socket instead.
+    `lean` is what all lean clients share; None: there is none, all goes through httpx. `unix_path`: its
+    connections go to this socket instead.
     """
 
     def __init__(
@@ -142,7 +150,7 @@ class _TargetClient:
         url: str,
         credentials: Credentials,
         max_body_bytes: int,
-        arrivals: bytearray | None,
+        lean: _Lean | None,
         unix_path: str | None = None,
     ) -> None:
         parts = urlsplit(url)
@@ -153,10 +161,16 @@ class _TargetClient:
         self._moved: dict[str, str] = {}
         self._proxy = None if unix_path else credentials.proxy_url or proxy_for(parts.scheme, host)
         self._full = FullClient(self._base, credentials, self._proxy, max_body_bytes, unix_path)
-        self._fast: PlainHttp | None = None
-        if arrivals is not None and parts.scheme == "http" and self._proxy is None:
-            self._fast = PlainHttp(
-                self._base.lookup_name, self._base.port, max_body_bytes, arrivals, unix_path
+        self._fast: LeanHttp | None = None
+        if lean is not None and self._proxy is None:
+            name = credentials.tls_server_name or self._base.server_name
+            self._fast = LeanHttp(
+                self._base.lookup_name,
+                self._base.port,
+                max_body_bytes,
+                lean.arrivals,
+                unix_path,
+                Tls(lean.contexts, credentials, name) if parts.scheme == "https" else None,
             )
 
     async def get(self, path: str, timeout_seconds: float) -> RawResponse:

@@ -11,13 +11,14 @@ import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlsplit
 
 import pytest
 
 from collectors.answer import Answer
 from collectors.fetch import Credentials, RawResponse
-from collectors.full_http import proxy_for
+from collectors.full_http import FullClient, proxy_for, tls_context
 from collectors.http import HttpFetcher
 from enginetop.fleet.observation import FailureKind
 from tests.support.faulty_server import DROP, HANG, RESET, FaultyServer, Reply, Request, chunked, page, raw
@@ -423,20 +424,26 @@ def tls_server(server: FaultyServer, reply: Reply) -> str:
     return server.replica(reply, tls=context).url
 
 
-def test_a_private_ca_needs_its_file(server: FaultyServer) -> None:
+@both_clients
+def test_a_private_ca_needs_its_file(server: FaultyServer, fast_path: bool) -> None:
     url = tls_server(server, page(BODY))
-    (unknown,) = fetch(url)
+    (unknown,) = fetch(url, fast_path=fast_path)
     told = "TLS: self-signed certificate; name its CA with ca_file"
     assert (unknown.error, unknown.detail) == (FailureKind.TLS, told)
     known = {url: Credentials(ca_file=str(TLS / "server.crt"))}
-    assert [answer.body for answer in fetch(url, "/metrics", "/metrics", credentials=known)] == [BODY] * 2
-    (skipped,) = fetch(url, credentials={url: Credentials(insecure_skip_verify=True)})
+    assert [
+        answer.body for answer in fetch(url, "/metrics", "/metrics", credentials=known, fast_path=fast_path)
+    ] == [BODY] * 2
+    (skipped,) = fetch(url, credentials={url: Credentials(insecure_skip_verify=True)}, fast_path=fast_path)
     assert skipped.body == BODY
 
 
-def test_a_certificate_for_another_name_is_tls(server: FaultyServer) -> None:
+@both_clients
+def test_a_certificate_for_another_name_is_tls(server: FaultyServer, fast_path: bool) -> None:
     url = tls_server(server, page(BODY)).replace("127.0.0.1", "127.0.0.2")
-    (answer,) = fetch(url, credentials={url: Credentials(ca_file=str(TLS / "server.crt"))})
+    (answer,) = fetch(
+        url, credentials={url: Credentials(ca_file=str(TLS / "server.crt"))}, fast_path=fast_path
+    )
     assert answer.error in (FailureKind.TLS, FailureKind.REFUSED)
 
 
@@ -451,8 +458,66 @@ def test_the_final_dot_is_no_part_of_the_certificate_name(server: FaultyServer) 
 def test_plain_and_tls_confused(server: FaultyServer, fast_path: bool) -> None:
     (plain,) = fetch(tls_server(server, page(BODY)).replace("https", "http"), fast_path=fast_path)
     assert plain.error in (FailureKind.PROTOCOL, FailureKind.REFUSED)
-    (tls,) = fetch(server.replica(page(BODY)).url.replace("http", "https"), timeout_seconds=1.0)
+    (tls,) = fetch(
+        server.replica(page(BODY)).url.replace("http", "https"), timeout_seconds=1.0, fast_path=fast_path
+    )
     assert tls.error is FailureKind.TLS or tls.error is FailureKind.TIMEOUT
+
+
+@pytest.mark.parametrize("how", GOOD)
+def test_every_form_of_a_good_answer_over_tls(server: FaultyServer, how: str) -> None:
+    reply, body = GOOD[how]
+    url = tls_server(server, reply)
+    known = {url: Credentials(ca_file=str(TLS / "server.crt"))}
+    (answer,) = fetch(url, credentials=known)
+    assert (answer.error, answer.status, answer.body) == (None, 200, body)
+
+
+def test_https_needs_no_second_client_and_one_connection(
+    server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise AssertionError("the complete client was asked")
+
+    monkeypatch.setattr(FullClient, "get", refused)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "server.crt", TLS / "server.key")
+    replica = server.replica(page(BODY), tls=context)
+    known = {replica.url: Credentials(ca_file=str(TLS / "server.crt"))}
+    answers = fetch(replica.url, *["/metrics"] * 5, credentials=known)
+    assert [answer.body for answer in answers] == [BODY] * 5
+    assert replica.connections == 1
+
+
+def test_targets_that_are_reached_alike_share_what_tls_needs(server: FaultyServer) -> None:
+    urls = [tls_server(server, page(BODY)) for _ in range(3)]
+    credentials = {url: Credentials(ca_file=str(TLS / "server.crt")) for url in urls}
+
+    async def ask() -> list[bytes]:
+        fetcher = HttpFetcher(credentials)
+        answers = [await fetcher.fetch(url, "/metrics", timeout_seconds=10.0) for url in urls]
+        await fetcher.aclose()
+        return [answer.body for answer in answers]
+
+    with patch("collectors.lean_tls.tls_context", wraps=tls_context) as made:
+        assert asyncio.run(ask()) == [BODY] * 3
+    assert made.call_count == 1
+
+
+def test_files_are_read_again_after_a_failure_of_tls(server: FaultyServer, tmp_path: Path) -> None:
+    url = tls_server(server, page(BODY))
+    ca_file = tmp_path / "ca.crt"
+    ca_file.write_bytes((TLS / "ca.crt").read_bytes())
+
+    async def ask() -> list[FailureKind | None]:
+        fetcher = HttpFetcher({url: Credentials(ca_file=str(ca_file))})
+        first = await fetcher.fetch(url, "/metrics", timeout_seconds=10.0)
+        ca_file.write_bytes((TLS / "server.crt").read_bytes())
+        second = await fetcher.fetch(url, "/metrics", timeout_seconds=10.0)
+        await fetcher.aclose()
+        return [first.error, second.error]
+
+    assert asyncio.run(ask()) == [FailureKind.TLS, None]
 
 
 @pytest.mark.parametrize("ca_file", ["/no/such/ca.pem", __file__])
@@ -500,11 +565,12 @@ def test_a_proxied_target_is_asked_through_the_proxy(
     assert proxy.requests[0].path == "http://engine.example:8000/metrics"
 
 
-def test_handshakes_that_hang_leak_no_connection(server: FaultyServer) -> None:
+@both_clients
+def test_handshakes_that_hang_leak_no_connection(server: FaultyServer, fast_path: bool) -> None:
     url = server.replica(HANG).url.replace("http", "https")
 
     async def ask() -> list[int]:
-        fetcher = HttpFetcher()
+        fetcher = HttpFetcher(fast_path=fast_path)
         counts = []
         for _ in range(4):
             answer = await fetcher.fetch(url, "/metrics", timeout_seconds=0.1)
