@@ -47,6 +47,19 @@ def accepted_length(positions: Sequence[float], drafts: int) -> float:
     return 1.0 + known + (extrapolated(positions) if beyond > 0 else 0.0)
 
 
+def luck_ratio(positions: Sequence[float], drafts: int, output_tokens: float) -> float:
+    """Standard deviation of a request's TPOT over its mean by the luck of its drafts alone.
+
+    A step gains 1 + h tokens, with h >= i at chance p_i: E[h^2] = sum of (2i - 1) p_i. The steps until N
+    tokens are gained have a variance of N Var(h) / AL^3 around N / AL (renewal theory, N large).
+    """
+    chances = positions[: max(0, drafts)]
+    mean = math.fsum(chances)
+    square = math.fsum((2 * place + 1) * chance for place, chance in enumerate(chances))
+    variance = max(0.0, square - mean * mean)
+    return math.sqrt(variance / (output_tokens * (1.0 + mean))) if output_tokens > 0 else 0.0
+
+
 def extrapolated(positions: Sequence[float]) -> float:
     """A guess of the next position's acceptance: the last conditional chance goes on."""
     if not positions or positions[-1] <= 0:

@@ -111,7 +111,7 @@ class EvidenceLog:
             self._made_with, self._drafts, self._model = made_with, knobs.drafts, replica.model
         self._note(replica)
         self._note_minute(replica)
-        self._thoughts.take(replica, knobs.thinking)
+        self._thoughts.take(replica, knobs.thinking, self._restarted_at)
         mark = _mark(replica)
         if mark is None:
             self._mark = None
@@ -151,9 +151,11 @@ class EvidenceLog:
             return
         self._minute_began = (at, preempted)
         requests = replica.distribution("ttft_seconds").count
-        ttft, tpot = replica.goodput.ttft.value, replica.goodput.tpot.value
-        if requests and ttft is not None and tpot is not None:
-            self._minutes.append(Minute(at, requests, ttft, tpot, preempted - before, *_lengths(replica)))
+        ttft = replica.goodput.ttft.value
+        if requests and ttft is not None:
+            most = max((one.running or 0.0 for one in self._moments if one.at > began), default=0.0)
+            prompts, outputs = _lengths(replica)
+            self._minutes.append(Minute(at, requests, ttft, preempted - before, prompts, outputs, most))
 
     def _close(self, mark: _Mark, replica: ReplicaSnapshot) -> None:
         before, self._mark = self._mark, mark

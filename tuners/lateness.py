@@ -1,5 +1,5 @@
-"""How many requests missed each half of the objective, over minutes: a p95 of one minute hides what comes and
-goes, and a single bad minute is no reason to change a knob.
+"""How many requests missed the TTFT objective or were preempted, over minutes: a p95 of one minute hides what
+comes and goes, and a single bad minute is no reason to change a knob.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ FEWEST_MINUTES = 5
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Shares of the requests that missed the TTFT and the TPOT objective, preemptions for each request, and
-    over how many minutes and requests."""
+    """The share of the requests that missed the TTFT objective, preemptions for each request, and over how
+    many minutes and requests."""
 
     ttft_ratio: float
-    tpot_ratio: float
     preempted_ratio: float
     minutes: int
     requests: float
@@ -35,7 +34,6 @@ def lateness_of(case: Case) -> Lateness | None:
         return None
     return Lateness(
         math.fsum(one.requests * (1.0 - one.ttft_within) for one in minutes) / requests,
-        math.fsum(one.requests * (1.0 - one.tpot_within) for one in minutes) / requests,
         preempted_ratio(math.fsum(one.preemptions for one in minutes), requests),
         len(minutes),
         requests,

@@ -21,15 +21,15 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """One window of requests that ended: how many, the shares within each half of the objective, the
-    preemptions of all that time, and the p90 of prompts and outputs in tokens (None: not known). Windows do
-    not overlap.
+    """One window of requests that ended: how many, the share within the TTFT objective, the preemptions
+    of all that time, the p90 of prompts and outputs in tokens (None: not known), and the most
+    requests that ran at any page. Windows do not overlap.
     """
 
     at: float
     requests: float
     ttft_within: float
-    tpot_within: float
     preemptions: float
     prompt_p90: float | None = None
     output_p90: float | None = None
+    most_running: float = 0.0

@@ -14,6 +14,7 @@ from tuners import thinking
 from tuners.case import Case, Rule, once
 from tuners.knob_values import SEQUENCES, THINKING
 from tuners.kv_maths import fitting_sequences, redone_ratio
+from tuners.lateness import FEWEST_MINUTES, lateness_of
 from tuners.limits import FEWEST_FOR_P95
 from tuners.thinking_maths import resident_tokens
 from tuners.trend import seconds_to_full, trend_of
@@ -87,6 +88,9 @@ def advise(case: Case) -> Advice:
         return row(SEQUENCES, "hold", why, sequences, said, bound_by="kv")
     if (short := too_short(case)) is not None:
         return row(SEQUENCES, "withheld", short, sequences, said)
+    if called == "lower" and len(case.minutes) < FEWEST_MINUTES:
+        why = f"seen for {len(case.minutes)} min: how many run at once is told by {FEWEST_MINUTES}"
+        return row(SEQUENCES, "withheld", why, sequences, said)
     return _lowered(case, sequences, said) if called == "lower" else _raised(case, sequences, said)
 
 
@@ -107,10 +111,11 @@ def _running(case: Case) -> float:
 
 
 def most_running(case: Case) -> int:
-    """The most requests that one engine ran at once in the last minutes. A cap below costs seats that the KV
-    cache had, while a preemption costs one prefill: queues grow more than they shrink.
+    """The most requests that one engine ran at once in up to half an hour. A cap below costs seats that the
+    KV cache had, while a preemption costs one prefill: queues grow more than they shrink.
     """
     seen = [one.running for one in case.recent if one.running is not None]
+    seen += [one.most_running for one in case.minutes if one.most_running > 0]
     return math.floor(max(seen, default=_running(case) * case.engines) / case.engines)
 
 
@@ -143,19 +148,33 @@ def _redone(case: Case) -> float | None:
     )
 
 
+def _redone_lately(case: Case) -> float | None:
+    """The same share over all minutes since the knobs are as they are; None with too few of them."""
+    late, replica = lateness_of(case), case.replica
+    prompt, output = (replica.distribution(name).mean.value for name in ("prompt_tokens", "output_tokens"))
+    if late is None or prompt is None or output is None:
+        return None
+    return redone_ratio(late.preempted_ratio * resident_tokens(prompt, output), prompt + output)
+
+
 def _preempts(case: Case) -> bool:
-    """Whether preemptions destroy enough work, or may for all that is known."""
-    redone = _redone(case)
-    return redone is None or redone >= LEAST_REDONE_RATIO
+    """Whether preemptions destroy enough work, or may for all that is known: now, and over minutes."""
+    return all(
+        redone is None or redone >= LEAST_REDONE_RATIO for redone in (_redone(case), _redone_lately(case))
+    )
 
 
 def _thoughts_come_first(case: Case) -> bool:
-    """Whether a cap on thoughts is called for that can be set here, suggested or waiting for evidence."""
-    if thinking.calls(case) != "lower":
-        return False
+    """Whether a cap on thoughts is called for that can be set here, suggested or waiting for evidence, or may
+    be once enough thoughts have ended.
+    """
     told = thinking.advise(case)
     _, via = case.knobs.way(THINKING, int(told.proposed or 0))
-    return told.action in ("lower", "withheld") and bool(via)
+    if not via:
+        return False
+    if thinking.calls(case) == "lower":
+        return told.action in ("lower", "withheld")
+    return thinking.counts_still(case)
 
 
 def _queues_for_a_seat(case: Case, sequences: int) -> bool:
@@ -234,7 +253,9 @@ def _lowered(case: Case, sequences: int, said: str) -> Advice:
         return row(SEQUENCES, "hold", why, sequences, said, need, REMEDIES, bound_by="kv")
     because = [said, need]
     if proposed == running > fits:
-        because.append(f"not below the {running} that ran at once in the last minutes: those did fit")
+        because.append(
+            f"not below the {running} that ran at once in the last {len(case.minutes)} min: those did fit"
+        )
     because += [REMEDIES, "wrong if prompts or answers grow shorter: then requests queue for a seat"]
     apply, via = case.knobs.way(SEQUENCES, proposed)
     expected = {"running_high": float(proposed), "preemptions_per_second_low": 0.0}
@@ -289,7 +310,10 @@ def _no_call(case: Case, sequences: int) -> Advice:
         why = f"all {sequences} seats are taken, but KV is {percent(_kv(case))} full: more would not fit"
         return row(SEQUENCES, "hold", why, sequences, bound_by="kv")
     if case.replica.scalar("preemptions_per_second").number:
-        why = f"{_symptom(case, sequences, 'lower')}: less than a queue for fewer seats would cost"
+        why = _symptom(case, sequences, "lower")
+        if (lately := _redone_lately(case)) is not None and lately < LEAST_REDONE_RATIO:
+            why += f", {percent(lately)} over the last minutes"
+        why += ": less than a queue for fewer seats would cost"
         return row(SEQUENCES, "hold", why, sequences, bound_by="kv")
     why = f"{running:.0f} of {sequences} seats are taken and nothing is preempted"
     return row(SEQUENCES, "hold", why, sequences)

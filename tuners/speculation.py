@@ -16,24 +16,28 @@ from enginetop.fleet.model import BELIEVED, EngineKind
 from enginetop.fleet.snapshot import Advice, Scalar
 from tuners.case import Case, Rule, once
 from tuners.draft_comparison import WORTH_RATIO, Compared, compared, direction, measured_change
+from tuners.draft_cost import DraftCosts, costs_of
 from tuners.draft_maths import (
     StepCost,
     Traffic,
     accepted_length,
     falls_from_position_to_position,
+    luck_ratio,
     wilson,
 )
 from tuners.draft_memory import COMPARED_SPREAD
 from tuners.knob_values import DRAFTS
 from tuners.load import Load, load_of
-from tuners.step_time import StepFit, Unfit, fit_step_time
+from tuners.step_time import Unfit, fit_step_time
 from tuners.words import lacking, missing, not_fresh, percent, row, too_short
 
 POSITIONS = "spec_acceptance_per_position"
 WIDEST_HALF_INTERVAL = 0.05
 """Of the acceptance of a position (Wilson, 95 %): 400 drafts suffice in the worst case."""
-DRAFT_COST_RATIO = (0.03, 0.10, 0.20)
-"""Cost of a draft over that of an empty step: least, likely, most. Heuristic, for heads and small models."""
+MEASURED_WORTH_RATIO = 0.02
+"""A change must be worth so much of TPOT where the cost of a draft was measured."""
+ONE_IN_TWENTY = 1.645
+"""Standard deviations: objectives are for nearly all requests, and drafts spread TPOT by their luck."""
 SLOWEST_SLOPE_MARGIN = 0.5
 """Half the interval of the time per token, over the time per token."""
 FULL_KV = 0.85
@@ -74,7 +78,7 @@ def advise(case: Case) -> Advice:
         return row(DRAFTS, "withheld", seen, drafts)
     best = seen.best(measured)
     if best == drafts:
-        why = f"no other number of drafts is worth {percent(WORTH_RATIO)} of TPOT at this traffic"
+        why = f"no other number of drafts is worth {percent(seen.worth_ratio)} of TPOT at this traffic"
         return row(DRAFTS, "hold", why, drafts, seen.acceptance_text(), seen.table_text())
     if (short := too_short(case)) is not None:
         return row(DRAFTS, "withheld", short, drafts, seen.acceptance_text())
@@ -103,18 +107,29 @@ def _untold(case: Case) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class DraftsSeen:
-    """What drafts bring and cost. `costs`: by the cheapest, the likely and the dearest draft."""
+    """What drafts bring and cost. `output_tokens` is the mean of a request, None where it is not known."""
 
     drafts: int
     positions: Sequence[float]
     traffic: Traffic
-    costs: tuple[StepCost, StepCost, StepCost]
+    costs: DraftCosts
     load: Load
     kv_is_short: bool
+    output_tokens: float | None = None
 
     def tpot(self, drafts: int, cost: StepCost) -> float:
-        """TPOT with so many drafts, in seconds."""
+        """Mean TPOT with so many drafts, in seconds."""
         return cost.tpot_seconds(self.positions, drafts, self.traffic)
+
+    def spread_ratio(self, drafts: int) -> float:
+        """What the luck of drafts adds to the TPOT of one request in twenty; 0 if lengths are not known."""
+        if self.output_tokens is None:
+            return 0.0
+        return ONE_IN_TWENTY * luck_ratio(self.positions, drafts, self.output_tokens)
+
+    def late_tpot(self, drafts: int, cost: StepCost) -> float:
+        """TPOT of one request in twenty with so many drafts, in seconds, by the luck of drafts."""
+        return self.tpot(drafts, cost) * (1.0 + self.spread_ratio(drafts))
 
     def best(self, measured: Compared | None) -> int:
         """The number of drafts to go to; the present one unless another is clearly better.
@@ -124,33 +139,42 @@ class DraftsSeen:
         """
         if self.kv_is_short and self.drafts > 0:
             return self.drafts // 2
-        cheapest, likely, dearest = self.costs
+        costs = self.costs
         tried = [k for k in range(self.drafts) if measured is None or not measured.was_slower(k)]
-        fewer = min(tried, key=lambda k: self.tpot(k, likely), default=self.drafts)
-        if self._is_worth(fewer, likely) and self.tpot(fewer, cheapest) <= self.tpot(self.drafts, cheapest):
+        fewer = min(tried, key=lambda k: self.late_tpot(k, costs.likely), default=self.drafts)
+        if self._is_worth(fewer, costs.likely) and self._is_no_worse(fewer, costs.cheapest):
             return fewer
         more = self.drafts + 1
-        if self._is_worth(more, dearest) and not (measured is not None and measured.was_slower(more)):
+        if self._is_worth(more, costs.dearest) and not (measured is not None and measured.was_slower(more)):
             return more
         return self.drafts
 
     def _is_worth(self, drafts: int, cost: StepCost) -> bool:
-        return self.tpot(drafts, cost) < (1.0 - WORTH_RATIO) * self.tpot(self.drafts, cost)
+        return self.late_tpot(drafts, cost) < (1.0 - self.worth_ratio) * self.late_tpot(self.drafts, cost)
+
+    def _is_no_worse(self, drafts: int, cost: StepCost) -> bool:
+        return self.late_tpot(drafts, cost) <= self.late_tpot(self.drafts, cost)
+
+    @property
+    def worth_ratio(self) -> float:
+        """What a change must be worth."""
+        return MEASURED_WORTH_RATIO if self.costs.measured else WORTH_RATIO
 
     def change(self, case: Case, to: int) -> Advice:
         """The row that goes to `to` drafts."""
         action = direction(self.drafts, to)
         because = [self.acceptance_text(), self.table_text()]
+        if (spread := self.spread_ratio(self.drafts)) > 0:
+            because.append(f"by the luck of drafts one request in twenty is {percent(spread)} slower")
         if self.kv_is_short:
             because.append("KV is short and requests are preempted: drafts take slots of every sequence")
         if to > len(self.positions):
             because.append(f"the acceptance of position {to} is a guess: the last conditional one goes on")
         because.append("wrong if batches grow smaller: drafts cost less then")
-        cheapest, likely, dearest = self.costs
-        now = self.tpot(self.drafts, likely)
+        now = self.tpot(self.drafts, self.costs.likely)
         changes = sorted(
             self.tpot(to, cost) / self.tpot(self.drafts, cost) - 1.0
-            for cost in (cheapest, dearest)
+            for cost in self.costs.ends
             if math.isfinite(self.tpot(self.drafts, cost)) and math.isfinite(self.tpot(to, cost))
         )
         expected: Mapping[str, float] = (
@@ -179,7 +203,7 @@ class DraftsSeen:
 
     def table_text(self) -> str:
         """TPOT of each number of drafts, by the likely cost."""
-        likely = self.costs[1]
+        likely = self.costs.likely
         rows = (f"{k}: {_tpot_text(self.tpot(k, likely))}" for k in range(self.drafts + 2))
         return "mean TPOT by drafts " + ", ".join(rows)
 
@@ -215,9 +239,10 @@ def drafts_seen(case: Case) -> DraftsSeen | str:
         drafts,
         positions,
         Traffic(generated / case.engines, load.demand),
-        _costs(fit, drafts, case.drafted.fits),
+        costs_of(fit, drafts, case.drafted.fits),
         load,
         kv > FULL_KV and load.preemptions > 0,
+        case.replica.distribution("output_tokens").mean.value,
     )
 
 
@@ -238,19 +263,3 @@ def _positions(case: Case) -> Sequence[float] | str:
         if (high - low) / 2 > WIDEST_HALF_INTERVAL:
             return f"{drafted:.0f} drafts are too few to tell their acceptance"
     return positions
-
-
-def _costs(fit: StepFit, drafts: int, others: Mapping[int, StepFit]) -> tuple[StepCost, StepCost, StepCost]:
-    """The step split into engine and drafts: by a comparison with another k where there was one."""
-    slope = fit.per_token_seconds
-    for other, known in others.items():
-        if other != drafts:
-            each = (fit.base_seconds - known.base_seconds) / (drafts - other)
-            if each > 0:
-                measured = StepCost(fit.base_seconds - each * drafts, slope, each)
-                return measured, measured, measured
-    least, likely, most = (
-        StepCost(base := fit.base_seconds / (1.0 + ratio * drafts), slope, ratio * base)
-        for ratio in DRAFT_COST_RATIO
-    )
-    return least, likely, most

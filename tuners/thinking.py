@@ -90,6 +90,7 @@ RULE = Rule(THINKING, calls, advise)
 
 @once
 def unfit(case: Case) -> str | None:
+    """Why thoughts cannot be judged; None: they can."""
     if (why := not_fresh(case) or lacking(case, _NEEDED)) is not None:
         return why
     thoughts = case.replica.distribution(REASONING)
@@ -103,10 +104,35 @@ def unfit(case: Case) -> str | None:
     for name in ("prompt_tokens", "output_tokens", "tpot_seconds"):
         if (why := contradiction(case.replica.distribution(name))) is not None:
             return f"{name} {why}"
+    return _too_few(case)
+
+
+def _too_few(case: Case) -> str | None:
     counted = thoughts_of(case).count
     if counted < FEWEST_FOR_P99:
         return f"{REASONING} of {counted:.0f} requests so far, a budget needs {FEWEST_FOR_P99}"
     return None
+
+
+def counts_still(case: Case) -> bool:
+    """Whether a cap may be called for once enough thoughts have ended, and nothing else is missing."""
+    share = case.replica.scalar("reasoning_share_ratio").number
+    if case.thoughts is None or share is None or share < LARGE_SHARE:
+        return False
+    return _too_young(case) is not None if unfit(case) is None else unfit(case) == _too_few(case)
+
+
+def _too_young(case: Case, cap: int | None = None) -> str | None:
+    """Why the log is too young for thoughts of `cap` tokens (None: those that one in twenty passes)."""
+    thoughts, tpot = thoughts_of(case), case.replica.distribution("tpot_seconds").mean.value
+    tokens = thoughts.least_cap() or thoughts.longest if cap is None else cap
+    needed = math.inf if tpot is None else LONGEST_THOUGHTS * tokens * tpot
+    if thoughts.seconds >= needed:
+        return None
+    return (
+        f"a thought of {tokens:.0f} tokens takes {needed / LONGEST_THOUGHTS:.0f} s, counted at its end: "
+        f"{thoughts.seconds:.0f} s were seen, {needed:.0f} are needed"
+    )
 
 
 @once
@@ -209,6 +235,14 @@ def _unsettled(thoughts: Thoughts, likely: int) -> tuple[str, str] | None:
     )
 
 
+def _time_may_tell(thoughts: Thoughts, cap: int) -> bool:
+    """Whether the log is not full yet, and then may hold enough requests to show that a cap is safe."""
+    in_hand = MOST_TRUNCATED_RATIO - (thoughts.share_above(cap) or 0.0)
+    spread = MOST_TRUNCATED_RATIO * (1.0 - MOST_TRUNCATED_RATIO)
+    needed = spread * (ERRORS_IN_HAND / in_hand) ** 2 if in_hand > 0 else math.inf
+    return thoughts.seconds < KEPT_SECONDS and thoughts.count * KEPT_SECONDS >= needed * thoughts.seconds
+
+
 def _lowered(case: Case) -> Advice:
     now, pressed, thoughts = _budget(case), _pressed(case) or "", thoughts_of(case)
     said = (_told(case), pressed)
@@ -221,6 +255,9 @@ def _lowered(case: Case) -> Advice:
     if likely is None or proposed is None:
         why = "the p95 lies past the last bucket: no budget can be named that cuts one in twenty"
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
+    if now is not None and likely < now <= proposed and _time_may_tell(thoughts, likely):
+        why = f"{now} cuts about one in twenty; {likely} may be enough: more requests will tell"
+        return row(THINKING, "withheld", why, now, *said, bound_by="kv")
     if now is not None and (proposed >= now or _cuts_enough(thoughts, now)):
         if (unsettled := _unsettled(thoughts, likely)) is not None:
             action, why = unsettled
@@ -240,12 +277,8 @@ def _lowered(case: Case) -> Advice:
     if tpot is None:
         why = missing("tpot_seconds", answers)
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
-    if thoughts.seconds < LONGEST_THOUGHTS * proposed * tpot:
-        why = (
-            f"a thought of {proposed} tokens takes {proposed * tpot:.0f} s and is counted at its end: "
-            f"{thoughts.seconds:.0f} s were seen, {LONGEST_THOUGHTS * proposed * tpot:.0f} are needed"
-        )
-        return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
+    if (young := _too_young(case, proposed)) is not None:
+        return row(THINKING, "withheld", young, case.knobs.thinking, *said, bound_by="kv")
     share = thoughts.share_above(proposed) or 0.0
     most = share + ERRORS_IN_HAND * thoughts.error(share)
     freed = lengths_at(case)[0] - lengths_at(case, proposed)[0]
@@ -303,6 +336,8 @@ def _no_call(case: Case) -> Advice:
         lengths = case.replica.distribution(name)
         if lengths.mean.value is None:
             return row(THINKING, "withheld", missing(name, lengths), now, pressed)
+    if counts_still(case):
+        return row(THINKING, "withheld", _too_young(case) or "", now, pressed, _told(case), bound_by="kv")
     why = "thoughts hold no large part of the KV cache: a cap that cuts one in twenty frees little"
     return row(THINKING, "hold", why, now, pressed, _told(case), bound_by="kv")
 

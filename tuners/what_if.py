@@ -110,7 +110,7 @@ def _drafts(case: Case, value: int) -> _Told:
     if value > len(seen.positions) + MOST_EXTRA_POSITIONS:
         raise _NoAnswerError(f"only {len(seen.positions)} positions were observed")
     limits = ["once the batch has settled at this traffic"]
-    if seen.costs[0] == seen.costs[-1]:
+    if seen.costs.measured:
         limits.append("a draft's cost by the comparison of two numbers of drafts")
     else:
         limits.append("a draft's cost is assumed, from 3 to 20 % of an empty step")
@@ -120,7 +120,7 @@ def _drafts(case: Case, value: int) -> _Told:
         seen.acceptance_text(),
         f"{accepted_length(seen.positions, value):.2f} tokens a step at {value}",
     )
-    pairs = [(seen.tpot(value, cost), seen.tpot(seen.drafts, cost)) for cost in seen.costs]
+    pairs = [(seen.tpot(value, cost), seen.tpot(seen.drafts, cost)) for cost in seen.costs.ends]
     if any(math.isinf(now) for _, now in pairs):
         raise _NoAnswerError("by the fit this traffic cannot be served as it is: the model does not hold")
     if any(math.isinf(then) for then, _ in pairs):

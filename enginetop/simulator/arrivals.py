@@ -9,10 +9,10 @@ from enginetop.simulator.scenario import Arrival, Traffic
 
 
 class Spells:
-    """Bursts and lulls in turn, from second `begun_at` of the fleet on: `bursting` holds until second `until`.
+    """Bursts and lulls in turn, from second `begun_at` of the fleet on: `bursting` holds until `until`.
 
-    Half of all requests come in bursts, which therefore fill 1 / (2 ratio) of the time. Equal seeds give equal
-    spells: replicas that a router deals one stream to have their bursts at the same time.
+    Half of all requests come in bursts, which therefore fill 1 / (2 ratio) of the time. Equal seeds give
+    equal spells: replicas that a router deals one stream to have their bursts at the same time.
     """
 
     def __init__(self, traffic: Traffic, seed: str, begun_at: float) -> None:

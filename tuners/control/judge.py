@@ -24,6 +24,10 @@ FEWEST_REQUESTS = 50
 POWER = 0.8
 """The power that sample sizes are worked out for."""
 
+_MOST_LOST_RATIO = 0.1
+"""`not_worse` rules out the loss of so much of what the baselines attain, too: where hardly anybody is in
+time, losing all of them lies within the margin.
+"""
 _TOLD_EFFECT = 0.1
 """A smaller design effect only says that one side never varied; it is not worth a word."""
 
@@ -135,7 +139,7 @@ def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
         verdict = Verdict.IMPROVED
     elif high < 0:
         verdict = Verdict.WORSE
-    elif low > -margin:
+    elif low > -min(margin, _MOST_LOST_RATIO * other.ratio):
         verdict = Verdict.NOT_WORSE
     else:
         verdict = Verdict.INCONCLUSIVE

@@ -143,8 +143,28 @@ def test_both_arms_without_a_miss() -> None:
     assert judge(plenty, alpha=0.05, margin=0.01).verdict is Verdict.NOT_WORSE
     assert judge(few, alpha=0.05, margin=0.01).verdict is Verdict.INCONCLUSIVE
     assert judge(plenty, alpha=0.05, margin=0.01).design_effect is None
-    none_in_time = blocks(*[(100, 0, 200, 0)] * 30)
-    assert judge(none_in_time, alpha=0.05, margin=0.01).verdict is Verdict.NOT_WORSE
+
+
+@pytest.mark.parametrize(
+    "within",
+    # of 6000 a side none, .5 % and 3 % in time, equal on both; the error of the log odds of 180 is
+    # sqrt(2 / 174.6) = .107, 1.645 times it .176: up to 16 % of them may be lost, half a point of all
+    [0, 30, 180],
+)
+def test_where_hardly_anybody_is_in_time_nothing_is_told(within: int) -> None:
+    found = judge(blocks(*[(200, within / 30, 200, within / 30)] * 30), alpha=0.05, margin=0.01)
+    assert found.low is not None
+    assert found.low > -0.01
+    assert found.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_tenth_of_what_few_attain_can_be_told() -> None:
+    """Of 60 000 a side 3000 in time: the error of the log odds is sqrt(2 / 2850) = .0265, 1.645 times it
+    .0436: at most 4.1 % of them are lost.
+    """
+    found = judge(blocks(*[(2000, 100, 2000, 100)] * 30), alpha=0.05, margin=0.01)
+    assert found.verdict is Verdict.NOT_WORSE
+    assert found.low == pytest.approx(-0.041 * 0.05, rel=0.03)
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,24 @@ def thinkers() -> Scenario:
     return replace(scenario, pools=(replace(scenario.pools[0], members=(plan,)),))
 
 
+def crowded() -> Scenario:
+    """Long answers without a thought, and too little KV for them."""
+    scenario = scenario_named("kv-pressure")
+    plan = (
+        scenario.pools[0]
+        .members[0]
+        .with_traffic(
+            requests_per_second=2.5, reasoning_tokens=Lengths(0.0, 0.0), answer_tokens=Lengths(600, 0.6)
+        )
+    )
+    return replace(scenario, pools=(replace(scenario.pools[0], members=(plan,)),))
+
+
 CASES: Mapping[str, str] = {
     # a scenario that calls for less of a knob
     "budget-too-large": "max_num_batched_tokens",
     "speculation-hurts": "num_speculative_tokens",
-    "kv-pressure": "max_num_seqs",
+    "crowded": "max_num_seqs",
     "thinkers": "thinking_token_budget",
 }
 
@@ -58,7 +71,8 @@ class Shown:
 
 
 def scenario_of(name: str) -> Scenario:
-    return thinkers() if name == "thinkers" else scenario_named(name)
+    made = {"thinkers": thinkers, "crowded": crowded}
+    return made[name]() if name in made else scenario_named(name)
 
 
 class Looker:

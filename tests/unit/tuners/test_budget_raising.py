@@ -57,7 +57,7 @@ def advice(
 
 def by_the_minute(*late: float, preemptions: float = 0.0) -> list[Minute]:
     """Minutes of 60 requests each, of which these shares missed the TTFT objective."""
-    return [Minute(60.0 * i, 60.0, 1.0 - ratio, 1.0, preemptions) for i, ratio in enumerate(late)]
+    return [Minute(60.0 * i, 60.0, 1.0 - ratio, preemptions) for i, ratio in enumerate(late)]
 
 
 def calm(queued: int) -> list[StepWindow]:
@@ -123,7 +123,7 @@ class TestQueuesThatComeAndGo:
 
     def test_four_minutes_are_too_few_and_so_are_299_requests(self) -> None:
         for count, requests, action in ((4, 100.0, "hold"), (5, 59.8, "hold"), (5, 60.0, "raise")):
-            minutes = [Minute(60.0 * i, requests, 0.8, 1.0, 0.0) for i in range(count)]
+            minutes = [Minute(60.0 * i, requests, 0.8, 0.0) for i in range(count)]
             assert advice(self.now, recent=self.quiet, windows=calm(8), minutes=minutes).action == action
 
     def test_preemptions_among_them_mean_kv(self) -> None:

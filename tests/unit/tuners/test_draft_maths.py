@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import statistics
 
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from tuners.draft_maths import (
     geometric_length,
     geometric_speed_up,
     lookahead_blocks,
+    luck_ratio,
     wilson,
     worth_one_more,
 )
@@ -132,3 +135,20 @@ def test_a_settled_batch_gives_its_own_step_time(
         running = generated * tpot
         step = base + 0.001 * drafts + token * running * (1 + drafts)
         assert step == pytest.approx(tpot * accepted_length(positions, drafts), rel=1e-6)
+
+
+def test_the_luck_of_drafts_spreads_tpot() -> None:
+    # .85 .72 .60 .50: E[h] 2.67, E[h^2] .85 + 3 x .72 + 5 x .60 + 7 x .50 = 9.51, variance 2.3811; of 300
+    # tokens sqrt(2.3811 / 300 / 3.67) = .0465
+    assert luck_ratio((0.85, 0.72, 0.60, 0.50), 4, 300) == pytest.approx(0.0465, abs=5e-5)
+    # one draft, a coin of .35: sqrt(.35 x .65 / 260 / 1.35) = .02546, whatever is accepted beyond
+    assert luck_ratio((0.35, 0.2), 1, 260) == pytest.approx(0.02546, abs=5e-6)
+    assert luck_ratio((1.0, 1.0), 2, 100) == luck_ratio((0.5,), 0, 100) == luck_ratio((0.5,), 1, 0) == 0.0
+    # simulated: of 260 tokens each
+    luck, steps = random.Random(1), []
+    for _ in range(3000):
+        tokens, taken = 0, 0
+        while tokens < 260:
+            tokens, taken = tokens + 1 + (luck.random() < 0.35), taken + 1
+        steps.append(taken)
+    assert statistics.stdev(steps) / statistics.mean(steps) == pytest.approx(0.02546, rel=0.05)

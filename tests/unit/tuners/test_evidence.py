@@ -131,11 +131,13 @@ def test_a_window_knows_who_waited_at_both_of_its_ends() -> None:
     assert [window.waiting for window in windows(*looks)] == [3.0, 0.0]
 
 
-def judged(at: float, ttft: float, *, preemptions: float = 0.0, **fields: Any) -> ReplicaSnapshot:
+def judged(
+    at: float, ttft: float, *, preemptions: float = 0.0, running: float = 44.0, **fields: Any
+) -> ReplicaSnapshot:
     """A page `at` seconds after the first, with 80 requests in its window."""
     return replica(
         "b1",
-        changes={"ttft_seconds": distribution(0.1, 0.3, count=80)},
+        changes={"ttft_seconds": distribution(0.1, 0.3, count=80), "requests_running": running},
         scraped_at=AT + at,
         totals={"preemptions": preemptions},
         goodput=Goodput(ttft=exact(ttft), tpot=exact(0.9)),
@@ -151,10 +153,15 @@ def minutes(*looks: ReplicaSnapshot) -> list[Minute]:
 
 
 def test_a_minute_is_taken_when_it_has_passed() -> None:
-    looks = [judged(0, 0.5), judged(30, 0.6), judged(60, 0.7, preemptions=2), judged(130, 0.8, preemptions=9)]
+    looks = [
+        judged(0, 0.5, running=90),
+        judged(30, 0.6, running=51),
+        judged(60, 0.7, preemptions=2),
+        judged(130, 0.8, preemptions=9),
+    ]
     assert minutes(*looks) == [
-        Minute(AT + 60, 80, 0.7, 0.9, 2),
-        Minute(AT + 130, 80, 0.8, 0.9, 7),
+        Minute(AT + 60, 80, 0.7, 2, most_running=51),
+        Minute(AT + 130, 80, 0.8, 7, most_running=44),
     ]
 
 

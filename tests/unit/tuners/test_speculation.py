@@ -10,6 +10,7 @@ import pytest
 
 from enginetop.fleet.model import Quality, ReplicaState
 from enginetop.fleet.snapshot import Advice, ReplicaSnapshot, Scalar, SignalValue
+from tests.tui.snapshots import distribution
 from tests.unit.tuners.test_token_budget import line, slow
 from tuners.case import Case
 from tuners.draft_memory import Drafted, Speed, speed_of
@@ -102,6 +103,29 @@ def test_a_measured_cost_of_drafts_goes_before_the_assumed_one() -> None:
     found = advice(more={"drafted": Drafted(fits={0: other})})
     assert "1: 18.8 ms" in found.because[1]
     assert found.expected["tpot_change_low_ratio"] == found.expected["tpot_change_high_ratio"]
+
+
+def test_drafts_that_bring_nothing_go_once_their_cost_was_measured() -> None:
+    """15.9 ms with one draft and 18.4 ms with two: 2.5 ms a draft, 13.4 ms without. At 2500 tokens/s of 50 us
+    none loads .125: 15.31 ms; one loads .125 x 2 / 1.35 = .1852: 15.9 / .8148 / 1.35 = 14.45 ms, which stays.
+    At 75 us it is .1875 and 16.49 ms, .2778 and 16.31 ms: 1 % more without. But one request of 260 tokens in
+    twenty has 1.645 sqrt(.35 x .65 / 260 / 1.35) = 4.2 % less luck with its drafts, so that it is 17.0 ms.
+    """
+    one = drafting((0.35,), 2500.0, {"output_tokens": distribution(260.0, 600.0)})
+
+    def found(per_token: float, changes: ReplicaSnapshot = one) -> Advice:
+        two = fit_step_time(line(0.0184, per_token, top=900))
+        assert not isinstance(two, Unfit)
+        more = {"drafted": Drafted(fits={2: two})}
+        return advice(changes, replace(KNOBS, drafts=1), steps(0.0159, per_token), more)
+
+    assert (found(75e-6).action, found(75e-6).proposed) == ("disable", 0)
+    assert "by the luck of drafts one request in twenty is 4 % slower" in found(75e-6).because
+    assert found(50e-6).action == "hold"
+    # drafts of long answers even out: of 260 000 tokens one in twenty is .13 % slower
+    assert (
+        found(75e-6, drafting((0.35,), 2500.0, {"output_tokens": distribution(2.6e5, 6e5)})).action == "hold"
+    )
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_long_thoughts_are_waited_for_since_they_end_late() -> None:
     found = advice(pressed(), thoughts=soon)
     assert (found.action, found.proposed) == ("withheld", None)
     assert found.because[-1] == (
-        "a thought of 5888 tokens takes 177 s and is counted at its end: 1766 s were seen, 1766 are needed"
+        "a thought of 5888 tokens takes 177 s, counted at its end: 1766 s were seen, 1766 are needed"
     )
     assert advice(pressed(), thoughts=late).proposed == 5888
     unknown = advice(pressed({"tpot_seconds": no_distribution()}), thoughts=late)
@@ -148,9 +148,9 @@ def test_pressure_that_comes_and_goes_is_seen_over_minutes() -> None:
     quiet = pressed({"preemptions": 0.0, "kv_usage_ratio": 0.5})
     sure = Thoughts(LONG_TAIL.at_most, MOST_PATIENCE_SECONDS)
     # 7 preemptions in 6 min of 100 requests: 1.2 % as many; 6 would be 1 %
-    minutes = [Minute(60.0 * i, 100.0, 0.9, 0.9, 7.0 if i == 3 else 0.0) for i in range(6)]
+    minutes = [Minute(60.0 * i, 100.0, 0.9, 7.0 if i == 3 else 0.0) for i in range(6)]
     assert advice(quiet, thoughts=sure, minutes=minutes).action == "lower"
-    minutes = [Minute(60.0 * i, 100.0, 0.9, 0.9, float(i)) for i in (0, 0, 0, 1, 2, 3)]
+    minutes = [Minute(60.0 * i, 100.0, 0.9, float(i)) for i in (0, 0, 0, 1, 2, 3)]
     assert advice(quiet, thoughts=sure, minutes=minutes).action == "hold"
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginetop.fleet.snapshot import ReplicaSnapshot
-from tests.tui.snapshots import AT, replica
+from tests.tui.snapshots import AT, distribution, no_distribution, replica
 from tuners.pool_thoughts import Counted, PoolThoughts
 from tuners.thought_log import ThoughtLog
 from tuners.thoughts import Thoughts, together
@@ -98,10 +98,12 @@ def test_shares_fall_and_quantiles_turn_them_round(counts: list[int], tokens: fl
         assert thoughts.share_above(back) == pytest.approx(share, abs=1e-9)
 
 
-def seen(at: float, *at_most: float, model: str = "m") -> ReplicaSnapshot:
+def seen(at: float, *at_most: float, model: str = "m", tpot: float | None = None) -> ReplicaSnapshot:
     """A page `at` seconds after the first, with these totals up to 64, 1024 and all."""
     totals = dict(zip((f"reasoning_tokens.le.{b}" for b in ("64.0", "1024.0", "inf")), at_most, strict=True))
-    return replace(replica("b1", totals=totals, scraped_at=AT + at), model=model)
+    times = no_distribution() if tpot is None else distribution(tpot, tpot)
+    one = replica("b1", totals=totals, scraped_at=AT + at, changes={"tpot_seconds": times})
+    return replace(one, model=model)
 
 
 def test_the_log_counts_from_its_first_page() -> None:
@@ -112,6 +114,39 @@ def test_the_log_counts_from_its_first_page() -> None:
     assert log.thoughts == Thoughts({64.0: 1, 1024.0: 20, INF: 25}, 30.0)
     log.take(seen(50, 6, 70, 86, model="m"), None)
     assert log.thoughts == Thoughts({64.0: 1, 1024.0: 20, INF: 26}, 50.0)
+
+
+def test_thoughts_that_could_not_end_in_time_are_weighted_up() -> None:
+    """At 10 ms a token those of 32, 256 and 1024 tokens (middles of their buckets, the last one's begin) take
+    .32, 2.56 and 10.24 s: of 30 s they can begin in 29.68, 27.44 and 19.76. Of 1, 19 and 5 seen 1.010782,
+    20.77259 and 7.591093 began, 29.37447 in all: shares of .0344102, .707165 and .258425.
+    """
+    log = ThoughtLog()
+    log.take(seen(0, 5, 50, 60, tpot=0.01), None)
+    log.take(seen(30, 6, 70, 85, tpot=0.01), None)
+    assert log.thoughts is not None
+    assert log.thoughts.count == pytest.approx(25.0)
+    assert list(log.thoughts.at_most.values()) == pytest.approx([0.860255, 18.53938, 25.0], abs=1e-4)
+
+
+def test_every_restart_loses_the_thoughts_of_the_moment() -> None:
+    """Three lives of 10 s: of a thought of 2.56 s 7.44 s each, of one of 10.24 s nothing, which counts as a
+    tenth. Of 10 and 1 seen 13.4409 and 10 began: 57.34 % up to 1024.
+    """
+    log = ThoughtLog()
+    for second, at_most in ((0, 0), (10, 4), (11, 4), (21, 7), (22, 7), (32, 10)):
+        life = AT + 11 * (second // 11)
+        log.take(seen(second, 0, at_most, 1.1 * at_most, tpot=0.01), None, restarted_at=life)
+    assert log.thoughts is not None
+    assert log.thoughts.at_most[1024.0] / log.thoughts.count == pytest.approx(0.5734, abs=1e-4)
+
+
+def test_a_log_that_goes_on_misses_nothing_of_what_began_before_it() -> None:
+    """After half a day the oldest marks go, and the engine was seen to live before the rest of the log."""
+    log = ThoughtLog()
+    for minute in range(800):
+        log.take(seen(60.0 * minute, minute, 10 * minute, 20 * minute, tpot=1.0), None)
+    assert log.thoughts == Thoughts({64.0: 719, 1024.0: 7190, INF: 14_380}, 43_140.0)
 
 
 def test_a_power_tail_is_told_no_less_than_it_is() -> None:
