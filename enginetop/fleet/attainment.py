@@ -113,10 +113,10 @@ def _both(ttft: Quantile, tpot: Quantile, counts: Sequence[float], notes: Sequen
 
 def _completed(facts: Facts) -> tuple[HistogramIncrease, HistogramIncrease] | None:
     """Histograms of completed requests, where every engine's companion told them."""
-    if _COMPLETED_TTFT in facts.gaps or _COMPLETED_TPOT in facts.gaps:
-        return None
     ttft, tpot = facts.histograms.get(_COMPLETED_TTFT), facts.histograms.get(_COMPLETED_TPOT)
-    return (ttft, tpot) if ttft and tpot and ttft.count and tpot.count else None
+    if not ttft or not tpot or _COMPLETED_TTFT in facts.gaps or _COMPLETED_TPOT in facts.gaps:
+        return None
+    return (ttft, tpot) if ttft.count and tpot.count else None
 
 
 def _judged(signals: Signals, facts: Facts, name: str, limit: float) -> Quantile:

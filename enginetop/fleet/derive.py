@@ -147,7 +147,7 @@ def _scalar(name: str, value: float, trust: _Trust) -> Scalar:
 
 def _trust(facts: Facts, *measures: str) -> _Trust:
     """Quality and note of a value that is there: whole, an estimate, or from part of the engines only."""
-    for measure in measures:
+    for measure in () if facts.whole else measures:
         gap = facts.gaps.get(measure)
         if gap is not None and gap.parts:
             note = f"from {facts.parts - gap.parts} of {facts.parts} engines"
@@ -155,7 +155,7 @@ def _trust(facts: Facts, *measures: str) -> _Trust:
                 why = facts.estimated.get(measure)
                 return (Quality.ESTIMATED, f"{note}; {why}") if why else (Quality.OK, note)
             return Quality.ESTIMATED, f"{note}; {gap.note}" if gap.note else note
-    for measure in measures:
+    for measure in measures if facts.estimated else ():
         if measure in facts.estimated:
             return Quality.ESTIMATED, facts.estimated[measure]
     return Quality.OK, ""

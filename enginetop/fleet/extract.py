@@ -178,6 +178,7 @@ class _EnginePlan:
             Lazy(self.may_lack, told.gap),
             estimated,
             within,
+            whole=True,
         )
 
 

@@ -78,7 +78,7 @@ class Facts:
     All mappings go by measure, `ratios` by signal. A name without a value has a gap; a name with both has a
     value from part of the engines only. `estimated` says why a measure is an estimate. `within_slo` is the
     increase of `requests_within_slo` by the objective (TTFT and TPOT in seconds; None: not named) that it was
-    counted for.
+    counted for. `whole`: no name has both.
     """
 
     parts: int
@@ -89,6 +89,7 @@ class Facts:
     gaps: Mapping[str, Gap]
     estimated: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     within_slo: Mapping[tuple[float, float] | None, float] = field(default_factory=lambda: NO_COUNTS)
+    whole: bool = False
 
     def increase(self, measure: str) -> float | None:
         """A counter's increase over the window, or None when it is not known."""

@@ -141,8 +141,9 @@ def _counted(facts: Facts, slo: Slo, doubt: str, *, own: bool) -> _Exact:
     Counts for another objective say nothing of one that somebody asked for; where nobody did, they are the
     only objective that anybody chose, and are told with its name.
     """
-    judged, within = facts.increase(_JUDGED), facts.increase(_WITHIN)
-    failed = _or_nothing(facts, _FAILED)
+    judged = facts.increase(_JUDGED)
+    within = None if judged is None else facts.increase(_WITHIN)
+    failed = None if within is None else _or_nothing(facts, _FAILED)
     if judged is None or within is None or failed is None:
         return _Exact(note=_why(facts))
     counted_for = _objective(facts)
@@ -193,9 +194,8 @@ def _completed_per_second(facts: Facts) -> float | None:
     finished = facts.gains.get(_FINISHED)
     if finished is None:
         return None
-    return finished.per_second - sum(
-        facts.gains[measure].per_second for measure in _INCOMPLETE if measure in facts.gains
-    )
+    incomplete = [gain for measure in _INCOMPLETE if (gain := facts.gains.get(measure)) is not None]
+    return finished.per_second - sum([gain.per_second for gain in incomplete])
 
 
 def _or_nothing(facts: Facts, measure: str) -> float | None:
@@ -213,5 +213,6 @@ def _uncounted(facts: Facts, measure: str) -> int:
 
 
 def _why(facts: Facts) -> str:
-    gap = next((facts.gaps[name] for name in (_JUDGED, _WITHIN, _FAILED) if name in facts.gaps), None)
+    found = (facts.gaps.get(name) for name in (_JUDGED, _WITHIN, _FAILED))
+    gap = next((gap for gap in found if gap is not None), None)
     return f"no exact counts: {gap.note}" if gap is not None and gap.note else ""

@@ -42,7 +42,9 @@ class Lazy(Mapping[K, V_co]):
     def __getitem__(self, name: K) -> V_co:
         value: V_co | None = self._known.get(name, _UNASKED)
         if value is _UNASKED:
-            value = self._find(name)
+            if name not in self.names:
+                raise KeyError(name)
+            value = self._known[name] = self._work(name)
         if value is None:
             raise KeyError(name)
         return value
@@ -57,14 +59,10 @@ class Lazy(Mapping[K, V_co]):
         """The value, or `default` where there is none."""
         value: V_co | None = self._known.get(name, _UNASKED)
         if value is _UNASKED:
-            value = self._find(name)
+            if name not in self.names:
+                return default
+            value = self._known[name] = self._work(name)
         return default if value is None else value
-
-    def _find(self, name: K) -> V_co | None:
-        if name not in self.names:
-            return None
-        value = self._known[name] = self._work(name)
-        return value
 
     def __contains__(self, name: object) -> bool:
         return name in self.names and self.get(name) is not None  # type: ignore[arg-type]

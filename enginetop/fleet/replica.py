@@ -282,7 +282,8 @@ class ReplicaTracker:
             signals, good = self._with_records(signals, good, slo, told)
         self._count_budget_hits(told.facts)
         if told.facts is not None:
-            signals = overlaid(signals, {}, _OWN, self._own_signals(now, signals, good, share))
+            power = {"power_watts": share.power}
+            signals = overlaid(signals, power, _OWN, self._own_signals(now, signals, good, share))
         elif self.records:
             signals = overlaid(
                 signals, {HIT_RATIO: hit_ratio([self.budget_hits]), KV_TOKENS: kv_tokens(signals)}

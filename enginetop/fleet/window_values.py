@@ -91,12 +91,15 @@ class Shown:
 def shown(
     values: Values | None, state: ReplicaState, page_at: float | None, now: float, power: Scalar
 ) -> Shown:
-    """What is shown at Unix time `now` of a replica whose newest page is of `page_at`, drawing `power`."""
+    """What is shown at Unix time `now` of a replica whose newest page is of `page_at`.
+
+    Where it is old, so is `power`; else power is not among it.
+    """
     if values is None or page_at is None or state in _VALUES_MEAN_NOTHING:
         return Shown(no_signals(Quality.UNKNOWN, "no good page yet" if page_at is None else state.value))
-    signals: Signals = overlaid(values.signals, {"power_watts": power})
     if state is not ReplicaState.STALE:
-        return Shown(signals, values.ranks, values.beyond, values.facts)
+        return Shown(values.signals, values.ranks, values.beyond, values.facts)
+    signals = overlaid(values.signals, {"power_watts": power})
     note = f"{duration_text(now - page_at)} old"
     ranks = tuple(RankSnapshot(rank.labels, aged(rank.signals, note)) for rank in values.ranks)
     return Shown(aged(signals, note), ranks, aged(values.beyond, note))
