@@ -6,22 +6,20 @@ anything back by itself, so that every write is the machine's, and stands in the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
-from urllib.parse import quote
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from enginetop.fleet.errors import ClusterError
-from enginetop.fleet.foreign_json import Fields
-from enginetop.fleet.knobs import BY_HAND, FAILED, STUCK, VALUE, KnobRow, KnobSheet
+from enginetop.fleet.knobs import BY_HAND, VALUE, KnobRow, KnobSheet
 from enginetop.fleet.plan import VIA_KUBERNETES
-from tuners.control.flags import FLAGS, FlagError, value_of
+from tuners.control.flags import FLAGS, FlagError
 from tuners.control.knob_api import KnobReply, ReplyKind
-from tuners.control.kubernetes.arguments import Style, words_of
-from tuners.control.kubernetes.change_points import ChangePoint, NoPlaceError, change_point
+from tuners.control.kubernetes.change_points import ChangePoint, NoPlaceError
 from tuners.control.kubernetes.findings import Finding, of_managers
-from tuners.control.kubernetes.inspect import ObjectApi, OwnedFlags, inspect
+from tuners.control.kubernetes.inspect import OwnedFlags, inspect
 from tuners.control.kubernetes.owner import Owner
+from tuners.control.kubernetes.owner_look import Cluster, Look, OwnerLooks
 from tuners.control.kubernetes.patches import (
     JSON_PATCH,
     MANAGER,
@@ -31,40 +29,14 @@ from tuners.control.kubernetes.patches import (
     pointer,
     written_at,
 )
-from tuners.control.kubernetes.rollout import Member, drained, members, trouble_of
+from tuners.control.kubernetes.rollout import Member, drained
 
 READY_SECONDS = 900.0
 """So long nothing may become ready before a rollout counts as stuck."""
 _LOOK_SECONDS = 1.0
-_NOT_FOUND = 404
 _FINDINGS_SECONDS = 30.0
 _TRIES = 3
-_LIVE = "status.phase!=Succeeded,status.phase!=Failed"
-_WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
 _KINDS = {401: ReplyKind.UNAUTHORIZED, 403: ReplyKind.UNAUTHORIZED, 404: ReplyKind.MISSING}
-
-
-class Cluster(ObjectApi, Protocol):
-    """An API server that knows who owns what."""
-
-    def top_of(self, pod: Fields) -> str:
-        """The path of the object at the top of a pod's owners; empty: nobody's."""
-
-    def close(self) -> None:
-        """Nothing is asked for a while."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """An owner at one instant: the object, its place, its value and its live members."""
-
-    item: Fields
-    point: ChangePoint
-    value: int | None
-    members: tuple[Member, ...]
-    pods: tuple[Fields, ...]
-    phase: str
-    note: str
 
 
 class OwnerBoard:
@@ -91,7 +63,7 @@ class OwnerBoard:
         """As of the newest look."""
         self._kept: tuple[float, Look] | None = None
         self._found: tuple[float, tuple[Finding, ...]] | None = None
-        self._watch = ProgressWatch(ready_seconds)
+        self.looks = OwnerLooks(cluster, owner, now, ready_seconds)
         self._version, self._seen = 0, owner.before
         self._expires_at: float | None = None
 
@@ -146,7 +118,7 @@ class OwnerBoard:
         now = self.now()
         if self._kept is not None and 0 <= now - self._kept[0] < _LOOK_SECONDS:
             return self._kept[1]
-        found = self._look(now)
+        found = self.looks.look(self.by_hand)
         self.members = found.members
         if found.value != self._seen:
             self._seen = found.value
@@ -181,7 +153,7 @@ class OwnerBoard:
     def row(self, look: Look) -> KnobRow:
         """The knob's row."""
         return self.row_of(
-            look.value, look.phase, look.note, self._version, self._expires_at, self.count(look.item)
+            look.value, look.phase, look.note, self._version, self._expires_at, self.looks.count(look.item)
         )
 
     def row_of(
@@ -223,61 +195,6 @@ class OwnerBoard:
             writer=VIA_KUBERNETES,
         )
 
-    def pods(self, path: str, selector: Mapping[str, str]) -> tuple[Fields, ...]:
-        """The leaders among the live pods at whose top the object at `path` stands."""
-        words = ",".join(f"{key}={value}" for key, value in selector.items())
-        where = f"/api/v1/namespaces/{quote(self.owner.namespace, safe='')}/pods"
-        listed = self.cluster.send("GET", where, {"labelSelector": words, "fieldSelector": _LIVE})
-        found = listed.get("items")
-        return tuple(
-            pod
-            for pod in (found if isinstance(found, list) else ())
-            if isinstance(pod, dict)
-            and (pod.get("metadata", {}).get("labels") or {}).get(_WORKER_INDEX, "0") == "0"
-            and self.cluster.top_of(pod) == path
-        )
-
-    def place(self, item: Fields, pods: Sequence[Fields]) -> ChangePoint:
-        """The place of the flags; without a live pod it is found by what was kept of one. NoPlaceError."""
-        kept = {"metadata": {"labels": dict(self.owner.selector)}}
-        stub = {**kept, "spec": {"containers": [{"name": self.owner.container}]}}
-        return change_point(item, pods[0] if pods else stub, self.owner.container, self.owner.role)
-
-    def value_at(self, point: ChangePoint) -> int | None:
-        """The knob's value at a place."""
-        if not point.there and not self.owner.there:
-            return self.owner.before  # the object says nothing, as it did at first
-        words = words_of(point.present, point.style)
-        return value_of(words, FLAGS[self.owner.engine][self.owner.knob])
-
-    def phase(
-        self,
-        item: Fields,
-        value: int | None,
-        found: Sequence[Member],
-        count: int,
-        watch: ProgressWatch,
-        hand: str,
-    ) -> tuple[str, str]:
-        """What is under way, and what speaks against it. `hand` is what a person would do about it."""
-        ready = sum(one.ready and one.value == value for one in found)
-        stuck = watch.stuck((value, ready), self.now())  # also when all is well: a later trouble begins anew
-        if len(found) >= count and ready == len(found):
-            return "", ""
-        troubles = (one.trouble for one in found if one.value == value and one.trouble)
-        trouble = next(troubles, "") or trouble_of(item) or stuck
-        forward = value == self.owner.after
-        if trouble:
-            return (STUCK, trouble) if forward else (FAILED, f"{trouble}{BY_HAND}{hand}")
-        return ("restarting" if forward else "going_back"), f"{ready} of {count} ready with {value}"
-
-    def count(self, item: Fields) -> int:
-        """How many replicas the object is to have."""
-        spec = item.get("spec") or {}
-        nested = (spec.get("deploymentConfig") or {}).get("replicas")
-        said = spec.get("replicas", nested) if isinstance(spec, dict) else None
-        return said if isinstance(said, int) and not isinstance(said, bool) else self.owner.count
-
     def findings(self, look: Look) -> tuple[Finding, ...]:
         """What speaks against the change, asked at most twice a minute."""
         if self._found is None or self.now() - self._found[0] >= _FINDINGS_SECONDS:
@@ -293,33 +210,14 @@ class OwnerBoard:
         self._begun = True
         self._kept = None
 
-    def _look(self, now: float) -> Look:
-        try:
-            item = self.cluster.send("GET", self.owner.path)
-        except ClusterError as error:
-            if error.status != _NOT_FOUND:
-                raise
-            return self._gone()
-        pods = self.pods(self.owner.path, self.owner.selector)
-        point = self.place(item, pods)
-        value = self.value_at(point)
-        found = members(pods, self.owner.container, self.owner.engine, self.owner.knob, now)
-        phase, note = self.phase(item, value, found, self.count(item), self._watch, self.by_hand)
-        return Look(item, point, value, found, pods, phase, note)
-
-    def _gone(self) -> Look:
-        """Somebody has deleted the object: nothing of ours is in force."""
-        nowhere = ChangePoint((), Style.LIST, (), there=False, rolls="nothing")
-        return Look({}, nowhere, self.owner.before, (), (), "", f"{self.owner.shown} is gone")
-
     def _sheet(self, look: Look) -> KnobReply:
         return KnobReply(ReplyKind.OK, sheet=self.sheet(self.row(look), self.owner.instance))
 
     def _examined(self) -> KnobReply:
         look = self.look()
         found = self.findings(look)
-        rolls = f"{self.owner.instance}: a change restarts {look.point.rolls} ({self.count(look.item)})"
-        there = max(self.count(look.item), len(look.members))
+        rolls = f"{self.owner.instance}: a change restarts {look.point.rolls} ({self.looks.count(look.item)})"
+        there = max(self.looks.count(look.item), len(look.members))
         unseen = (
             f"{self.owner.instance}: {self.owner.count} of its {there} replicas are in the plan, all change"
         )
@@ -377,19 +275,3 @@ class OwnerBoard:
         wanted, also = self._value(look.point, value)
         change = f"{self.plan}-back" if back else self.plan
         return json_patch(look.item, look.point, wanted, change, also=also), wanted
-
-
-class ProgressWatch:
-    """Tells when nothing has moved for too long."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._last: object = None
-        self._since = 0.0
-
-    def stuck(self, state: object, now: float) -> str:
-        """Why it counts as stuck; empty: it moves, or may yet."""
-        if state != self._last:
-            self._last, self._since = state, now
-        waited = now - self._since
-        return f"nothing became ready for {waited:.0f} s" if waited >= self._seconds else ""

@@ -13,7 +13,8 @@ from enginetop.fleet.plan import CANARY_LABEL
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.kubernetes.findings import Finding
 from tuners.control.kubernetes.inspect import may
-from tuners.control.kubernetes.owner_board import Look, OwnerBoard, ProgressWatch
+from tuners.control.kubernetes.owner_board import OwnerBoard
+from tuners.control.kubernetes.owner_look import Look, ProgressWatch
 from tuners.control.kubernetes.patches import MANAGER, Also, missing, written_at
 from tuners.control.kubernetes.rollout import Member, members
 from tuners.control.kubernetes.siblings import (
@@ -163,10 +164,10 @@ class SiblingBoard:
 
     def _row(self, sibling: Fields) -> KnobRow:
         board, owner = self.board, self.board.owner
-        pods = board.pods(self._path(sibling), {CANARY_LABEL: label_of(board.plan)})
+        pods = board.looks.pods(self._path(sibling), {CANARY_LABEL: label_of(board.plan)})
         self.members = members(pods, owner.container, owner.engine, owner.knob, board.now())
-        value = board.value_at(board.place(sibling, pods))
-        phase, note = board.phase(sibling, value, self.members, 1, self._watch, self._hand)
+        value = board.looks.value_at(board.looks.place(sibling, pods))
+        phase, note = board.looks.phase(sibling, value, self.members, 1, self._watch, self._hand)
         return board.row_of(value, phase, note, 0, self._expires_at, 1)
 
     def _against(self, look: Look) -> Iterator[Finding]:
