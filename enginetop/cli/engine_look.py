@@ -15,7 +15,7 @@ from collectors.scrape import Scraper
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import CONNECTION_FAILURES, FailureKind, Observation
 from enginetop.fleet.reading import Part, Reading
-from tuners.control.restart_board import Load
+from tuners.control.restartable import Load
 
 _HEALTH = "/health"
 _SERVER_ERROR = 500

@@ -15,7 +15,8 @@ from collectors.fetch import Credentials
 from enginetop.fleet.knobs import KnobAnswer
 from enginetop.fleet.model import EngineKind, Target
 from enginetop.simulator.knob_api import KnobApi
-from tuners.control.restart_board import Patience, RestartBoard, RestartError
+from tuners.control.restart_board import Patience, RestartBoard
+from tuners.control.restartable import RestartError
 from tuners.control.settings_file import SettingsFile
 from tuners.control.systemd_unit import SystemdUnit
 

@@ -27,7 +27,7 @@ from tests.dynamo.fleet import MODEL
 from tests.dynamo.installation import install
 from tests.dynamo.tunable_fleet import TunableFleet, TunableWorker
 from tests.vllm.load import Load
-from tuners.control.restart_board import Load as Requests
+from tuners.control.restartable import Load as Requests
 from tuners.control.stock.exchange import StockError, ask
 
 pytestmark = [pytest.mark.dynamo, pytest.mark.timeout(600)]

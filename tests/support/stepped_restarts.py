@@ -16,7 +16,8 @@ from tests.support.stepped_control import SteppedTrial
 from tuners.control.flags import FLAGS, edited, value_of
 from tuners.control.knob_api import HttpKnobClient
 from tuners.control.launched import start_knobs
-from tuners.control.restart_board import Load, Patience, RestartBoard, RestartError, Values
+from tuners.control.restart_board import Patience, RestartBoard
+from tuners.control.restartable import Load, RestartError, Values
 
 _PROGRAMS = {EngineKind.VLLM: ("vllm", "serve", "m"), EngineKind.LLAMACPP: ("llama-server", "-m", "m")}
 PATIENCE = Patience(drain_seconds=20.0, ready_seconds=120.0, cuts_requests=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
-from tuners.control.restart_board import RestartError
+from tuners.control.restartable import RestartError
 
 _LONGEST_WORDS = 200
 _QUICK_SECONDS = 30.0

@@ -15,7 +15,7 @@ from enginetop.fleet.knobs import VALUE
 from tuners.control.commands import NotStartedError, run
 from tuners.control.flags import masked
 from tuners.control.knob_api import ReplyKind
-from tuners.control.restart_board import RestartError
+from tuners.control.restartable import RestartError
 from tuners.control.stock.exchange import StockError
 from tuners.control.stock.live_board import LiveKnob, Standing
 

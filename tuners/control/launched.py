@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from enginetop.fleet.model import EngineKind
 from tuners.control.flags import FLAGS, MASK, FlagError, can_set, edited, masked, value_of
-from tuners.control.restart_board import Load, NothingDoneError, RestartError, StartKnob, Values
+from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
 
 
 def start_knobs(argv: Sequence[str], kind: EngineKind) -> tuple[StartKnob, ...]:

@@ -7,66 +7,14 @@ as with every knob board, and their time begins when they are in force. Pure but
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from enginetop.fleet.knobs import BY_HAND, FAILED, KnobRow, KnobSheet, Outcome, unknown_knob
+from tuners.control.restartable import NothingDoneError, Restartable, RestartError, StartKnob, Values
 
 DRAINING, RESTARTING, GOING_BACK = "draining", "restarting", "going_back"
-
-Values = Mapping[str, int | None]
-
-
-class RestartError(Exception):
-    """A restart that did not work; the text is one line."""
-
-
-class NothingDoneError(RestartError):
-    """It was not even begun: the engine runs as it did."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What can be seen of an engine: whether it answers as ready, and how many requests it has (running and
-    waiting; None: not known).
-    """
-
-    ready: bool
-    requests: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class StartKnob:
-    """A knob that the engine's start sets: its start value (None: the engine's own) and its bounds."""
-
-    name: str
-    start: int | None
-    min: int
-    max: int
-    unit: str
-
-
-class Restartable(Protocol):
-    """One engine that can be started anew with other values. Nothing here blocks for long."""
-
-    def load(self) -> Load:
-        """What can be seen of it now."""
-
-    def begin(self, values: Values) -> None:
-        """Begin to start it anew with these values.
-
-        RestartError when that fails, NothingDoneError when the engine runs on as it did.
-        """
-
-    def poll(self) -> bool:
-        """Whether a new process was started, or nothing was to be. RestartError when that failed, or when the
-        engine ended by itself.
-        """
-
-    def by_hand(self, values: Values) -> str:
-        """The exact command that a person has to run to start it with these values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from enginetop.fleet.model import EngineKind
 from tuners.control.commands import Command
 from tuners.control.files import replace_kept, write_synced
 from tuners.control.flags import FLAGS, Flag
-from tuners.control.restart_board import Load, NothingDoneError, RestartError, StartKnob, Values
+from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
 
 _MOST_BYTES = 1 << 20
 

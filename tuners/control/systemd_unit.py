@@ -15,7 +15,7 @@ from enginetop.fleet.model import EngineKind
 from tuners.control.commands import Command, run
 from tuners.control.files import write_synced
 from tuners.control.flags import FLAGS, FlagError, can_set, edited, engine_of, value_of
-from tuners.control.restart_board import Load, NothingDoneError, RestartError, StartKnob, Values
+from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
 
 DROP_IN = "50-enginetop.conf"
 _MARK = "# written by enginetop; without this file the unit is as its owner made it"

@@ -22,7 +22,7 @@ from enginetop.fleet.knobs import KnobTransport
 from enginetop.fleet.model import EngineKind
 from tuners.control.files import write_synced
 from tuners.control.flags import FLAGS, Flag, can_set, edited, value_of
-from tuners.control.restart_board import Load, NothingDoneError, RestartError, StartKnob, Values
+from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
 from tuners.control.stock.exchange import StockError, ask, raw
 from tuners.control.stock.preset_file import PresetFile
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tuners.control.files import replace_kept
-from tuners.control.restart_board import RestartError
+from tuners.control.restartable import RestartError
 
 _MOST_BYTES = 1 << 20
 _SECTION = re.compile(r"\s*\[(?P<name>.*)\]\s*")

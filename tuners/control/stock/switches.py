@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from enginetop.fleet.knobs import KnobTransport
 from tuners.control.knob_api import ReplyKind
-from tuners.control.restart_board import Load, NothingDoneError, RestartError, StartKnob, Values
+from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
 from tuners.control.stock.exchange import StockError, ask, shown
 
 OPENAPI = "/openapi.json"

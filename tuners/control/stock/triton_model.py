@@ -18,7 +18,7 @@ from urllib.parse import quote
 from enginetop.fleet.knobs import KnobTransport
 from enginetop.fleet.model import EngineKind
 from tuners.control.files import write_synced
-from tuners.control.restart_board import Load, NothingDoneError, RestartError, StartKnob, Values
+from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
 from tuners.control.stock.exchange import StockError, ask, whole
 
 _INDEX = "/v2/repository/index"

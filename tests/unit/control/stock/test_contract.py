@@ -27,7 +27,7 @@ from tests.support.stock_engines import (
     Triton,
 )
 from tuners.control.paths import PATHS
-from tuners.control.restart_board import Load, RestartError
+from tuners.control.restartable import Load, RestartError
 from tuners.control.stock.exchange import StockError
 
 PRESET = "version = 1\n\n[*]\nthreads = 1\n\n[a]\nmodel = /m/a.gguf\nparallel = 8\n\n[b]\nmodel = /m/b.gguf\n"

@@ -23,7 +23,7 @@ from tests.support.stock_engines import (
     told,
 )
 from tuners.control.knob_api import ReplyKind
-from tuners.control.restart_board import Load, NothingDoneError, RestartError, Values
+from tuners.control.restartable import Load, NothingDoneError, RestartError, Values
 from tuners.control.stock import switches
 from tuners.control.stock.dynamo_busy import BusyThreshold
 from tuners.control.stock.dynamo_planner import PlannerFloors
