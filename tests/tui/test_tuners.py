@@ -317,6 +317,63 @@ def test_past_changes_and_one_of_them() -> None:
     assert play(story).failures == []
 
 
+async def until(told: Callable[[], bool], pilot: Pilot[None]) -> None:
+    """Wait for what comes by itself."""
+    async with asyncio.timeout(20):
+        while not told():
+            await pilot.pause(0.01)
+
+
+def test_past_changes_follow_what_another_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.screens.audit_reader.AGAIN_SECONDS", 0.02)
+    begun = (*PAST, row(90_000, ChangeState.PLANNED, "plan 22bb", change="22bb"))
+    ended = (*begun, row(90_060, ChangeState.DONE, "kept", change="22bb", verdict=Verdict.IMPROVED))
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "h")
+        control.rows = begun
+        await until(lambda: "3 changes, newest first" in screen_lines(app)[0], pilot)
+        await press(app, pilot, "k", "enter")
+        assert "change 22bb" in screen_text(app)
+        assert "DONE" not in screen_text(app)
+        control.rows = ended
+        await until(lambda: "DONE" in screen_text(app), pilot)
+        await press(app, pilot, "escape")
+        await until(lambda: screen_lines(app)[1].endswith("DONE improved"), pilot)
+
+    assert play(story).failures == []
+
+
+def test_the_audit_is_left_alone_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "h")
+        screen = app.screen
+        assert isinstance(screen, PastScreen)
+        assert screen._audit is not None
+        await press(app, pilot, "question_mark")
+        asked = len(control.calls)
+        screen._audit.read()
+        await pilot.pause()
+        assert len(control.calls) == asked
+
+    assert play(story).failures == []
+
+
+def test_what_the_controller_tells_of_is_not_looked_up_in_the_audit() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "h", "enter")
+        screen = app.screen
+        assert isinstance(screen, ChangeScreen)
+        assert screen.change_id == OBSERVED.id
+        asked = len(control.calls)
+        assert screen._audit is not None
+        screen._audit.read()
+        await pilot.pause()
+        assert len(control.calls) == asked
+
+    assert play(story, control=FakeControl(changes=(OBSERVED,))).failures == []
+
+
 def test_an_audit_that_is_not_intact_is_told() -> None:
     async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
         control.trouble = refusal("the audit is not intact: line 3 does not follow from the one before")

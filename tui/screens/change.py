@@ -11,6 +11,7 @@ from textual.binding import BindingType
 from enginetop.fleet.change import AuditRow
 from tui.actions import Action, Place
 from tui.control_desk import ControlDesk
+from tui.screens.audit_reader import AuditReader
 from tui.screens.base import bindings_for
 from tui.screens.confirm import confirm_roll_back
 from tui.screens.listing import ListScreen
@@ -24,7 +25,7 @@ from tui.widgets.row_list import RowList
 
 
 class ChangeScreen(ReadingScreen):
-    """One change: live if the controller tells of it, else from its rows in the audit (`past`)."""
+    """One change: live if the controller tells of it, else from its rows in the audit (`past`), read anew."""
 
     PLACE = Place.CHANGE
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.CHANGE)]
@@ -42,6 +43,22 @@ class ChangeScreen(ReadingScreen):
         self._desk = desk
         self._past = past
         self._trouble = ""
+        self._audit: AuditReader | None = None
+        if desk is not None and past is not None:
+            self._audit = AuditReader(desk, self, self._take, self._tell, self._is_told_by_nobody)
+
+    def on_mount(self) -> None:
+        """Follow what another process does."""
+        if self._audit is not None:
+            self._audit.follow()
+
+    def _is_told_by_nobody(self) -> bool:
+        return self.picture.change(self.change_id) is None
+
+    def _take(self, rows: Sequence[AuditRow]) -> None:
+        self._past = next((one for one in past_changes(rows) if one.id == self.change_id), self._past)
+        self._trouble = ""
+        self.paint()
 
     def title_line(self, width: int) -> Line:
         """Which change, where, how far."""
@@ -79,7 +96,7 @@ class ChangeScreen(ReadingScreen):
 
 
 class PastScreen(ListScreen):
-    """The changes of the audit, newest first. Read when it is opened and when one comes back to it."""
+    """The changes of the audit, newest first."""
 
     PLACE = Place.PAST
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.PAST)]
@@ -87,6 +104,7 @@ class PastScreen(ListScreen):
     def __init__(self, inks: Inks, complain: Complain, desk: ControlDesk | None) -> None:
         super().__init__(inks, complain)
         self._desk = desk
+        self._audit = None if desk is None else AuditReader(desk, self, self._take, self._tell)
         self._changes: tuple[PastChange, ...] = ()
         self._message = "" if desk is not None else "no controller: the config has no [control]"
 
@@ -96,11 +114,16 @@ class PastScreen(ListScreen):
         yield RowList(self.inks, self.complain, id="list")
         yield LineView(self.inks, self.complain, id="footer")
 
+    def on_mount(self) -> None:
+        """Follow the audit."""
+        if self._audit is not None:
+            self._audit.follow()
+
     def on_screen_resume(self) -> None:
-        """Read the audit."""
+        """What was written in the meantime is shown at once."""
         super().on_screen_resume()
-        if self._desk is not None:
-            self._desk.ask(self._desk.control.audit, self._take, self._tell)
+        if self._audit is not None:
+            self._audit.read()
 
     def paint(self) -> None:
         """Bring every part up to date."""
