@@ -23,6 +23,7 @@ from enginetop.cli.doctor_sources import exporter_findings, prometheus_findings
 from enginetop.cli.output import print_lines
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings, config_path
+from enginetop.doctor.facts import TargetFacts
 from enginetop.doctor.finding import Finding, Level
 from enginetop.doctor.machine import (
     ConfigFacts,
@@ -34,7 +35,7 @@ from enginetop.doctor.machine import (
     terminal_findings,
 )
 from enginetop.doctor.report import Report, document, lines
-from enginetop.doctor.target import TargetFacts, target_findings
+from enginetop.doctor.target import target_findings
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 from tui.view.cells import plain

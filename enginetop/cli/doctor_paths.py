@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from enginetop.cli import knob_paths
 from enginetop.cli.settings import Settings
+from enginetop.doctor.facts import TargetFacts
 from enginetop.doctor.finding import Finding, Level
-from enginetop.doctor.target import TargetFacts
 from enginetop.fleet.change import value_text
 from enginetop.fleet.knobs import split_command
 from enginetop.fleet.model import Target

@@ -23,7 +23,7 @@ from collectors.scrape import Scraper
 from enginetop.cli.admin_look import admin_facts
 from enginetop.cli.doctor_way import Way, way_to
 from enginetop.cli.settings import Settings
-from enginetop.doctor.target import EngineFacts, FailureFacts, Missing, PageFacts, TargetFacts
+from enginetop.doctor.facts import EngineFacts, FailureFacts, Missing, PageFacts, TargetFacts
 from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.derive import MEASURES_OF
 from enginetop.fleet.fleet_tracker import FleetTracker

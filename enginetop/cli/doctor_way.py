@@ -14,7 +14,7 @@ from collectors.full_http import proxy_for, tls_context
 from collectors.origin import Origin
 from collectors.ssh.address import SCHEME as SSH_SCHEME
 from collectors.ssh.address import ssh_address
-from enginetop.doctor.target import StageFacts
+from enginetop.doctor.facts import StageFacts
 from enginetop.fleet.model import Target, is_address
 from enginetop.fleet.observation import FailureKind
 

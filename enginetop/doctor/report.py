@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from enginetop.doctor.facts import EngineFacts, Missing, TargetFacts
 from enginetop.doctor.finding import Finding, Level, worst
-from enginetop.doctor.target import EngineFacts, Missing, TargetFacts, seconds_text, size_text
+from enginetop.doctor.target import seconds_text, size_text
 
 SCHEMA = "enginetop.doctor/1"
 

@@ -14,8 +14,8 @@ from enginetop.cli import knob_paths
 from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
+from enginetop.doctor.facts import EngineFacts, TargetFacts
 from enginetop.doctor.finding import Level
-from enginetop.doctor.target import EngineFacts, TargetFacts
 from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import EngineKind, ReplicaState

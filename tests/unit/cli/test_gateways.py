@@ -10,8 +10,8 @@ from enginetop.cli import gateways, knob_paths
 from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.gateways import BehindGateway, GatewaySetting
 from enginetop.cli.settings import Settings
+from enginetop.doctor.facts import TargetFacts
 from enginetop.doctor.finding import Level
-from enginetop.doctor.target import TargetFacts
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.knobs import split_command
 from enginetop.fleet.model import Target

@@ -15,8 +15,8 @@ from enginetop.cli import knob_paths
 from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
+from enginetop.doctor.facts import TargetFacts
 from enginetop.doctor.finding import Level
-from enginetop.doctor.target import TargetFacts
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.knobs import KnobRow
 from tests.support import fake_engine

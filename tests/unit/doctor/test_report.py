@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from enginetop.doctor.facts import Missing, StageFacts, TargetFacts
 from enginetop.doctor.finding import Finding, Level
 from enginetop.doctor.report import Report, document, lines
-from enginetop.doctor.target import Missing, StageFacts, TargetFacts, target_findings
+from enginetop.doctor.target import target_findings
 from enginetop.fleet.observation import FailureKind
 from tests.unit.doctor.test_target import ENGINE, HEALTHY, NOW
 

@@ -6,18 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from enginetop.doctor.facts import EngineFacts, FailureFacts, Missing, PageFacts, StageFacts, TargetFacts
 from enginetop.doctor.finding import Finding, Level, worst
-from enginetop.doctor.target import (
-    EngineFacts,
-    FailureFacts,
-    Missing,
-    PageFacts,
-    StageFacts,
-    TargetFacts,
-    seconds_text,
-    size_text,
-    target_findings,
-)
+from enginetop.doctor.target import seconds_text, size_text, target_findings
 from enginetop.fleet.admin_surface import AdminFacts, Openness
 from enginetop.fleet.model import EngineKind, ReplicaState, Role
 from enginetop.fleet.observation import FailureKind
