@@ -7,11 +7,12 @@ from typing import Any
 
 from enginetop.fleet.change import AuditRow
 from enginetop.fleet.plan import Plan
+from tests.support.memory_journal import MemoryJournal
 from tests.support.virtual_fleet import START, VERSION, VirtualFleet, plan_for
 from tuners.control.driver import run_change
 from tuners.control.progress import Progress
 from tuners.control.settings import ControlSettings
-from tuners.control.store import Journal, MemoryJournal
+from tuners.control.store import Journal
 
 SHORT = ControlSettings(
     warmup_seconds=120.0, blocks=10, block_seconds=60.0, ttl_seconds=180.0, soak_seconds=60.0

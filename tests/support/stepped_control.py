@@ -11,11 +11,11 @@ from enginetop.fleet.snapshot import Advice, FleetSnapshot
 from enginetop.simulator.builtin import scenario_named
 from enginetop.simulator.scenario import Scenario
 from enginetop.simulator.stepped import SteppedWorld
+from tests.support.memory_journal import MemoryJournal
 from tuners.control.driver import run_change
 from tuners.control.knob_api import HttpKnobClient
 from tuners.control.planning import plan_from_advice
 from tuners.control.settings import ControlSettings
-from tuners.control.store import MemoryJournal
 
 VERSION = "0.1.0"
 REPLICAS = 3

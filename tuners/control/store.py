@@ -35,28 +35,6 @@ class Journal(Protocol):
         """Why the change is to be undone; empty: nobody wants that."""
 
 
-class MemoryJournal:
-    """A journal for virtual worlds: keeps everything, outlives nothing."""
-
-    def __init__(self) -> None:
-        self.rows: list[AuditRow] = []
-        self.saved: list[Progress] = []
-        self.stop = ""
-
-    def save(self, progress: Progress) -> None:
-        """See `Journal`."""
-        if not self.saved or self.saved[-1].state is not progress.state:
-            self.saved.append(progress)
-
-    def append(self, rows: Sequence[AuditRow]) -> None:
-        """See `Journal`."""
-        self.rows.extend(rows)
-
-    def stop_wanted(self, change: str) -> str:  # noqa: ARG002 - one journal, one change
-        """See `Journal`."""
-        return self.stop
-
-
 class ChangeStore:
     """The state folder; a `Journal` on disk."""
 

@@ -14,6 +14,7 @@ from enginetop.fleet.plan import Plan, PlannedChange
 from enginetop.fleet.snapshot import Advice
 from enginetop.simulator.knob_api import KnobApi
 from tests.support.control_runs import SHORT, run
+from tests.support.memory_journal import MemoryJournal
 from tests.support.virtual_fleet import START, VERSION, Engine, VirtualFleet, plan_for, three
 from tuners.control.driver import drive
 from tuners.control.gateway import KNOB
@@ -25,7 +26,6 @@ from tuners.control.proposing import work_out
 from tuners.control.recovery import progress_document, resume_to_undo
 from tuners.control.stock.exchange import StockError
 from tuners.control.stock.live_board import LiveBoard, LiveKnob, Standing
-from tuners.control.store import MemoryJournal
 from tuners.control.view import view_of
 
 OLD, NEW = 8192, 512

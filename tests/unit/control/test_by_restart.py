@@ -9,13 +9,13 @@ import pytest
 from enginetop.fleet.change import ChangeState, Verdict
 from enginetop.simulator.builtin import scenario_named
 from enginetop.simulator.stepped import SteppedWorld
+from tests.support.memory_journal import DiedError, DiesInObservation, MemoryJournal
 from tests.support.stepped_control import VERSION, plan_on
 from tests.support.stepped_restarts import RestartedTrial
 from tuners.control.driver import drive, run_change
 from tuners.control.progress import Progress
 from tuners.control.recovery import progress_document, resume_to_undo
 from tuners.control.settings import ControlSettings
-from tuners.control.store import MemoryJournal
 
 SHORT = ControlSettings(
     warmup_seconds=60.0, restart_warmup_seconds=120.0, blocks=10, block_seconds=60.0, soak_seconds=30.0
@@ -159,20 +159,10 @@ def test_a_restart_that_changed_nothing_is_found_out(knob: str, scenario: str, t
     assert any(words in row.detail for row in journal.rows)
 
 
-class _Died(Exception):  # noqa: N818 - what ends the controller
-    pass
-
-
-class _DiesInObservation(MemoryJournal):
-    def save(self, progress: Progress) -> None:
-        if progress.state is ChangeState.OBSERVE:
-            raise _Died
-
-
 def test_a_controller_that_vanishes_leaves_nothing_behind() -> None:
     trial = world("prefill-bound")
-    with pytest.raises(_Died):
-        run(trial, "max_num_batched_tokens", 2048, _DiesInObservation())
+    with pytest.raises(DiedError):
+        run(trial, "max_num_batched_tokens", 2048, DiesInObservation())
     assert values(trial, "max_num_batched_tokens")[0][:2] == (2048, 2048)
     trial.stepped.advance(SHORT.ttl_seconds)
     for _ in range(20):

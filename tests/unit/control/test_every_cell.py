@@ -19,6 +19,7 @@ from enginetop.fleet.snapshot import Advice
 from enginetop.simulator.builtin import scenario_named
 from enginetop.simulator.scenario import StepTime
 from enginetop.simulator.stepped import SteppedWorld
+from tests.support.memory_journal import MemoryJournal
 from tests.support.stepped_control import VERSION, SteppedTrial
 from tests.support.stepped_restarts import RestartedTrial
 from tests.support.virtual_fleet import three
@@ -29,7 +30,6 @@ from tuners.control.launched import start_knobs
 from tuners.control.planning import NoPlanError, plan_from_advice
 from tuners.control.recovery import progress_document, resume_to_undo
 from tuners.control.settings import ControlSettings
-from tuners.control.store import MemoryJournal
 
 LIVE, RESTART = "live", "restart"
 BUDGET, SEATS, DRAFTS, THINKING = (

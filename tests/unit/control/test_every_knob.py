@@ -13,12 +13,12 @@ from enginetop.simulator.builtin import scenario_named
 from enginetop.simulator.faults import Fault, FaultKind
 from enginetop.simulator.scenario import StepTime
 from enginetop.simulator.stepped import SteppedWorld
+from tests.support.memory_journal import MemoryJournal
 from tests.support.stepped_control import VERSION, SteppedTrial, plan_on
 from tuners.control.driver import drive, run_change
 from tuners.control.progress import Progress
 from tuners.control.recovery import progress_document, resume_to_undo
 from tuners.control.settings import ControlSettings
-from tuners.control.store import MemoryJournal
 
 BUDGET, SEATS, DRAFTS, THINKING = (
     "max_num_batched_tokens",

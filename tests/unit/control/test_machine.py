@@ -11,9 +11,9 @@ import pytest
 from enginetop.fleet.change import AuditRow, ChangeState, ChangeView, Verdict
 from enginetop.fleet.model import ReplicaState
 from tests.support.control_runs import SHORT, gain, loss, run, values
+from tests.support.memory_journal import MemoryJournal
 from tests.support.virtual_fleet import KNOB, START, Engine, VirtualFleet, plan_for, three
 from tuners.control.progress import Progress
-from tuners.control.store import MemoryJournal
 from tuners.control.view import view_of
 
 OLD, NEW = 2048, 512

@@ -11,12 +11,12 @@ from enginetop.simulator.builtin import scenario_named
 from enginetop.simulator.faults import Fault, FaultKind
 from enginetop.simulator.scenario import Scenario
 from enginetop.simulator.stepped import SteppedWorld
+from tests.support.memory_journal import DiedError, DiesInObservation, MemoryJournal
 from tests.support.stepped_control import VERSION, SteppedTrial, plan_on
 from tuners.control.driver import run_change
 from tuners.control.observe import JUDGED, WITHIN
 from tuners.control.progress import Progress
 from tuners.control.settings import ControlSettings
-from tuners.control.store import MemoryJournal
 
 BUDGET = "max_num_batched_tokens"
 SHORT = ControlSettings(warmup_seconds=90.0, blocks=10, block_seconds=60.0, soak_seconds=30.0)
@@ -106,20 +106,10 @@ def test_a_fault_in_the_middle_trips_a_guard(replica: int) -> None:
     assert budgets(trial)[0] == (8192, None)
 
 
-class _Died(Exception):  # noqa: N818 - what ends the controller
-    pass
-
-
-class _DiesInObservation(MemoryJournal):
-    def save(self, progress: Progress) -> None:
-        if progress.state is ChangeState.OBSERVE:
-            raise _Died
-
-
 def test_a_controller_that_vanishes_leaves_nothing_behind() -> None:
     trial = world("budget-too-large")
-    with pytest.raises(_Died):
-        run(trial, 768, _DiesInObservation())
+    with pytest.raises(DiedError):
+        run(trial, 768, DiesInObservation())
     value, left = budgets(trial)[0]
     assert value == 768
     assert left is not None

@@ -16,6 +16,7 @@ from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.change import FINAL_STATES, ChangeState, Verdict
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.plan import Plan
+from tests.support.memory_journal import MemoryJournal
 from tests.support.pod_world import DEPLOYMENTS, KNOB, VERSION, PodWorld, unschedulable, waiting
 from tuners.control.driver import drive, run_change
 from tuners.control.knob_api import ReplyKind
@@ -25,7 +26,7 @@ from tuners.control.preflight import Preflight, check_plan
 from tuners.control.progress import Progress
 from tuners.control.recovery import progress_document, resume_to_undo
 from tuners.control.settings import ControlSettings
-from tuners.control.store import ChangeStore, Journal, MemoryJournal
+from tuners.control.store import ChangeStore, Journal
 
 SHORT = ControlSettings(
     warmup_seconds=60.0, restart_warmup_seconds=120.0, blocks=10, block_seconds=60.0, soak_seconds=30.0
