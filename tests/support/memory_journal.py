@@ -25,7 +25,7 @@ class MemoryJournal:
         """See `Journal`."""
         self.rows.extend(rows)
 
-    def stop_wanted(self, change: str) -> str:  # noqa: ARG002 - one journal, one change
+    def stop_wanted(self, change: str) -> str:
         """See `Journal`."""
         return self.stop
 
