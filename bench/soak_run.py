@@ -49,7 +49,6 @@ class Receiver:
                 if status == 200:
                     alert = body.get("alert", body)
                     receiver.told.add((alert["rule"], alert["target"], alert["state"]))
-                    receiver.posts += 1
                 self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -59,7 +58,6 @@ class Receiver:
 
         self.away = False
         self.told: set[tuple[str, str, str]] = set()
-        self.posts = 0
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

@@ -18,7 +18,6 @@ class Code(IntEnum):
     """NVML return codes that we tell apart (`nvmlReturn_t`)."""
 
     UNINITIALIZED = 1
-    INVALID_ARGUMENT = 2
     NOT_SUPPORTED = 3
     NO_PERMISSION = 4
     NOT_FOUND = 6
