@@ -11,7 +11,7 @@ from enginetop.fleet.snapshot import ReplicaSnapshot
 from tuners.draft_memory import Drafted, DraftMemory
 from tuners.knob_values import Knobs
 from tuners.limits import FRESH
-from tuners.moments import Minute, Moment
+from tuners.moments import MINUTE_SECONDS, Minute, Moment
 from tuners.step_time import StepWindow
 from tuners.thought_log import ThoughtLog
 from tuners.thoughts import Thoughts
@@ -24,7 +24,6 @@ computed. Pages that come closer together are taken as one.
 _MOST_WINDOWS = 240
 _MOST_MOMENTS = 300
 _MOMENTS_SECONDS = 300.0
-_MINUTE_SECONDS = 60.0
 _MOST_MINUTES = 30
 _LEAST_RUNNING = 2
 """Requests running at both ends of a window: with fewer the engine may have rested in between."""
@@ -147,7 +146,7 @@ class EvidenceLog:
         if self._minute_began is None:
             self._minute_began = (at, preempted)
         began, before = self._minute_began
-        if at - began < _MINUTE_SECONDS:
+        if at - began < MINUTE_SECONDS:
             return
         self._minute_began = (at, preempted)
         requests = replica.distribution("ttft_seconds").count

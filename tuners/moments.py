@@ -19,6 +19,9 @@ class Moment:
     generated_tokens: float | None = None
 
 
+MINUTE_SECONDS = 60.0
+
+
 @dataclass(frozen=True, slots=True)
 class Minute:
     """One window of requests that ended: how many, the share within the TTFT objective, the preemptions

@@ -14,7 +14,6 @@ from tuners import thinking
 from tuners.case import Case, Rule, once
 from tuners.knob_values import SEQUENCES, THINKING
 from tuners.kv_maths import fitting_sequences, redone_ratio
-from tuners.lateness import FEWEST_MINUTES, lateness_of
 from tuners.limits import FEWEST_FOR_P95
 from tuners.thinking_maths import resident_tokens
 from tuners.trend import seconds_to_full, trend_of
@@ -35,6 +34,8 @@ from tuners.words import (
 
 LEAST_REDONE_RATIO = 0.1
 """A lower cap is worth its queue when this share of all computed tokens is computed a second time."""
+FEWEST_MINUTES = 10
+"""So long preemptions and running requests are watched before: a cap at the peak of a quiet moment queues."""
 ROOMY_KV = 0.50
 FULL_SEQUENCES_SHARE = 0.98
 RAISE_RATIO, MOST_RAISE_RATIO = 1.25, 2.0
@@ -88,8 +89,8 @@ def advise(case: Case) -> Advice:
         return row(SEQUENCES, "hold", why, sequences, said, bound_by="kv")
     if (short := too_short(case)) is not None:
         return row(SEQUENCES, "withheld", short, sequences, said)
-    if called == "lower" and len(case.minutes) < FEWEST_MINUTES:
-        why = f"seen for {len(case.minutes)} min: how many run at once is told by {FEWEST_MINUTES}"
+    if called == "lower" and (seen := len(case.minutes)) < FEWEST_MINUTES:
+        why = f"how many run at once is told by {FEWEST_MINUTES} minutes, {seen} were seen"
         return row(SEQUENCES, "withheld", why, sequences, said)
     return _lowered(case, sequences, said) if called == "lower" else _raised(case, sequences, said)
 
@@ -133,28 +134,35 @@ def _redone(case: Case) -> float | None:
 
     A victim computes its prompt again, and half of its output by expectation.
     """
-    replica = case.replica
-    per_second = replica.scalar("preemptions_per_second").number or 0.0
+    per_second = case.replica.scalar("preemptions_per_second").number or 0.0
     if not per_second:
         return 0.0
-    prompt, output = (replica.distribution(name).mean.value for name in ("prompt_tokens", "output_tokens"))
+    lengths = _mean_lengths(case)
     computed = [
-        replica.scalar(name).number for name in ("prompt_tokens_per_second", "generation_tokens_per_second")
+        case.replica.scalar(name).number
+        for name in ("prompt_tokens_per_second", "generation_tokens_per_second")
     ]
-    if prompt is None or output is None or None in computed:
+    if lengths is None or None in computed:
         return None
-    return redone_ratio(
-        per_second * resident_tokens(prompt, output), math.fsum(one or 0.0 for one in computed)
-    )
+    return redone_ratio(per_second * resident_tokens(*lengths), math.fsum(one or 0.0 for one in computed))
 
 
 def _redone_lately(case: Case) -> float | None:
-    """The same share over all minutes since the knobs are as they are; None with too few of them."""
-    late, replica = lateness_of(case), case.replica
-    prompt, output = (replica.distribution(name).mean.value for name in ("prompt_tokens", "output_tokens"))
-    if late is None or prompt is None or output is None:
+    """The same share over all minutes since the knobs are as they are; None: not known yet."""
+    requests = math.fsum(one.requests for one in case.minutes)
+    lengths = _mean_lengths(case)
+    if len(case.minutes) < FEWEST_MINUTES or not requests or lengths is None:
         return None
-    return redone_ratio(late.preempted_ratio * resident_tokens(prompt, output), prompt + output)
+    preempted = math.fsum(one.preemptions for one in case.minutes) / requests
+    return redone_ratio(preempted * resident_tokens(*lengths), math.fsum(lengths))
+
+
+def _mean_lengths(case: Case) -> tuple[float, float] | None:
+    """Mean tokens of prompts and of outputs."""
+    prompt, output = (
+        case.replica.distribution(name).mean.value for name in ("prompt_tokens", "output_tokens")
+    )
+    return None if prompt is None or output is None else (prompt, output)
 
 
 def _preempts(case: Case) -> bool:

@@ -35,8 +35,9 @@ REASONING = "reasoning_tokens"
 LARGE_SHARE = 0.3
 """Reasoning is worth a cap when it makes this share of the output."""
 LEAST_RELIEF = 0.02
-"""And when the cap takes this share off the time that KV tokens are held. Near saturation, which is where
-this rule speaks, waits go with 1 / (1 - load), so that two percent are felt.
+"""And when a first cap takes this share off the time that KV tokens are held. Near saturation, which is where
+this rule speaks, waits go with 1 / (1 - load), so that two percent are felt. A budget in force is lowered for
+less: it takes no further trouble.
 """
 ERRORS_IN_HAND = 2.0
 """So many standard errors below one in twenty the estimated share of cut requests must lie: one in forty."""
@@ -180,8 +181,12 @@ def _crowds(case: Case) -> bool:
     share, cap = case.replica.scalar("reasoning_share_ratio").number, thoughts_of(case).least_cap()
     if share is None or share < LARGE_SHARE:
         return False
-    relief = None if cap is None else relief_of(case, cap)
-    return cap is None or (relief is not None and relief >= LEAST_RELIEF)
+    if cap is None:
+        return True
+    if (now := _budget(case)) is not None:
+        return cap < now
+    relief = relief_of(case, cap)
+    return relief is not None and relief >= LEAST_RELIEF
 
 
 def relief_of(case: Case, cap: int) -> float | None:

@@ -64,7 +64,12 @@ CASES: Mapping[str, tuple[Case, str, tuple[str, ...]]] = {
         ),
     ),
     "fewer seats": (
-        Case(FULL, test_sequences.KNOBS, held_seconds=60.0, minutes=test_sequences.MINUTES),
+        Case(
+            FULL,
+            test_sequences.KNOBS,
+            held_seconds=60.0,
+            minutes=test_sequences.MINUTES,
+        ),
         SEQUENCES,
         ("preemptions_per_second", "kv_usage_ratio", "prompt_tokens", "output_tokens", "requests_running"),
     ),
