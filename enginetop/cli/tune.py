@@ -17,6 +17,7 @@ from enginetop.cli.diagnostics import tell
 from enginetop.cli.output import print_lines
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
+from enginetop.cli.slo_flag import slo_flag
 from enginetop.cli.tune_report import report_lines
 from enginetop.cli.until_stopped import stop_event
 from enginetop.cli.what_if import Asked, answer_document, answer_lines, answers
@@ -155,8 +156,9 @@ def _sheets(urls: tuple[str, ...], clients: Clients) -> Mapping[str, KnobSheet]:
 
 
 def _fleet_words(args: argparse.Namespace) -> list[str]:
-    """The arguments that name the fleet of this run, as `apply` takes them too."""
+    """The arguments that name the fleet of this run and its objective, as `apply` takes them too."""
     words = [*args.targets, *(["--config", args.config] if args.config else [])]
+    words += ["--slo", slo_flag(args.slo)] if args.slo else []
     return [*words, *(word for one in args.discover or () for word in ("--discover", one))]
 
 

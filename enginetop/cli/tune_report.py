@@ -10,6 +10,7 @@ from tui.view.advice import (
     APPLY_WORDS,
     Quiet,
     Suggestion,
+    advice_of,
     caveats_of,
     change_text,
     expectation_items,
@@ -38,6 +39,7 @@ def report_lines(snapshot: FleetSnapshot) -> Iterator[Line]:
     for first, *others in pools.values():
         yield from _suggestion(snapshot, first)
         yield from labelled("also", [" · ".join(map(_in_short, others))])
+        yield from labelled("though", [_carried_along(snapshot, first)])
         yield plain("")
     for group in quiet:
         yield from _quiet(group)
@@ -56,6 +58,20 @@ def _suggestion(snapshot: FleetSnapshot, suggestion: Suggestion) -> Iterator[Lin
     yield from labelled("because", reasons_of(advice))
     yield from labelled("expect", [" · ".join(expectation_items(advice.expected))])
     yield from labelled("wrong if", caveats_of(advice))
+
+
+def _carried_along(snapshot: FleetSnapshot, suggestion: Suggestion) -> str:
+    """The rest of the pool that does not ask for the change and that a plan reaches all the same."""
+    replica, advice = suggestion.replica, suggestion.advice
+    rows = [(other, advice_of(other, advice.knob)) for other in pool_of(snapshot, replica)]
+    told = [
+        f"{other.target.name} {row.action}"
+        for other, row in rows
+        if row is not None and row.action not in ACTIONABLE and row.current in (advice.current, None)
+    ]
+    if not told:
+        return ""
+    return f"alone they say {', '.join(told)}: a plan reaches the pool once {replica.target.name} is no worse"
 
 
 def _in_short(suggestion: Suggestion) -> str:

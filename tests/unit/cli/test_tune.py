@@ -87,6 +87,7 @@ def test_the_report_of_a_suggestion(tune: Callable[..., int], capsys: pytest.Cap
         "because   TPOT p95 61 ms breaks the 50 ms SLO; TTFT p95 250 ms has 58 % slack",
         "expect    TPOT p95 61 → 46–50 ms · TTFT p95 +4 to +9 %",
         "wrong if  prompts pass 3.0k",
+        "though    alone they say b2 hold, b3 withheld: a plan reaches the pool once b1 is no worse",
         "",
         "hold     max_num_batched_tokens  TPOT p95 40 ms is within the 50 ms SLO  (b2)",
         "withheld max_num_batched_tokens  7 busy windows  (b3)",
@@ -134,6 +135,17 @@ def test_the_plan_of_the_surest_suggestion(
     captured = capsys.readouterr()
     assert json.loads(captured.out)["plan"] == plan.id
     assert f"is in {path}: enginetop apply {path} b1.example:8000\n" in captured.err
+
+
+def test_the_command_that_applies_a_plan_names_the_objective(
+    tune: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, objective = tmp_path / "plan.json", "ttft=1.5,tpot=0.03,target=0.9"
+    assert (
+        tune(fleet([shown("b1", LOWER)]), "--plan", str(path), "--slo", objective, sheets={"b1": sheet()})
+        == 0
+    )
+    assert f"enginetop apply {path} b1.example:8000 --slo {objective}\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
