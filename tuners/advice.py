@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
+from enginetop.fleet.changing import changed
 from enginetop.fleet.knobs import KnobSheet
-from enginetop.fleet.model import EngineKind, Quality
+from enginetop.fleet.model import EngineKind, Quality, ReplicaState
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, Outlook, PoolAdvice, ReplicaSnapshot
@@ -16,6 +17,7 @@ from tuners import sequences, speculation, thinking, token_budget
 from tuners.case import Case, Rule
 from tuners.evidence import EvidenceLog
 from tuners.knob_values import BUDGET, KNOB_SHEET, Knobs, knobs_of
+from tuners.limits import SUSTAINED_SECONDS
 from tuners.load import NEEDED
 from tuners.pool_advice import pool_advice
 from tuners.pool_memory import PoolMemory
@@ -29,6 +31,8 @@ _RULES = (token_budget.RULE, speculation.RULE, thinking.RULE, sequences.RULE)
 RULES: Mapping[str, Rule] = MappingProxyType({rule.knob: rule for rule in _RULES})
 """The rule of each knob."""
 
+QUIET_SECONDS = 10.0
+"""Where no rule has called for anything for `SUSTAINED_SECONDS`, rules are asked again after so long."""
 _PAST_SECONDS = 60.0
 _WITHOUT_KNOBS = frozenset({EngineKind.ROUTER, EngineKind.UNKNOWN})
 
@@ -42,7 +46,9 @@ class _Watch:
     """What is remembered of one replica: what it was last seen as, and what was made of it.
 
     `calling`: by knob what every page since then has called for. `config` is the configuration of `pages`
-    with what the sheet tells in its place.
+    with what the sheet tells in its place. `rows` are what the rules said when they were `asked`, of a page
+    in that state and of that time, None where they have to be asked anew; `quiet_since` is the page since
+    which none of them has called for anything.
     """
 
     evidence: EvidenceLog = field(default_factory=EvidenceLog)
@@ -55,6 +61,18 @@ class _Watch:
     pages: Mapping[str, ConfigValue] | None = None
     config: Mapping[str, ConfigValue] = field(default_factory=dict)
     shown: ReplicaSnapshot | None = None
+    rows: tuple[Advice, ...] | None = None
+    asked: tuple[ReplicaState, float | None] | None = None
+    quiet_since: float | None = None
+
+    def rests(self, replica: ReplicaSnapshot) -> bool:
+        """Whether the rows stand without asking the rules about this picture."""
+        if self.rows is None or self.asked is None or self.quiet_since is None:
+            return False
+        (state, then), now = self.asked, replica.scraped_at
+        if state is not replica.state or then is None or now is None:
+            return False
+        return now - self.quiet_since >= SUSTAINED_SECONDS and 0.0 <= now - then < QUIET_SECONDS
 
 
 class Advisor:
@@ -69,7 +87,7 @@ class Advisor:
         self._sheets = sheets
         self._watches: dict[str, _Watch] = {}
         self._pool_memory = PoolMemory()
-        self._pools: tuple[tuple[ReplicaSnapshot, ...], tuple[PoolAdvice, ...]] | None = None
+        self._pools: tuple[object, tuple[PoolAdvice, ...]] | None = None
 
     def __call__(self, snapshot: FleetSnapshot) -> FleetSnapshot:
         """The snapshot with advice."""
@@ -78,7 +96,7 @@ class Advisor:
             None if replica.engine in _WITHOUT_KNOBS else self._taken(replica, sheets.get(replica.target.url))
             for replica in snapshot.replicas
         ]
-        pooled = PoolThoughts(watch.counted for watch in watches if watch is not None)
+        pooled = PoolThoughts([watch.counted for watch in watches if watch is not None])
         replicas = tuple(
             replica if watch is None else _shown(watch, replica, pooled)
             for replica, watch in zip(snapshot.replicas, watches, strict=True)
@@ -86,10 +104,11 @@ class Advisor:
         return replace(snapshot, replicas=replicas, pools=self._pooled(replicas, snapshot.at))
 
     def _pooled(self, replicas: tuple[ReplicaSnapshot, ...], at: float) -> tuple[PoolAdvice, ...]:
-        """Advice on the pools; worked out anew when any replica is another object than before."""
-        if self._pools is None or self._pools[0] != replicas:
-            self._pools = (replicas, self._pool_memory.settled(pool_advice(replicas), at))
-        return self._pools[1]
+        """Advice on the pools; worked out anew when a replica has other rows than before, or came or went."""
+        made_of = [(one.advice, one.state, one.model, one.role, one.target.url) for one in replicas]
+        if self._pools is None or self._pools[0] != made_of:
+            self._pools = (made_of, pool_advice(replicas))
+        return self._pool_memory.settled(self._pools[1], at)
 
     def _taken(self, replica: ReplicaSnapshot, sheet: KnobSheet | None) -> _Watch:
         """The watch of a replica, which has taken what is new of it."""
@@ -99,21 +118,30 @@ class Advisor:
         if watch.replica is not replica or watch.sheet is not sheet:
             if watch.pages is not replica.config or watch.sheet is not sheet:
                 watch.pages, watch.config = replica.config, _as_told(replica.config, sheet)
-            watch.replica, watch.sheet, watch.shown = replica, sheet, None
-            watch.knobs = knobs_of(replica, sheet)
-            if watch.evidence.take(replica, watch.knobs):
+            knobs = knobs_of(replica, sheet)
+            if watch.evidence.take(replica, knobs):
                 watch.calling.clear()
-            group = (replica.model, replica.role, watch.knobs.thinking)
-            watch.counted = Counted(group, watch.evidence.thoughts)
+                watch.rows = watch.quiet_since = None
+            if knobs != watch.knobs:
+                watch.rows = None
+            watch.replica, watch.sheet, watch.shown, watch.knobs = replica, sheet, None, knobs
+            if not watch.rests(replica):
+                watch.rows = None
+                group = (replica.model, replica.role, watch.knobs.thinking)
+                watch.counted = Counted(group, watch.evidence.thoughts)
         return watch
 
 
 def _shown(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> ReplicaSnapshot:
     """The replica with its rows; the same object as before while it and its sheet are."""
     if watch.shown is None:
-        rows = _rows(watch, replica, pooled)
+        if watch.rows is None:
+            watch.rows, watch.asked = _rows(watch, replica, pooled), (replica.state, replica.scraped_at)
+        elif watch.case is not None:
+            watch.case = replace(watch.case, replica=replica)  # nothing keeps the picture before
+        rows = watch.rows
         ask = partial(_asked, watch, replica.scraped_at)
-        watch.shown = replace(replica, config=watch.config, advice=rows, what_if=ask)
+        watch.shown = changed(replica, config=watch.config, advice=rows, what_if=ask)
     return watch.shown
 
 
@@ -151,13 +179,18 @@ def _rows(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> tupl
         thoughts=pooled.of(watch.counted),
     )
     watch.case = case
-    return tuple(_with_path(_row(watch, RULES[knob], case), knobs) for knob in KNOBS)
+    rows = tuple([_with_path(_row(watch, RULES[knob], case), knobs) for knob in KNOBS])
+    if watch.calling:
+        watch.quiet_since = None
+    elif watch.quiet_since is None:
+        watch.quiet_since = replica.scraped_at
+    return rows
 
 
 def _with_path(row: Advice, knobs: Knobs) -> Advice:
     """The row with the path by which the knob could be changed here, where it proposes nothing itself."""
     path = knobs.path(row.knob) if row.proposed is None else None
-    return row if path is None else replace(row, apply=path[0], via=path[1])
+    return row if path is None else changed(row, apply=path[0], via=path[1])
 
 
 def _row(watch: _Watch, rule: Rule, case: Case) -> Advice:

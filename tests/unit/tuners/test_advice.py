@@ -11,11 +11,12 @@ from enginetop.fleet.knobs import KnobRow, KnobSheet
 from enginetop.fleet.model import EngineKind, ReplicaState
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.signals import KNOBS
-from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
+from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
 from tests.tui.snapshots import AT, fleet, replica
 from tests.unit.tuners.test_token_budget import slow
 from tui.view.mixed import MixedMemory
 from tuners.advice import Advisor
+from tuners.case import Case, Rule
 
 
 def sheet(budget: int) -> KnobSheet:
@@ -133,3 +134,73 @@ def test_a_row_without_a_value_still_tells_the_path_by_which_its_knob_could_be_c
         assert ways["max_num_seqs"][1:] == (apply, via)
         assert ways["num_speculative_tokens"][1:] == ("none", "")  # no path to that one
         assert ways["max_num_batched_tokens"] == ("withheld", apply, via)
+
+
+class Asking:
+    """An advisor over one calm replica, looked at every 2 s; counts how often each rule is asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.advisor = Advisor()
+        self.asked: list[float] = []
+        self.at = AT
+
+        def counted(knob: str) -> Rule:
+            def advise(case: Case) -> Advice:
+                self.asked.append(case.replica.scraped_at or 0.0)
+                return Advice(knob, "hold", ("nothing is wrong",))
+
+            return Rule(knob, lambda case: "lower" if case.replica.bad_lines else None, advise)
+
+        monkeypatch.setattr("tuners.advice.RULES", {knob: counted(knob) for knob in KNOBS})
+
+    def look(self, seconds: float, **changes: object) -> list[float]:
+        """Look for so long; how many seconds after the first look rules were asked, once for each."""
+        self.asked.clear()
+        end = self.at + seconds
+        while self.at < end:
+            one = replace(replica("a", scraped_at=self.at), **changes)  # type: ignore[arg-type]
+            self.advisor(replace(fleet([one]), at=self.at + 0.5))
+            self.at += 2.0
+        return [at - AT for at in sorted(set(self.asked))]
+
+
+def test_rules_that_called_for_nothing_for_a_minute_are_asked_every_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asking = Asking(monkeypatch)
+    assert asking.look(60) == [2.0 * look for look in range(30)]
+    assert asking.look(40) == [68.0, 78.0, 88.0, 98.0]
+    # a call is seen at the next of them, and holds or falls with every page from there on
+    assert asking.look(20, bad_lines=1) == [108.0, 110.0, 112.0, 114.0, 116.0, 118.0]
+    assert asking.look(10) == [120.0, 122.0, 124.0, 126.0, 128.0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": ReplicaState.IDLE},
+        {"config": {"max_num_seqs": ConfigValue(8, "startup")}},
+        {"model": "other"},
+    ],
+)
+def test_what_changes_the_question_is_asked_at_once(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
+) -> None:
+    asking = Asking(monkeypatch)
+    asking.look(80)
+    assert asking.look(2, **changes) == [80.0]
+
+
+def test_a_picture_between_two_questions_keeps_the_rows_and_tells_of_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asking = Asking(monkeypatch)
+    asking.look(70)
+    shown = [
+        asking.advisor(replace(fleet([replica("a", scraped_at=at)]), at=at)).replicas[0]
+        for at in (AT + 69.0, AT + 70.0)
+    ]
+    assert shown[0].advice is shown[1].advice
+    assert [one.scraped_at for one in shown] == [AT + 69.0, AT + 70.0]
+    assert shown[1].what_if is not None
+    assert shown[1].what_if("max_num_seqs", 64).knob == "max_num_seqs"
