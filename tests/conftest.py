@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
+
+# A run compiles each module once, and so do the hundreds of processes that it starts, also where the
+# environment says that no bytecode is kept.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_finish() -> None:

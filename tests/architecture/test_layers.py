@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping, Set
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,18 +43,21 @@ def _imports(path: Path) -> set[str]:
     return found
 
 
-SOURCES = {
-    str(path.relative_to(ROOT)): _imports(path)
-    for package in ("enginetop", "tui", "collectors", "tuners", "themes", "bench", "tests")
-    for path in (ROOT / package).rglob("*.py")
-}
+@cache
+def sources() -> Mapping[str, Set[str]]:
+    """What each module imports, by its path."""
+    return {
+        str(path.relative_to(ROOT)): _imports(path)
+        for package in ("enginetop", "tui", "collectors", "tuners", "themes", "bench", "tests")
+        for path in (ROOT / package).rglob("*.py")
+    }
 
 
 @pytest.mark.parametrize("package", ONLY_IMPORTER)
 def test_a_third_party_package_has_one_door(package: str) -> None:
     importers = {
         name
-        for name, imports in SOURCES.items()
+        for name, imports in sources().items()
         if not name.startswith(("tests/", "bench/"))
         and any(imported.partition(".")[0] == package for imported in imports)
     }
@@ -62,7 +67,7 @@ def test_a_third_party_package_has_one_door(package: str) -> None:
 def test_who_imports_the_simulator() -> None:
     importers = [
         name
-        for name, imports in SOURCES.items()
+        for name, imports in sources().items()
         if any(imported.startswith("enginetop.simulator") for imported in imports)
     ]
     assert [name for name in importers if not name.startswith(SIMULATOR_IMPORTERS)] == []
@@ -93,7 +98,7 @@ def test_the_core_has_no_clock_and_no_io() -> None:
     forbidden = {"time", "asyncio", "threading", "socket", "subprocess", "os", "pathlib", "random"}
     offenders = {
         name: sorted(imports & forbidden)
-        for name, imports in SOURCES.items()
+        for name, imports in sources().items()
         if name.startswith(("enginetop/fleet/", "enginetop/alerts/", "tuners/"))
         and name not in SHELL
         and imports & forbidden
