@@ -24,6 +24,9 @@ from tui.view.severity import Severity as Severity
 RESTART_SECONDS = 120.0
 """How long a restart leads the words of a replica."""
 
+SLOW = "slow"
+"""The word of a replica whose requests take longer than those of its like, objective or not."""
+
 _OK = Condition(Severity.OK, "ok", "ok")
 
 STATES: Mapping[ReplicaState, tuple[Severity, str]] = {
@@ -243,8 +246,17 @@ def alert_condition(alert: Alert, at: float) -> Condition:
 
 def _outlier_condition(outliers: tuple[Outlier, ...]) -> Condition:
     """Nothing is broken, but one of several that should be alike is not."""
-    said = "; ".join(outlier_text(outlier) for outlier in outliers)
+    ranked = sorted(outliers, key=_is_time, reverse=True)
+    said = "; ".join(outlier_text(outlier) for outlier in ranked)
+    if _is_time(ranked[0]):
+        return Condition(Severity.INFO, SLOW, "slower than its like", said)
     return Condition(Severity.INFO, "outlier", "unlike its like", said)
+
+
+def _is_time(outlier: Outlier) -> bool:
+    """Whether it tells that something takes longer than elsewhere."""
+    unit = SIGNALS[outlier.signal.partition(".")[0]].unit
+    return unit == "seconds" and outlier.value > outlier.median
 
 
 def outlier_text(outlier: Outlier) -> str:

@@ -22,7 +22,7 @@ from tui.view.cells import (
     spread,
     wrap_items,
 )
-from tui.view.condition import GLYPH_OF, INK_OF, Severity, alert_condition, leads
+from tui.view.condition import GLYPH_OF, INK_OF, SLOW, Severity, alert_condition, leads
 from tui.view.picture import Picture
 
 SILENCE_INTERVALS = 3.0
@@ -147,7 +147,7 @@ def verdict_line(picture: Picture, width: int) -> Line:
         return clip(plain(f" ▲ no new picture for {silence}; this one is old", "warn"), width)
     troubles = _troubles(picture, snapshot)
     if not troubles:
-        return clip(_quiet_verdict(snapshot, picture), width)
+        return clip(_quiet_verdict(snapshot, picture, width), width)
     worst = troubles[0].severity
     need = "needs" if len(troubles) == 1 else "need"
     lead = Span(f" {GLYPH_OF[worst]} {len(troubles)} {need} you: ", INK_OF[worst])
@@ -156,7 +156,8 @@ def verdict_line(picture: Picture, width: int) -> Line:
         for trouble in troubles
     ]
     room = width - len(lead.text)
-    return clip((lead, *(wrap_items(items, room, SEPARATOR) if room > 0 else ())), width)
+    line = (lead, *(wrap_items(items, room, SEPARATOR) if room > 0 else ()))
+    return clip((*line, *_asides(snapshot, picture, width - line_width(line))), width)
 
 
 class _Trouble(NamedTuple):
@@ -184,7 +185,7 @@ def _troubles(picture: Picture, snapshot: FleetSnapshot) -> list[_Trouble]:
     return sorted(found, key=lambda trouble: (-trouble.severity, trouble.since))
 
 
-def _quiet_verdict(snapshot: FleetSnapshot, picture: Picture) -> Line:
+def _quiet_verdict(snapshot: FleetSnapshot, picture: Picture, width: int) -> Line:
     words: dict[str, int] = {}
     for condition in picture.conditions.values():
         words[condition.word] = words.get(condition.word, 0) + 1
@@ -199,7 +200,19 @@ def _quiet_verdict(snapshot: FleetSnapshot, picture: Picture) -> Line:
         return (Span(f" {GLYPH_OF[Severity.OK]} all {total} ok", "ok"), *_of_records(snapshot))
     listed = " · ".join(f"{number} {word}" for word, number in words.items())
     quiet = Span(f" {GLYPH_OF[Severity.OK]} nothing needs you", "ok")
-    return (quiet, Span(f" · {listed}", "dim"), *_of_records(snapshot))
+    line = (quiet, Span(f" · {listed}", "dim"), *_of_records(snapshot))
+    return (*line, *_asides(snapshot, picture, width - line_width(line)))
+
+
+def _asides(snapshot: FleetSnapshot, picture: Picture, room: int) -> Line:
+    """Who is slower than its like, and by what: worth the rest of the line."""
+    slow = [
+        (Span(f"{cut_end(replica.target.name, 24)} "), Span(f"{SLOW}: {condition.because}", condition.ink))
+        for replica in snapshot.replicas
+        if (condition := picture.conditions[replica.target.url]).word == SLOW
+    ]
+    shown = join_while_fitting(slow, room - line_width((SEPARATOR,)))
+    return (SEPARATOR, *shown) if shown else ()
 
 
 def _handled(snapshot: FleetSnapshot, picture: Picture) -> list[Span]:

@@ -201,10 +201,19 @@ def test_an_alert_that_is_kept_quiet_does_not_lead(quiet: dict[str, str]) -> Non
 
 
 def test_a_replica_unlike_its_like_is_worth_a_look_but_needs_nobody() -> None:
-    odd = (Outlier("ttft_seconds.p95", 0.9, 0.2, 5), Outlier("kv_usage_ratio", 0.9, 0.52, 6))
+    odd = (Outlier("kv_usage_ratio", 0.9, 0.52, 6),)
     condition = condition_of(replica("a", outliers=odd), AT)
     assert (condition.word, condition.needs_you) == ("outlier", False)
-    assert condition.because == "TTFT p95 900 ms, median of 5: 200 ms; KV 90 %, median of 6: 52 %"
+    assert condition.because == "KV 90 %, median of 6: 52 %"
     pressed = replica("a", outliers=odd, changes={"preemptions_per_second": 2.1, "kv_usage_ratio": 0.97})
     assert condition_of(pressed, AT).word == "pressure"
     assert condition_of(replica("a", ReplicaState.IDLE, outliers=odd), AT).word == "idle"
+
+
+@pytest.mark.parametrize("signal", ["ttft_seconds.p95", "tpot_seconds.p95", "itl_seconds.p95"])
+def test_who_takes_longer_than_its_like_is_slow_and_says_by_what_first(signal: str) -> None:
+    odd = (Outlier("kv_usage_ratio", 0.9, 0.52, 6), Outlier(signal, 0.9, 0.2, 5))
+    condition = condition_of(replica("a", outliers=odd), AT)
+    assert (condition.word, condition.needs_you) == ("slow", False)
+    title = {"ttft": "TTFT", "tpot": "TPOT", "itl_": "ITL"}[signal[:4]]
+    assert condition.because == f"{title} p95 900 ms, median of 5: 200 ms; KV 90 %, median of 6: 52 %"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from enginetop.fleet.model import ReplicaState, Target
-from enginetop.fleet.snapshot import BurnRow, CollectorHealth, FleetSnapshot, Goodput
+from enginetop.fleet.snapshot import BurnRow, CollectorHealth, FleetSnapshot, Goodput, Outlier
 from enginetop.fleet.snapshot import Span as Bounds
 from tests.tui.snapshots import OK_SIGNALS, alert, distribution, down_replica, event, fleet, replica, scalar
 from tui.actions import TYPING, Place
@@ -78,6 +78,20 @@ def test_verdict_is_quiet_when_all_is_well() -> None:
 
 def test_one_replica_needs_you() -> None:
     assert line_text(verdict_line(picture(fleet([down_replica("c0")])), 80)) == " ✖ 1 needs you: c0 down 72 s"
+
+
+def test_who_is_slower_than_its_like_has_the_rest_of_the_line() -> None:
+    slow = replica("r5", outliers=(Outlier("tpot_seconds.p95", 0.049, 0.024, 7),))
+    quiet = picture(fleet([slow, replica("r6")]))
+    assert line_text(verdict_line(quiet, 120)) == (
+        " ● nothing needs you · 1 slow · 1 ok · r5 slow: TPOT p95 49 ms, median of 7: 24 ms"
+    )
+    assert line_text(verdict_line(quiet, 60)) == " ● nothing needs you · 1 slow · 1 ok"
+    loud = picture(fleet([slow, down_replica("c0")]))
+    assert line_text(verdict_line(loud, 120)) == (
+        " ✖ 1 needs you: c0 down 72 s · r5 slow: TPOT p95 49 ms, median of 7: 24 ms"
+    )
+    assert line_text(verdict_line(loud, 60)) == " ✖ 1 needs you: c0 down 72 s"
 
 
 def test_faults_of_the_program_itself_outrank_the_fleet() -> None:
