@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
+from zlib import crc32
 
 from enginetop.fleet.changing import changed
 from enginetop.fleet.knobs import KnobSheet
@@ -32,7 +33,9 @@ RULES: Mapping[str, Rule] = MappingProxyType({rule.knob: rule for rule in _RULES
 """The rule of each knob."""
 
 QUIET_SECONDS = 10.0
-"""Where no rule has called for anything for `SUSTAINED_SECONDS`, rules are asked again after so long."""
+"""Where no rule has called for anything for `SUSTAINED_SECONDS`, rules are asked once in so long."""
+_ONE_PAGE_SECONDS = 1.9
+"""To rules, pages that come closer together are one."""
 _PAST_SECONDS = 60.0
 _WITHOUT_KNOBS = frozenset({EngineKind.ROUTER, EngineKind.UNKNOWN})
 
@@ -67,12 +70,15 @@ class _Watch:
 
     def rests(self, replica: ReplicaSnapshot) -> bool:
         """Whether the rows stand without asking the rules about this picture."""
-        if self.rows is None or self.asked is None or self.quiet_since is None:
+        if self.rows is None or self.asked is None:
             return False
         (state, then), now = self.asked, replica.scraped_at
-        if state is not replica.state or then is None or now is None:
+        if state is not replica.state or then is None or now is None or now < then:
             return False
-        return now - self.quiet_since >= SUSTAINED_SECONDS and 0.0 <= now - then < QUIET_SECONDS
+        if self.quiet_since is None or now - self.quiet_since < SUSTAINED_SECONDS:
+            return now - then < _ONE_PAGE_SECONDS
+        turn = crc32(replica.target.url.encode()) % 1000 / 1000 * QUIET_SECONDS  # not all of a fleet at once
+        return (now + turn) // QUIET_SECONDS == (then + turn) // QUIET_SECONDS
 
 
 class Advisor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -143,6 +144,7 @@ class Asking:
         self.advisor = Advisor()
         self.asked: list[float] = []
         self.at = AT
+        self.spacing = 2.0
 
         def counted(knob: str) -> Rule:
             def advise(case: Case) -> Advice:
@@ -160,7 +162,7 @@ class Asking:
         while self.at < end:
             one = replace(replica("a", scraped_at=self.at), **changes)  # type: ignore[arg-type]
             self.advisor(replace(fleet([one]), at=self.at + 0.5))
-            self.at += 2.0
+            self.at += self.spacing
         return [at - AT for at in sorted(set(self.asked))]
 
 
@@ -169,10 +171,34 @@ def test_rules_that_called_for_nothing_for_a_minute_are_asked_every_ten_seconds(
 ) -> None:
     asking = Asking(monkeypatch)
     assert asking.look(60) == [2.0 * look for look in range(30)]
-    assert asking.look(40) == [68.0, 78.0, 88.0, 98.0]
+    rare = asking.look(60)
+    assert [later - earlier for earlier, later in pairwise(rare)] == [10.0] * 5
     # a call is seen at the next of them, and holds or falls with every page from there on
-    assert asking.look(20, bad_lines=1) == [108.0, 110.0, 112.0, 114.0, 116.0, 118.0]
-    assert asking.look(10) == [120.0, 122.0, 124.0, 126.0, 128.0]
+    called = asking.look(20, bad_lines=1)
+    assert called[0] == rare[-1] + 10.0
+    assert called == [called[0] + 2.0 * look for look in range(len(called))]
+    assert called[-1] == 138.0
+    assert asking.look(10) == [140.0, 142.0, 144.0, 146.0, 148.0]
+
+
+def test_a_fleet_is_not_asked_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = Asking(monkeypatch)
+    many = [replica(f"r{number}") for number in range(50)]
+    counts = []
+    for second in range(0, 100, 2):
+        asking.asked.clear()
+        at = AT + second
+        asking.advisor(replace(fleet([replace(one, scraped_at=at) for one in many]), at=at))
+        counts.append(len(asking.asked) // len(KNOBS))
+    assert counts[:30] == [50] * 30
+    assert all(sum(counts[look : look + 5]) == 50 for look in range(30, 46))  # each once in 10 s
+    assert max(counts[30:]) < 25
+
+
+def test_pages_that_come_closer_than_two_seconds_are_one_to_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = Asking(monkeypatch)
+    asking.spacing = 0.5
+    assert asking.look(6) == [0.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize(
@@ -195,12 +221,11 @@ def test_a_picture_between_two_questions_keeps_the_rows_and_tells_of_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asking = Asking(monkeypatch)
-    asking.look(70)
     shown = [
         asking.advisor(replace(fleet([replica("a", scraped_at=at)]), at=at)).replicas[0]
-        for at in (AT + 69.0, AT + 70.0)
+        for at in (AT, AT + 1.0)
     ]
     assert shown[0].advice is shown[1].advice
-    assert [one.scraped_at for one in shown] == [AT + 69.0, AT + 70.0]
+    assert [one.scraped_at for one in shown] == [AT, AT + 1.0]
     assert shown[1].what_if is not None
     assert shown[1].what_if("max_num_seqs", 64).knob == "max_num_seqs"
