@@ -122,9 +122,14 @@ class Advisor:
         if watch is None:
             watch = self._watches[replica.target.url] = _Watch()
         if watch.replica is not replica or watch.sheet is not sheet:
-            if watch.pages is not replica.config or watch.sheet is not sheet:
+            knobs = watch.knobs
+            if (
+                watch.pages is not replica.config
+                or watch.sheet is not sheet
+                or knobs.engine is not replica.engine
+            ):
                 watch.pages, watch.config = replica.config, _as_told(replica.config, sheet)
-            knobs = knobs_of(replica, sheet)
+                knobs = knobs_of(replica, sheet)
             if watch.evidence.take(replica, knobs):
                 watch.calling.clear()
                 watch.rows = watch.quiet_since = None

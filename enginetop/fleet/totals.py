@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
@@ -52,10 +53,13 @@ def bucket_total(measure: str, bound: float) -> str:
 
 def bucket_totals(totals: Mapping[str, float], measure: str) -> dict[float, float]:
     """Observations of at most each bucket bound, in order; empty where none are kept."""
+    return {bound: totals[name] for bound, name in _buckets_among(tuple(totals), measure)}
+
+
+@lru_cache(maxsize=256)
+def _buckets_among(names: tuple[str, ...], measure: str) -> tuple[tuple[float, str], ...]:
     start = f"{measure}.le."
-    return dict(
-        sorted((float(name[len(start) :]), total) for name, total in totals.items() if name.startswith(start))
-    )
+    return tuple(sorted((float(name[len(start) :]), name) for name in names if name.startswith(start)))
 
 
 class RunningTotals:
