@@ -8,11 +8,12 @@ both sum and maximum; distributions are merged at common bounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import itemgetter
 from types import MappingProxyType
 from typing import TypeVar
 
+from enginetop.fleet.changing import changed
 from enginetop.fleet.histogram import HistogramIncrease, merge_histograms
 from enginetop.fleet.lazy import Lazy, joint_names, overlaid, possible_names
 from enginetop.fleet.model import Quality
@@ -154,7 +155,7 @@ def merge_parts(parts: Sequence[Facts]) -> Facts:
 def _named(facts: Facts, replica: str) -> Facts:
     level = facts.levels["kv_usage_ratio"]
     worst = {"replica": replica, **level.worst}
-    return replace(
+    return changed(
         facts,
         levels=overlaid(
             facts.levels, {"kv_usage_ratio": Level(level.total, level.maximum, level.parts, worst)}

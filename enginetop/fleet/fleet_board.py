@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from types import MappingProxyType
 
 from enginetop.fleet.beyond import beyond
@@ -20,7 +21,7 @@ from enginetop.fleet.models import Member, ModelBoard
 from enginetop.fleet.replica import ReplicaTracker, SloFor
 from enginetop.fleet.request_records import Records, judged_by_records, with_records
 from enginetop.fleet.snapshot import FleetSummary, Goodput, ReplicaSnapshot, Scalar, Signals, Slo
-from enginetop.fleet.stages import Flow, StagePart, StageRule
+from enginetop.fleet.stages import Flow, StagePart, StageRule, stage_of
 from enginetop.fleet.thinking import HIT_RATIO, KV_TOKENS, hit_ratio, hits_in_records, kv_tokens
 
 Seen = tuple[ReplicaTracker, ReplicaSnapshot]
@@ -44,8 +45,11 @@ class FleetBoard:
         self._merged: Facts | None = None
         self._signals: Signals = {}
         self._beyond: Signals = {}
-        self._decoding: frozenset[Flow] = frozenset()
-        """Flows in which decode workers are up, as of the last summary."""
+        self._up: Sequence[Seen] = ()
+        """The replicas that counted in the last summary, and what each of them counted for."""
+        self._members: Sequence[Member] = ()
+        self._decoding: frozenset[Flow] | None = None
+        """Flows in which decode workers are among them; None: nobody has asked yet."""
 
     def summary(
         self,
@@ -68,7 +72,7 @@ class FleetBoard:
             and replica.state in UP_STATES
             and not (engines_told and tracker.who.is_router)
         ]
-        members = self._members(up)
+        members = self._counted(up)
         self._merge(members)
         slo = fleet_objective([replica.slo for _, replica in up], self._slo_for(None))
         good = fleet_goodput(self._signals, self._merged, slo, [member.part for member in members])
@@ -99,27 +103,41 @@ class FleetBoard:
         """Whether a replica's requests are those of decode workers that are up: it is one of prefill."""
         if tracker.who.role is not Role.PREFILL:
             return False
+        if self._decoding is None:
+            self._decoding = frozenset(
+                _flow(other)
+                for other, _ in self._up
+                if stage_of(other.who.role, other.who.stack) is Role.DECODE
+            )
         flow = _flow(tracker)
         return any(flow.shares_with(other) for other in self._decoding)
 
-    def _members(self, up: Sequence[Seen]) -> list[Member]:
-        """What each replica counts for, with what another stage counts as well left out."""
-        parts = [
-            StagePart(tracker.facts, tracker.who.role, _flow(tracker))
-            for tracker, _ in up
-            if tracker.facts is not None
+    def _counted(self, up: Sequence[Seen]) -> Sequence[Member]:
+        """What each replica counts for, with what another stage counts as well left out.
+
+        Of a replica with the same picture and facts it is the same object as before.
+        """
+        facts = self._facts_of_stages(up)
+        before = (
+            zip(self._up, self._members, strict=True) if len(self._up) == len(up) else repeat((None, None))
+        )
+        self._members = [
+            known
+            if old is not None and old[1] is seen[1] and known is not None and known.facts is own
+            else _member(*seen, own)
+            for seen, own, (old, known) in zip(up, facts, before, strict=False)
         ]
-        self._decoding = frozenset(part.flow for part in parts if part.stage is Role.DECODE)
-        return [
-            Member(
-                replica.target.name,
-                replica.model,
-                facts,
-                Part(replica.goodput, facts.total, replica.slo),
-                tracker.records,
-            )
-            for (tracker, replica), facts in zip(up, self._stages.counted(parts), strict=True)
-        ]
+        self._up, self._decoding = up, None
+        return self._members
+
+    def _facts_of_stages(self, up: Sequence[Seen]) -> Sequence[WindowFacts]:
+        seen = [(tracker, tracker.facts) for tracker, _ in up]
+        if not any(tracker.who.role is Role.PREFILL for tracker, _ in up):
+            self._stages.counted(())
+            return [facts for _, facts in seen if facts is not None]
+        return self._stages.counted(
+            [StagePart(facts, one.who.role, _flow(one)) for one, facts in seen if facts is not None]
+        )
 
     def _merge(self, members: Sequence[Member]) -> None:
         windows = tuple((member.facts, member.model) for member in members)
@@ -154,6 +172,11 @@ class FleetBoard:
             why_not=f"{without} of {len(own)} replicas without GPU figures" if without else power.note,
             price=self._price,
         )
+
+
+def _member(tracker: ReplicaTracker, replica: ReplicaSnapshot, facts: WindowFacts) -> Member:
+    part = Part(replica.goodput, facts.total, replica.slo)
+    return Member(replica.target.name, replica.model, facts, part, tracker.records)
 
 
 def _flow(tracker: ReplicaTracker) -> Flow:

@@ -77,7 +77,7 @@ def fleet_goodput(signals: Signals, facts: Facts | None, slo: Slo, parts: Sequen
     if facts is None:
         return Goodput(_offered(signals), note=NOTHING_NOW)
     doubt = next((part.goodput.note for part in parts if part.goodput.quality is Quality.SUSPECT), "")
-    own = all(_limits(part.slo) == _limits(slo) for part in parts)
+    own = all(part.slo is slo or _limits(part.slo) == _limits(slo) for part in parts)
     exact = _counted(facts, slo, doubt=doubt, own=own)
     if own:
         return _goodput(signals, facts, exact, attainment(signals, facts, slo))
@@ -101,7 +101,7 @@ def errored_per_second(signals: Signals, goodput: Goodput) -> float | None:
 def fleet_objective(objectives: Sequence[Slo], default: Slo) -> Slo:
     """The objective of a fleet: the one that all its replicas have, else `default`."""
     first = objectives[0] if objectives else default
-    return first if all(slo == first for slo in objectives) else default
+    return first if all(slo is first or slo == first for slo in objectives) else default
 
 
 def _goodput(signals: Signals, facts: Facts, exact: _Exact, shares: Attainment) -> Goodput:

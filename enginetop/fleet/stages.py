@@ -97,8 +97,15 @@ class StagePart:
 
     @property
     def stage(self) -> Role:
-        """A Dynamo worker does not call itself a decode worker: beside prefill workers it counts as one."""
-        return Role.DECODE if self.role is Role.AGGREGATED and self.flow.stack == _DYNAMO else self.role
+        """The stage that it counts as."""
+        return stage_of(self.role, self.flow.stack)
+
+
+def stage_of(role: Role, stack: str) -> Role:
+    """The stage that a replica counts as: a Dynamo worker does not call itself a decode worker, and is one
+    beside prefill workers.
+    """
+    return Role.DECODE if role is Role.AGGREGATED and stack == _DYNAMO else role
 
 
 class StageRule:
