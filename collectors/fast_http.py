@@ -23,6 +23,8 @@ _SECOND_ADDRESS_DELAY_SECONDS = 0.25
 _ARRIVALS_BYTES = 256 * 1024
 """What one call reads at most: a page of any usual size."""
 
+_LARGER_BYTES = 4 * _ARRIVALS_BYTES
+
 
 class _Dropped(Exception):  # noqa: N818 - an outcome, not an error
     """The connection ended before the first byte of the answer."""
@@ -34,6 +36,9 @@ class Arrivals:
     __slots__ = ("plain", "wire")
 
     def __init__(self) -> None:
+        # Every page is allocated and freed. The C library gives such memory back to the system each time, and
+        # gets it again by page faults, until a larger block was freed once (mallopt(3), M_MMAP_THRESHOLD).
+        bytes(_LARGER_BYTES)
         self.wire = memoryview(bytearray(_ARRIVALS_BYTES))
         self.plain = memoryview(bytearray(_ARRIVALS_BYTES))
         """What TLS makes of it; untouched memory where there is none."""
