@@ -17,8 +17,8 @@ from typing import Any, Self
 import httpx
 
 from collectors.engines.dynamo_card import WorkerCard, card_of
-from tests.dynamo.installation import Installation
 from tests.dynamo.tiny_model import write_model
+from tests.support.installing import Environment
 
 START_SECONDS = 120.0
 STOP_SECONDS = 20.0
@@ -43,7 +43,7 @@ class Fleet:
 
     def __init__(
         self,
-        here: Installation,
+        here: Environment,
         folder: Path,
         *,
         decode: int,

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
+
+from tests.support.installing import Environment, kept_folder
 
 DYNAMO = "1.6.1"
 
@@ -31,39 +27,19 @@ _STEPS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """An environment with Dynamo."""
-
-    folder: Path
-
-    @property
-    def python(self) -> Path:
-        return self.folder / "bin" / "python"
-
-
-def install() -> Installation:
+def install() -> Environment:
     """The environment, made where it is not there yet. `ENGINETOP_DYNAMO_VENV` names another place for it.
 
     Skips the test with the reason where it cannot be made.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = Path(os.environ.get("ENGINETOP_DYNAMO_VENV") or cache / "enginetop" / f"dynamo-{DYNAMO}")
-    here = Installation(folder)
-    if not (folder / "ready").exists():
-        _run(sys.executable, "-m", "venv", "--clear", str(folder))
-        for packages in _STEPS:
-            _run(
-                str(here.python),
-                *("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"),
-                *packages,
-            )
-        (folder / "ready").touch()
+    here = Environment(kept_folder(f"dynamo-{DYNAMO}", "ENGINETOP_DYNAMO_VENV"))
+    if not here.ready.exists():
+        try:
+            here.begin()
+            for packages in _STEPS:
+                here.pip("install", "--no-compile", *packages)
+        except AssertionError as error:
+            why = str(error).strip().splitlines()[-1]
+            pytest.skip(f"Dynamo {DYNAMO} cannot be installed: {why[:300]}")
+        here.ready.touch()
     return here
-
-
-def _run(*words: str) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        pytest.skip(f"Dynamo {DYNAMO} cannot be installed ({words[-1]}): {why[:300]}")

@@ -19,8 +19,8 @@ from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Slo
 from tests.dynamo.fleet import Fleet, Worker
-from tests.dynamo.installation import Installation
 from tests.dynamo.load import Served, serve
+from tests.support.installing import Environment
 from tests.support.small_fleet import new_feeds
 
 AT_ONCE = 64
@@ -74,7 +74,7 @@ class Run:
 
 @contextlib.contextmanager
 def recorded_run(
-    here: Installation, folder: Path, *, decode: int, prefill: int, blocks: int, requests: int
+    here: Environment, folder: Path, *, decode: int, prefill: int, blocks: int, requests: int
 ) -> Iterator[Run]:
     """Start the fleet, record it while it serves, and keep it running for what else is asked of it."""
     recording = folder / "run.jsonl"

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from tests.dynamo.fleet import MODEL, Fleet, free_port
-from tests.dynamo.installation import Installation
+from tests.support.installing import Environment
 
 OBJECTIVE = "ttft=1.0,tpot=0.2"
 _WORKER = Path(__file__).with_name("tunable_worker.py").resolve()
@@ -35,7 +35,7 @@ class TunableWorker:
 class TunableFleet(Fleet):
     """Two workers with `seats` each; every one a process, as engines are."""
 
-    def __init__(self, here: Installation, folder: Path, *, seats: int, router: str = "least-loaded") -> None:
+    def __init__(self, here: Environment, folder: Path, *, seats: int, router: str = "least-loaded") -> None:
         super().__init__(here, folder, decode=2, blocks=0)
         self._router = router
         self._seats = seats

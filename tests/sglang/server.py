@@ -14,7 +14,7 @@ import httpx
 from collectors.control_http import UNIX_SCHEME, HttpKnobTransport
 from collectors.fetch import Credentials
 from enginetop.fleet.knobs import KnobRow
-from tests.sglang.installation import Installation
+from tests.support.installing import Environment
 from tests.vllm.server import free_port, wait_for
 from tuners.control.knob_api import HttpKnobClient
 
@@ -43,7 +43,7 @@ class Server:
     """
 
     def __init__(
-        self, here: Installation, folder: Path, *flags: str, companion: bool = False, ranks: int = 1
+        self, here: Environment, folder: Path, *flags: str, companion: bool = False, ranks: int = 1
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.runtime_folder = folder.parent / "run"  # of all servers that were started beside this one

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.vllm.installation import Installation, install
+from tests.support.installing import Environment
+from tests.vllm.installation import install, source_of
 from tests.vllm.server import Server
 
 SPECULATION = (
@@ -19,7 +20,7 @@ REASONING = ("--reasoning-parser", "qwen3", "--api-server-count", "2")
 
 
 @pytest.fixture(scope="session")
-def installation() -> Installation:
+def installation() -> Environment:
     return install()
 
 
@@ -27,12 +28,12 @@ def installation() -> Installation:
 def package() -> Path:
     """vLLM's own source. `ENGINETOP_VLLM_SOURCE` names that of another release, unpacked from its wheel."""
     other = os.environ.get("ENGINETOP_VLLM_SOURCE")
-    return Path(other) if other else install().package
+    return Path(other) if other else source_of(install())
 
 
 @pytest.fixture(scope="session")
 def servers(
-    installation: Installation, tmp_path_factory: pytest.TempPathFactory
+    installation: Environment, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Server, Server]]:
     """Both, started at the same time: most of a start is imports and waiting."""
     both = (

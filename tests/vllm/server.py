@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.vllm.installation import Installation
+from tests.support.installing import Environment
 
 READY_SECONDS = 420.0
 _STEP = re.compile(
@@ -70,7 +70,7 @@ class Page:
 class Server:
     """A running server. `knobs` speaks to the companion, with its token unless told otherwise."""
 
-    def __init__(self, here: Installation, folder: Path, *flags: str, tcp: bool = False) -> None:
+    def __init__(self, here: Environment, folder: Path, *flags: str, tcp: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
