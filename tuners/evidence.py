@@ -24,6 +24,8 @@ computed. Pages that come closer together are taken as one.
 _MOST_WINDOWS = 240
 _MOST_MOMENTS = 300
 _MOMENTS_SECONDS = 300.0
+_MOMENTS_APART_SECONDS = 1.5
+"""Of pages that come closer the newest stands for all: what is told by them goes on for longer."""
 _MOST_MINUTES = 30
 _LEAST_RUNNING = 2
 """Requests running at both ends of a window: with fewer the engine may have rested in between."""
@@ -67,7 +69,10 @@ class EvidenceLog:
 
     @property
     def recent(self) -> Sequence[Moment]:
-        """The pages of the last five minutes since a knob changed or the engine restarted."""
+        """Pages of the last five minutes since a knob changed or the engine restarted, the newest among them.
+
+        They are a second and a half apart at least.
+        """
         return tuple(self._moments)
 
     @property
@@ -134,6 +139,8 @@ class EvidenceLog:
         kv = replica.scalar("kv_usage_ratio")
         running, waiting = (replica.scalar(name).number for name in ("requests_running", "requests_waiting"))
         usage = kv.number if kv.mean is None else kv.mean
+        if len(moments) > 1 and moments[-1].at - moments[-2].at < _MOMENTS_APART_SECONDS:
+            moments.pop()
         moments.append(Moment(at, running, waiting, usage, replica.totals.get("generation_tokens")))
         while moments[0].at < at - _MOMENTS_SECONDS:
             moments.popleft()

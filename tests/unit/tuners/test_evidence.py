@@ -179,6 +179,13 @@ def test_only_the_newest_windows_are_kept() -> None:
     assert kept[-1].tokens == pytest.approx(4000 * (299**2 - 298**2) / 40)
 
 
+def test_of_pages_a_second_apart_every_other_one_is_kept_and_the_newest() -> None:
+    log = EvidenceLog()
+    for second in range(6):
+        log.take(seen(second / 2, second, 100 * second, running=second), KNOBS)
+    assert [one.running for one in log.recent] == [0, 2, 4, 5]
+
+
 def row(name: str, value: int | None, low: int = 0, high: int = 10_000) -> KnobRow:
     return KnobRow(name, value, 8192, low, high, "tokens", 1)
 
