@@ -31,9 +31,11 @@ from tuners.thought_log import KEPT_SECONDS
 MOST_CHANGES = 4
 _MOST_TRIALS = 2
 """Of a change that was found worse; each counts as a change."""
-_REPLICAS = 4
-"""Of a pool that is watched, and of each side of a trial, at least."""
-_TICK_SECONDS, _SHEET_SECONDS = 8.0, 60.0
+_THINKING_REPLICAS = 4
+"""Of a pool that is watched, and of each side of a trial, at least, where requests think: their lengths are
+counted together, so that four tell in a third of a day what two tell in most of one.
+"""
+_TICK_SECONDS, _SHEET_SECONDS = 4.0, 60.0
 """How often pages and knob sheets are read."""
 _THUMB_SECONDS = 240.0
 _WATCHED_SECONDS, _MOST_WATCHED_SECONDS, _LONGEST_WATCHED_SECONDS = 900.0, 3900.0, KEPT_SECONDS
@@ -122,7 +124,9 @@ def rule_of_thumb(subject: Subject, seed: int) -> Found:
 
 
 def _replicas(subject: Subject) -> int:
-    return max(_REPLICAS, subject.replicas)
+    members = subject.scenario.pools[0].members
+    thinks = any(member.traffic.reasoning_tokens.median > 0 for member in members)
+    return max(_THINKING_REPLICAS, subject.replicas) if thinks else subject.replicas
 
 
 class _WatchedPool:

@@ -223,21 +223,28 @@ def _cuts_enough(thoughts: Thoughts, now: int) -> bool:
 
 def _unsettled(thoughts: Thoughts, likely: int) -> tuple[str, str] | None:
     """Whether chance would decide a further step, and what would tell: `withheld` while time brings enough
-    requests, `hold` where no log of ours is long enough. None: the share is known well enough.
+    requests, `hold` where no log of ours is long enough, for the lowest cap that may be. None: the share is
+    known well enough.
     """
-    more, fewer = (thoughts.share_above(cap) or 0.0 for cap in (likely - MULTIPLE_TOKENS, likely))
-    error = (more - fewer) / ERRORS_IN_A_STEP
-    spread = MOST_TRUNCATED_RATIO * (1.0 - MOST_TRUNCATED_RATIO)
-    needed = spread / error**2 if error > 0 else math.inf
+    needed = _needed_for_a_step(thoughts, likely)
     if thoughts.count >= needed:
         return None
-    if thoughts.count * KEPT_SECONDS < needed * thoughts.seconds:
+    most = MOST_TRUNCATED_RATIO + ERRORS_IN_HAND * thoughts.error(MOST_TRUNCATED_RATIO)
+    lowest = thoughts.least_cap(most_truncated=most) or likely
+    if thoughts.count * KEPT_SECONDS < min(needed, _needed_for_a_step(thoughts, lowest)) * thoughts.seconds:
         hours = KEPT_SECONDS / 3600.0
         return "hold", f": chance would lower it, {hours:g} h bring too few requests to tell"
     return (
         "withheld",
         f"; whether a lower one may be, {count(needed)} requests tell ({count(thoughts.count)} yet)",
     )
+
+
+def _needed_for_a_step(thoughts: Thoughts, cap: int) -> float:
+    """Requests that tell the share above a cap from that above the next lower one."""
+    more, fewer = (thoughts.share_above(tokens) or 0.0 for tokens in (cap - MULTIPLE_TOKENS, cap))
+    error = (more - fewer) / ERRORS_IN_A_STEP
+    return MOST_TRUNCATED_RATIO * (1.0 - MOST_TRUNCATED_RATIO) / error**2 if error > 0 else math.inf
 
 
 def _time_may_tell(thoughts: Thoughts, cap: int) -> bool:
