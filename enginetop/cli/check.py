@@ -69,8 +69,6 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     settings = resolve(args, tell)
     if args.replay:
-        if args.targets:
-            raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
         snapshot = wiring.replay_to_end(settings, Path(args.replay))
     else:
         targets = wiring.live_targets(settings)

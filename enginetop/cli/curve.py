@@ -33,8 +33,6 @@ def run(args: argparse.Namespace) -> int:
     settings = resolve(args, tell)
     results = [read_load_results(Path(name)) for name in args.overlay]
     if args.replay:
-        if args.targets:
-            raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
         snapshot = wiring.replay_to_end(settings, Path(args.replay))
     else:
         snapshot = _watch(settings, wiring.live_targets(settings), args.duration)
@@ -73,8 +71,8 @@ def _lines(curves: Iterable[NamedCurve]) -> Iterable[Line]:
 def _watch(settings: Settings, targets: Sequence[Target], seconds: float) -> FleetSnapshot:
     """The fleet after `seconds`, or when somebody stops it."""
     engine = wiring.live_engine(settings, targets, None)
-    count = f"{len(targets)} target{'s' if len(targets) != 1 else ''}"
-    tell(f"watching {count} for {duration_text(seconds)}; ctrl+c ends it with what was seen")
+    watched = settings.watched(len(targets))
+    tell(f"watching {watched} for {duration_text(seconds)}; ctrl+c ends it with what was seen")
     seen = threading.Event()
     engine.subscribe(seen.set)
     with stop_event() as stopped:

@@ -49,6 +49,8 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
     ConfigError when the file or an argument cannot be used. The targets may be empty: the caller decides what
     that means.
     """
+    if getattr(args, "replay", None) and args.targets:
+        raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
     config = _read_config(args.config)
     interval = args.interval or (config.interval_seconds if config else DEFAULT_INTERVAL_SECONDS)
     timeout = args.timeout or (config.timeout_seconds if config else None)

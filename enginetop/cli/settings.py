@@ -105,6 +105,12 @@ class Settings:
         source = f"prometheus {self.prometheus.url}" if self.prometheus is not None else ""
         return " · ".join(filter(None, (self.unverified, source)))
 
+    def watched(self, targets: int) -> str:
+        """What is watched, in words, of which there are so many."""
+        if self.prometheus is not None:
+            return f"what {self.prometheus.url} scrapes"
+        return f"{targets} target{'s' * (targets != 1)}"
+
     def slo_for(self, model: str | None) -> Slo:
         """The first objective whose pattern matches the model's name, else the default one."""
         name = model or ""

@@ -9,15 +9,12 @@ from enginetop.cli import exit_codes, wiring
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.output import print_snapshot
 from enginetop.cli.resolve import resolve
-from enginetop.fleet.errors import ConfigError
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     settings = resolve(args, tell)
     if args.replay:
-        if args.targets:
-            raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
         snapshot = wiring.replay_to_end(settings, Path(args.replay))
     else:
         targets = wiring.live_targets(settings)

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     source = wiring.live_engine(settings, targets, None)
     source.start()
     try:
-        tell(f"watching {_watched(settings, len(targets))} for up to {args.observe:g} s")
+        tell(f"watching {settings.watched(len(targets))} for up to {args.observe:g} s")
         snapshot, stopped = _observe(source, args.observe, settings.window_seconds)
         plan = None
         if args.plan and not stopped:
@@ -78,15 +78,7 @@ def _plan_for(settings: Settings, targets: Sequence[Target], snapshot: FleetSnap
     )
 
 
-def _watched(settings: Settings, targets: int) -> str:
-    if settings.prometheus is not None:
-        return f"what {settings.prometheus.url} scrapes"
-    return f"{targets} target{'s' * (targets != 1)}"
-
-
 def _replay(args: argparse.Namespace, settings: Settings) -> int:
-    if args.targets:
-        raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
     if args.plan:
         raise ConfigError("--plan needs live engines: a recording's knobs cannot be read; leave --replay out")
     _print(wiring.replay_to_end(settings, Path(args.replay)), args.format, None, args.what_if)

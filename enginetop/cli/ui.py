@@ -17,7 +17,6 @@ from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings, config_path
 from enginetop.cli.settings import state_folder as user_state_folder
 from enginetop.cli.user import user_name
-from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 from enginetop.fleet.ports import ChangeControl, FleetSource, GpuSource, Playback, RawPages
 from tui.keymap import with_keys
@@ -30,8 +29,6 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     settings = resolve(args, tell)
     if args.replay:
-        if args.targets:
-            raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
         return play(args, settings, Path(args.replay), speed=1.0, title=getattr(args, "past", ""))
     targets = wiring.live_targets(settings, may_come=True)
     return watch(args, settings, targets, wiring.local_gpus(targets), title=settings.banner)

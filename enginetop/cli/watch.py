@@ -28,7 +28,6 @@ from enginetop.cli.status_server import StatusServer
 from enginetop.cli.watch_lines import Lines, NdjsonLines, PlainLines
 from enginetop.cli.watch_pages import WatchPages
 from enginetop.fleet.errors import ConfigError
-from enginetop.fleet.model import Target
 from enginetop.fleet.ports import FleetSource
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
 
@@ -56,8 +55,6 @@ def run(args: argparse.Namespace) -> int:
     heartbeat = args.heartbeat or (_SUMMARY_SECONDS if plain else None)
     printer = _Printer(stdout_writer(tell), PlainLines() if plain else NdjsonLines(), heartbeat)
     if args.replay:
-        if args.targets:
-            raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
         if args.listen:
             raise ConfigError("--listen serves a living watch; a replay is over before anybody asks")
         return _replay(settings, Path(args.replay), printer)
@@ -148,7 +145,7 @@ class _Watch:
             try:
                 self._listen(self._settings.listen)
                 engine = self._begin(self._settings, self._open_desk(self._settings.alerts))
-                tell(f"watching {_of_what(self._settings, targets)}; ctrl+c ends it")
+                tell(f"watching {self._settings.watched(len(targets))}; ctrl+c ends it")
                 while (wish := self._turn()) is not _Wish.STOP:
                     if wish is _Wish.RELOAD:
                         engine = self._reload(engine)
@@ -216,7 +213,7 @@ class _Watch:
         """That we are ready, and trouble on stderr, once each."""
         if not self._ready:
             self._ready = True
-            self._supervisor.ready(f"watching {snapshot.fleet.replicas} targets")
+            self._supervisor.ready(f"watching {self._settings.watched(snapshot.fleet.replicas)}")
         troubles = [f"{sink.name}: {sink.problem}" for sink in self._sinks() if sink.problem]
         problem = "; ".join(filter(None, [snapshot.collector.told, self._quiet.problem, *troubles]))
         if problem and problem != self._problem:
@@ -277,12 +274,6 @@ class _Watch:
         desk, self._desk = self._desk, None
         if desk is not None and (behind := desk.stop()):
             tell(f"not delivered yet, and kept for the next start: alerts for {', '.join(behind)}")
-
-
-def _of_what(settings: Settings, targets: Sequence[Target]) -> str:
-    if settings.prometheus is not None:
-        return f"what {settings.prometheus.url} scrapes"
-    return f"{len(targets)} targets"
 
 
 @contextmanager

@@ -377,7 +377,7 @@ def test_a_supervisor_hears_of_life(tmp_path: Path, config: Path, hook: Receiver
             return message
 
         with WatchProcess(tmp_path, *argv(config), env=given) as watch:
-            assert heard("READY=1") == "READY=1\nSTATUS=watching 1 targets"
+            assert heard("READY=1") == "READY=1\nSTATUS=watching 1 target"
             assert heard("WATCHDOG=1")
             watch.process.send_signal(signal.SIGHUP)
             assert "MONOTONIC_USEC=" in heard("RELOADING=1")

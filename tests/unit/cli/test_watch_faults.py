@@ -172,7 +172,7 @@ def test_no_broken_configuration_is_taken(tmp_path: Path, config: Path) -> None:
     (tmp_path / "hidden").mkdir()
     with Receiver() as hook, WatchProcess(tmp_path, *argv(config), env=env(hook.port)) as watch:
         assert hook.post()["state"] == "firing"
-        watch.says("watching 1 targets")
+        watch.says("watching 1 target;")
         for name, text in BROKEN.items():
             # targets are named on the command line, but those of the file must be sound too
             config.write_text(text)
