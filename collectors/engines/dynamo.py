@@ -132,6 +132,7 @@ class DynamoReader(PageReader):
         return part is _Part.FRONTEND and self._frontend.wants_side(path, page)
 
     def read_page(self, look: Look, page: Page) -> Reading:
+        """See `PageReader`."""
         part = _part_of(page.layout)
         if part is _Part.WORKER:
             return read_worker(look, page)

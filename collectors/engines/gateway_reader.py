@@ -87,6 +87,7 @@ class GatewayReader(PageReader):
         self._facts_of = facts_of
 
     def read_page(self, look: Look, page: Page) -> Reading:
+        """See `PageReader`."""
         facts = self._facts_of(page.layout)
         plan = facts.plan
         unhealthy = [name for name, index in facts.health.items() if page.values[index] != 1]

@@ -97,6 +97,7 @@ class LmdeployReader(PageReader):
     """Readings of one LMDeploy API server."""
 
     def read_page(self, look: Look, page: Page) -> Reading:
+        """See `PageReader`."""
         plan, model = _facts_of(page.layout)
         return plan.reading(
             look.at,

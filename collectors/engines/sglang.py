@@ -46,6 +46,7 @@ class SglangReader(PageReader):
         self._settings = config.Settings()
 
     def read_page(self, look: Look, page: Page) -> Reading:
+        """See `PageReader`."""
         facts = facts_of(page.layout)
         loads = loads_of(look.sides.get(LOADS)) if LOADS in look.fresh_sides else NO_LOADS
         plan, told = facts.plan(loads)

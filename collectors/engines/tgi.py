@@ -125,6 +125,7 @@ class TgiReader(PageReader):
     """Readings of one TGI router with its shards."""
 
     def read_page(self, look: Look, page: Page) -> Reading:
+        """See `PageReader`."""
         facts = _facts_of(page.layout)
         plan = facts.plan
         computed = (_share(page, facts.reserved, facts.capacity),) if facts.reserved is not None else ()

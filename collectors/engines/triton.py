@@ -174,6 +174,7 @@ class TritonReader(PageReader):
     """Readings of one Triton server."""
 
     def read_page(self, look: Look, page: Page) -> Reading:
+        """See `PageReader`."""
         facts = _facts_of(page.layout)
         plan = facts.plan
         iteration = () if facts.iteration is None else (value_at(page, facts.iteration),)

@@ -135,6 +135,7 @@ class TrtllmReader(PageReader):
     """Readings of one `trtllm-serve`, or of a Dynamo worker that passes its series through."""
 
     def read_page(self, look: Look, page: Page) -> Reading:
+        """See `PageReader`."""
         facts = _facts_of(page.layout)
         plan = facts.plan
         computed = (product(page, facts.blocks, facts.block_size),) if facts.blocks is not None else ()

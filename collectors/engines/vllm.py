@@ -133,6 +133,7 @@ class VllmReader(PageReader):
         self._config = SidesMemo(_config)
 
     def read_page(self, look: Look, page: Page) -> Reading:
+        """See `PageReader`."""
         facts = facts_of(page.layout)
         plan = facts.plan
         adapters = lora.adapters(page, facts.lora_picks) if facts.lora_picks else ()

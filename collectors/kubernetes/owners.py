@@ -33,6 +33,7 @@ class Reference:
 
     @property
     def path(self) -> str:
+        """The path of the object."""
         return f"{self.collection}/{quote(self.name, safe='')}"
 
 

@@ -16,7 +16,7 @@ TARGET_HELP = (
 
 
 def positive_seconds(text: str) -> float:
-    """A finite number above 0."""
+    """A finite number of seconds above 0. ArgumentTypeError: it is not that."""
     try:
         value = float(text)
     except ValueError:
@@ -27,7 +27,7 @@ def positive_seconds(text: str) -> float:
 
 
 def interval_seconds(text: str) -> float:
-    """The time between two scrapes."""
+    """The seconds between two scrapes, 0.1 to 3600. ArgumentTypeError: it is not that."""
     value = positive_seconds(text)
     if not 0.1 <= value <= 3600:
         raise argparse.ArgumentTypeError(f"{text!r}: an interval lies between 0.1 and 3600 seconds")
@@ -35,6 +35,7 @@ def interval_seconds(text: str) -> float:
 
 
 def positive_count(text: str) -> int:
+    """A whole number above 0. ArgumentTypeError: it is not that."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
@@ -52,7 +53,7 @@ def knob_values(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def count_at_most(most: int) -> Callable[[str], int]:
-    """A whole number from 1 to `most`."""
+    """Reads a whole number from 1 to `most`. ArgumentTypeError: it is not that."""
 
     def count(text: str) -> int:
         number = positive_count(text)
@@ -64,7 +65,7 @@ def count_at_most(most: int) -> Callable[[str], int]:
 
 
 def told_duration(text: str) -> float:
-    """Seconds, from a duration with its unit."""
+    """Seconds, from a duration with its unit (`90s`, `2h`). ArgumentTypeError: it is not that."""
     seconds = duration_seconds(text)
     if seconds is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 45s, 30m, 2h or 3d")

@@ -105,7 +105,10 @@ def time_of(text: str, now: float) -> float:
 
 @contextmanager
 def past_range(args: argparse.Namespace, settle: Callable[[], Settings]) -> Iterator[None]:
-    """While a command runs: the past that its flags ask for, as the recording that it replays."""
+    """While a command runs: the past that its flags ask for, as the recording that it replays.
+
+    ConfigError: flags that do not go together, or no Prometheus that has a past.
+    """
     at, begin, end = (getattr(args, name, None) for name in ("at_time", "from_time", "to_time"))
     if (at is None) == (begin is None) or (end is not None and begin is None):
         raise ConfigError("write either --at TIME, or --from TIME and, if it ended, --to TIME")

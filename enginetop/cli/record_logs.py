@@ -37,7 +37,10 @@ class LogSetting:
 
 
 def flag_setting(text: str, thinking_token_budget: int | None = None) -> LogSetting:
-    """What one `--records FILE[=TARGET]` asks for; a file whose own name has a `=` in it is found too."""
+    """What one `--records FILE[=TARGET]` asks for; a file whose own name has a `=` in it is found too.
+
+    ConfigError: it names no file.
+    """
     path, equals, target = text.rpartition("=")
     if not equals or Path(text).exists():
         path, target = text, ""

@@ -30,7 +30,7 @@ def write_synced(path: Path, data: bytes) -> None:
 
 def replace_kept(path: Path, data: bytes) -> None:
     """Replace an existing file at once, its owner and its mode kept. OSError, also where it may not be
-    written itself though its folder may.
+    written itself (PermissionError) though its folder may.
     """
     before = path.stat()
     if not os.access(path, os.W_OK):

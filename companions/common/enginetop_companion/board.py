@@ -34,9 +34,11 @@ class Knob(Protocol):
     unit: str
     start: int
 
-    def bounds(self) -> Bounds: ...
+    def bounds(self) -> Bounds:
+        """What is accepted now."""
 
-    def write(self, value: int) -> None: ...
+    def write(self, value: int) -> None:
+        """Put it in force at once; what the engine raises goes to whoever asked."""
 
 
 Floors = Callable[[], Mapping[str, int]]

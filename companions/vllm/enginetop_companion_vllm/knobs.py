@@ -98,9 +98,11 @@ class BudgetKnob:
         self.start: int = limits.start_budget
 
     def bounds(self) -> Bounds:
+        """See `Knob`."""
         return Bounds(self._limits.lowest_budget(), self._limits.start_budget, self._limits.piece.why)
 
     def write(self, value: int) -> None:
+        """See `Knob`."""
         self._limits.scheduler.max_num_scheduled_tokens = value
 
 
@@ -118,6 +120,7 @@ class SequencesKnob:
         self.start: int = limits.start_sequences
 
     def bounds(self) -> Bounds:
+        """See `Knob`."""
         room = self._limits.room()
         high = self._limits.start_sequences
         if room is not None:
@@ -125,6 +128,7 @@ class SequencesKnob:
         return Bounds(1, high)
 
     def write(self, value: int) -> None:
+        """See `Knob`."""
         self._limits.scheduler.max_num_active_reqs = value
 
 
@@ -141,6 +145,7 @@ class DraftsKnob:
         self._start_lookup: list[int] | None = limits.scheduler.dynamic_sd_lookup
 
     def bounds(self) -> Bounds:
+        """See `Knob`."""
         if self._fixed:
             return Bounds(self._limits.start_drafts, self._limits.start_drafts, self._fixed)
         room = self._limits.room()
@@ -150,6 +155,7 @@ class DraftsKnob:
         return Bounds(0, high)
 
     def write(self, value: int) -> None:
+        """See `Knob`."""
         scheduler = self._limits.scheduler
         if value == self.start:
             scheduler.dynamic_sd_lookup = self._start_lookup
@@ -170,11 +176,13 @@ class ChunkKnob:
         self.start: int = limits.scheduler.scheduler_config.long_prefill_token_threshold
 
     def bounds(self) -> Bounds:
+        """See `Knob`."""
         if self._limits.piece.tokens:
             return Bounds(self.start, self.start, self._limits.piece.why)
         return Bounds(0, self._limits.scheduler.max_model_len)
 
     def write(self, value: int) -> None:
+        """See `Knob`."""
         self._limits.scheduler.scheduler_config.long_prefill_token_threshold = value
 
 
@@ -189,10 +197,12 @@ class WatermarkKnob:
         self.start: int = self._manager.watermark_blocks
 
     def bounds(self) -> Bounds:
+        """See `Knob`."""
         half = self._manager.block_pool.num_gpu_blocks // 2
         return Bounds(0, max(self.start, half), "above half of the cache hardly anybody would be admitted")
 
     def write(self, value: int) -> None:
+        """See `Knob`."""
         self._manager.watermark_blocks = value
 
 
@@ -205,6 +215,7 @@ class ServedKnob:
         self._bounds = Bounds(NO_LIMIT, high, f"{note}; -1: no limit")
 
     def bounds(self) -> Bounds:
+        """See `Knob`."""
         return self._bounds
 
     def write(self, value: int) -> None:

@@ -128,30 +128,34 @@ class EngineSeenHere:
         self._view = view
 
     async def sheet(self) -> Answer:
-        """See `enginetop_companion.api.Engine`, as the others."""
+        """See `enginetop_companion.api.Engine`."""
         return await self._ranks.sheet()
 
     async def change(self, asked: dict[str, Any]) -> Answer:
+        """See `enginetop_companion.api.Engine`."""
         answer = await self._ranks.change(asked)
         await self._view.refresh()
         return answer
 
     async def reset(self, name: str) -> Answer:
+        """See `enginetop_companion.api.Engine`."""
         answer = await self._ranks.reset(name)
         await self._view.refresh()
         return answer
 
     async def set_objective(self, objective: list[float]) -> Answer:
+        """See `enginetop_companion.api.Engine`."""
         answer = await self._ranks.set_objective(objective)
         await self._view.refresh()
         return answer
 
     def objective(self) -> Objective:
+        """See `enginetop_companion.api.Engine`."""
         return self._view.objective
 
 
 async def start(engine_client: Any, state: Any, serving_port: int) -> None:
-    """Start everything that this server can have. Raises with the reason where the companion cannot run."""
+    """Start everything that this server can have. RuntimeError with the reason where it cannot run."""
     import vllm
 
     problem = version_problem(vllm.__version__)

@@ -68,6 +68,7 @@ class OwnedFlags:
 
     @property
     def namespace(self) -> str:
+        """The owner's, empty where it says none."""
         return str(self.owner.get("metadata", {}).get("namespace", ""))
 
     @property

@@ -65,6 +65,7 @@ class Owner:
 
     @property
     def namespace(self) -> str:
+        """The namespace of the object."""
         return self.instance.partition("/")[0]
 
     @property
