@@ -36,7 +36,7 @@ class PrometheusTargets:
         self._credentials = credentials
 
     def look(self) -> Sequence[Listed]:
-        """A target for each that is scraped with an engine's series. ListingError: the server does not tell."""
+        """A target for each that is scraped with an engine's series. ListingError: the server says none."""
         client = PrometheusClient(self._url, self._credentials, timeout_seconds=_TIMEOUT_SECONDS)
         try:
             now = client.now()
