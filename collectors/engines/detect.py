@@ -64,7 +64,13 @@ recognise = LayoutMemo(_recognise)
 """The table of the engine whose page it is by its names, None when no engine's series are on it."""
 
 
+_NAMED_BY_SERVER = tuple((table.server_header, table) for table in TABLES if table.server_header)
+
+
 def by_server_header(headers: Mapping[str, str]) -> EngineTable | None:
     """The engine that names itself in the `Server` header; also on a 404."""
-    server = headers.get("server", "").lower()
-    return next((t for t in TABLES if t.server_header and server.startswith(t.server_header)), None)
+    server = headers.get("server")
+    if not server:
+        return None
+    server = server.lower()
+    return next((table for begin, table in _NAMED_BY_SERVER if server.startswith(begin)), None)
