@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import tuning, tuning_cache
+from bench import tuning, tuning_cache, tuning_loop
 from bench.tuning import Row, missed
 from bench.tuning_cache import GridCache, StaleCacheError
 from bench.tuning_loop import Change
@@ -120,6 +120,15 @@ def test_a_kept_figure_that_is_wrong_is_an_error(tmp_path: Path, monkeypatch: py
     document["simulator"] = "another"
     path.write_text(json.dumps(document))
     assert GridCache(path).grid_of(subject, 1) == first.grid_of(subject, 1)
+
+
+def test_a_trial_is_one_pool_half_of_it_with_the_new_settings() -> None:
+    subject = tiny()
+    new = replace(subject.start, max_num_batched_tokens=512)
+    scenario = tuning_loop._side_by_side(subject, subject.start, new)
+    names, plans = zip(*scenario.plans(4), strict=True)
+    assert len(set(names)) == 4
+    assert [plan.engine.max_num_batched_tokens for plan in plans] == [512, 512, 256, 256]
 
 
 def test_an_unknown_scenario_is_told_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
