@@ -1,5 +1,5 @@
-"""The goals of the advice on every built-in scenario, and on those that no constant was chosen by: what is missed
-fails by name.
+"""The goals of the advice on every built-in scenario, and on those that no constant was chosen by: what is
+missed fails by name.
 """
 
 from __future__ import annotations

@@ -198,8 +198,8 @@ def test_what_a_budget_cuts_is_not_taken_for_short_thoughts(now: int | None) -> 
     ("hours", "requests", "action", "said"),
     [
         # 5376 cuts 5.522 % and 5632 4.947: a quarter of .575 points is the error of .05 x .95 / .001438^2 =
-        # 22 961 requests. With twice the error of 1458, .571 points, it may be 5376; 5120 cuts 6.181, and .659
-        # are told by 17 506 requests; in twelve hours they come at 1459 an hour
+        # 22 961 requests. With twice the error of 1458, .571 points, it may be 5376; 5120 cuts 6.181, and
+        # .659 are told by 17 506 requests; in twelve hours they come at 1459 an hour
         (1.0, 1458.0, "hold", ": chance would lower it, 12 h bring too few requests to tell"),
         (1.0, 1459.0, "withheld", "; whether a lower one may be, 23.0k requests tell (1.5k yet)"),
         (7.9, 22_950.0, "withheld", "; whether a lower one may be, 23.0k requests tell (22.9k yet)"),
