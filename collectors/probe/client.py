@@ -18,7 +18,7 @@ from collectors.origin import Origin
 from collectors.probe.stream import StreamedAnswer, error_text
 from collectors.records.formats import OPENAI
 from collectors.records.lines import RequestLine, read
-from collectors.records.tail import LineCutter
+from collectors.records.open_file import LineCutter
 from collectors.secrets import bytes_without_these
 from enginetop.fleet.foreign_json import decoded
 

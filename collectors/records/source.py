@@ -10,7 +10,8 @@ from typing import Protocol
 from collectors.fetch import one_line
 from collectors.records.formats import AUTO
 from collectors.records.lines import RecordLineError, RequestLine, parse_line
-from collectors.records.tail import FileTail, RawLine, StreamTail
+from collectors.records.open_file import RawLine
+from collectors.records.tail import FileTail, StreamTail
 from enginetop.fleet.attribution import ClaimedRecord
 
 STANDARD_INPUT = "-"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from collectors.probe.client import MOST_AT_ONCE, MOST_REQUESTS, MOST_TOKENS
 from collectors.records.formats import AUTO, FORMATS, NUMBERS, WORDS, RecordFormat
+from collectors.records.open_file import MAX_BACKLOG_BYTES, MAX_LINE_BYTES
 from collectors.records.source import MOST_AHEAD_SECONDS
-from collectors.records.tail import MAX_BACKLOG_BYTES, MAX_LINE_BYTES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "records.md").read_text(encoding="utf-8")
 

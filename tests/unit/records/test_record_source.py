@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from collectors.records.open_file import RawLine
 from collectors.records.reader import RecordReader
 from collectors.records.source import MOST_AHEAD_SECONDS, RecordLog, RecordSource
-from collectors.records.tail import RawLine
 from enginetop.fleet.attribution import ClaimedRecord
 from enginetop.fleet.snapshot import CollectorHealth
 

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.records import tail as room
-from collectors.records.tail import FileTail, LineCutter, StreamTail
+from collectors.records import open_file as room
+from collectors.records.open_file import LineCutter
+from collectors.records.tail import FileTail, StreamTail
 
 
 def texts(tail: FileTail | StreamTail) -> list[str]:
@@ -235,7 +236,7 @@ class TestBounds:
         self, log: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(room, "MAX_POLL_BYTES", 1000)
-        monkeypatch.setattr(room, "_CHUNK_BYTES", 100)
+        monkeypatch.setattr(room, "CHUNK_BYTES", 100)
         append(log, "".join(f"{number:09}\n" for number in range(300)))
         with closing(FileTail(log, from_start=True)) as tail:
             first = texts(tail)
@@ -250,7 +251,7 @@ class TestBounds:
         self, log: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(room, "MAX_POLL_BYTES", 1000)
-        monkeypatch.setattr(room, "_CHUNK_BYTES", 100)
+        monkeypatch.setattr(room, "CHUNK_BYTES", 100)
         with closing(FileTail(log, from_start=False)) as tail:
             tail.poll()
             append(log, "".join(f"{number:09}\n" for number in range(300)))
