@@ -169,8 +169,8 @@ class TestReader:
     def test_draining_reads_a_long_file_to_its_end_and_stopping_does_not(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("collectors.records.tail.MAX_POLL_BYTES", 1000)
-        monkeypatch.setattr("collectors.records.tail._CHUNK_BYTES", 1000)
+        monkeypatch.setattr("collectors.records.open_file.MAX_POLL_BYTES", 1000)
+        monkeypatch.setattr("collectors.records.open_file.CHUNK_BYTES", 1000)
         path = tmp_path / "long.jsonl"
         path.write_bytes(b"".join(sglang(float(n)) + b"\n" for n in range(200)))
         counts = []
