@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from enginetop.fleet.extract import Extraction, Growth, shared_extraction
 from enginetop.fleet.facts import WindowFacts
-from enginetop.fleet.increase import NONE, SeriesTotals, Step
+from enginetop.fleet.increase import NONE, Reached, SeriesTotals, Step
 from enginetop.fleet.reading import Columns, Reading
 from enginetop.fleet.slots import Slots, slots_of
 from enginetop.fleet.snapshot import NO_GOODPUT, Goodput, Signals
@@ -50,7 +50,7 @@ class Appended:
 class _Sample:
     at: float
     columns: Columns
-    totals: array[float]
+    reached: Reached
     returned: frozenset[int]
     sums_fallen: frozenset[int]
     unnumbered: frozenset[int]
@@ -98,7 +98,7 @@ class TargetHistory:
     @property
     def counted(self) -> tuple[Slots, Sequence[float]]:
         """Slots and, by slot, what each counter gained since first sight (or since series were forgotten)."""
-        return self._totals.slots, () if self._step is None else self._step.totals
+        return self._totals.slots, () if self._step is None else self._step.reached.totals
 
     def append(self, reading: Reading) -> Appended:
         """Take the next good reading.
@@ -108,16 +108,18 @@ class TargetHistory:
         """
         previous, self.last = self.last, reading
         step = self._totals.advance(reading)
-        self._running.take(self._totals.slots, step.totals, fallen=bool(step.sums_fallen))
-        if len(step.totals) > max(_FEWEST_SLOTS, _SLOTS_PER_SERIES * len(reading.columns.series)):
+        self._running.take(self._totals.slots, step.reached, fallen=bool(step.sums_fallen))
+        if len(self._totals.slots) > max(_FEWEST_SLOTS, _SLOTS_PER_SERIES * len(reading.columns.series)):
             self._totals = SeriesTotals(self._keep_seconds)
             self._samples.clear()
             del self._times[:]
             self._running.begin_anew()
             step = self._totals.advance(reading)
+        if self._step is not None and self._step.reached is not step.reached:
+            self._step.reached.let_go()
         self._step = step
         sample = _Sample(
-            reading.at, reading.columns, step.totals, step.returned, step.sums_fallen, step.unnumbered
+            reading.at, reading.columns, step.reached, step.returned, step.sums_fallen, step.unnumbered
         )
         samples, times = self._samples, self._times
         closest = self._keep_seconds / _MAX_SAMPLES
@@ -154,10 +156,11 @@ class TargetHistory:
         base, last = samples[index], samples[-1]
         inside = samples[index + 1 :] if self._odd_at > base.at else []
         assert self._step is not None  # set by the append that made the samples
+        start, end = last.reached.since(base.reached)
         growth = Growth(
             seconds=last.at - base.at,
-            start=_padded(base.totals, len(last.totals)),
-            end=last.totals,
+            start=start,
+            end=end,
             page=self._step.page,
             flipping=_flipping(inside),
             sums_fallen=NONE.union(*(sample.sums_fallen for sample in inside if sample.sums_fallen)),
@@ -193,13 +196,9 @@ class TargetHistory:
 
     def _rates(self, base: _Sample, last: _Sample) -> Mapping[str, float | None]:
         slots, seconds = self._totals.slots, last.at - base.at
-        gained = ((name, increase(slots, total, base.totals, last.totals)) for name, total in RATES.items())
+        ends = last.reached.since(base.reached)
+        gained = ((name, increase(slots, total, *ends)) for name, total in RATES.items())
         return {name: None if gain is None else gain / seconds for name, gain in gained}
-
-
-def _padded(totals: array[float], length: int) -> array[float]:
-    """Series that came later began from zero."""
-    return totals if len(totals) == length else totals + array("d", bytes(8 * (length - len(totals))))
 
 
 def _flipping(samples: Sequence[_Sample]) -> frozenset[int]:

@@ -1,7 +1,8 @@
 """Steps of raw series from page to page: differences, resets, first sights, and counters that flip.
 
 Each step is added to a running total of its series. The increase over any window is then the difference of
-two totals, and resets inside the window are part of it.
+two totals, and resets inside the window are part of it. Over pages that only counted on, which nearly all do,
+it is the difference of their numbers: totals are added up only where something else happened in between.
 """
 
 from __future__ import annotations
@@ -25,18 +26,82 @@ _LAYOUTS_KEPT = 8
 NONE: frozenset[int] = frozenset()
 
 
+class _Stretch:
+    """Pages on which every series only counted on. `totals` and `numbers` are those of its first page, the
+    latter None while that is the only one.
+    """
+
+    __slots__ = ("numbers", "totals")
+
+    def __init__(self, totals: array[float]) -> None:
+        self.totals = totals
+        self.numbers: array[float] | None = None
+
+
+class Reached:
+    """How far all series have come at one page, by slot; what it tells of gauges means nothing."""
+
+    __slots__ = ("_known", "_numbers", "_stretch")
+
+    def __init__(self, stretch: _Stretch, numbers: array[float] | None = None) -> None:
+        """`numbers` of a page within the stretch; None: of its first one."""
+        self._stretch, self._numbers = stretch, numbers
+        self._known: array[float] | None = None
+
+    @classmethod
+    def at(cls, totals: array[float]) -> Reached:
+        """At a page after which another stretch begins."""
+        return cls(_Stretch(totals))
+
+    def counted_on(self, before: Sequence[float], page: Sequence[float]) -> Reached:
+        """At the next page of the same stretch; `before` are the numbers of the page before it."""
+        stretch = self._stretch
+        if stretch.numbers is None:
+            stretch.numbers = array("d", before)
+        return Reached(stretch, page if isinstance(page, array) else array("d", page))
+
+    @property
+    def totals(self) -> array[float]:
+        """Running totals since first sight; never to be changed."""
+        stretch, numbers = self._stretch, self._numbers
+        if numbers is None or stretch.numbers is None:
+            return stretch.totals
+        if self._known is None:
+            self._known = array("d", map(add, stretch.totals, map(sub, numbers, stretch.numbers)))
+        return self._known
+
+    def let_go(self) -> None:
+        """Keep no totals: they are worked out again if anybody asks."""
+        self._known = None
+
+    def since(self, start: Reached) -> tuple[Sequence[float], Sequence[float]]:
+        """Numbers by slot, of `start` and of this, whose differences are what was gained in between. Series
+        that came later began from zero.
+        """
+        if start._stretch is self._stretch:
+            return start._raw(), self._raw()
+        begun, ended = start.totals, self.totals
+        missing = len(ended) - len(begun)
+        return (begun + array("d", bytes(8 * missing)) if missing else begun), ended
+
+    def _raw(self) -> array[float]:
+        if self._numbers is not None:
+            return self._numbers
+        first = self._stretch.numbers
+        return self._stretch.totals if first is None else first
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """What one page added.
 
-    `totals` (by slot; those of gauges mean nothing) is never changed afterwards; pages on which nothing was
-    counted share it. `returned` are slots
+    `reached` is never changed afterwards; pages on which nothing was counted share it. `returned` are slots
     that came back to where they were before a fall, `sums_fallen` slots of sums that fell without a reset.
     `unnumbered` are counting slots that have not had a number yet: nobody knows from where they count.
     `restarted` is why the engine seems to have begun anew, or empty.
     """
 
-    totals: array[float]
+    reached: Reached
     page: Sequence[float]
     returned: frozenset[int] = NONE
     sums_fallen: frozenset[int] = NONE
@@ -69,7 +134,7 @@ class SeriesTotals:
 
         It may be a page's own list, and is never changed.
         """
-        self._totals: array[float] = array("d")
+        self._reached = Reached.at(array("d"))
         self._seen = False  # a page with series: only after one does a new series start from zero
         self._columns: Columns | None = None
         self._places: dict[Columns, list[int]] = {}
@@ -105,9 +170,9 @@ class SeriesTotals:
         if now != before:
             if not all(map(le, before, now)) or max(now) > LARGEST:  # nothing but numbers is below another
                 return None
-            self._totals = array("d", map(add, self._totals, map(sub, page, self.last)))
+            self._reached = self._reached.counted_on(self.last, page)
         self.last = page
-        return Step(self._totals, page)
+        return Step(self._reached, page)
 
     def _step(self, reading: Reading, page: Sequence[float]) -> Step:
         """The step to any page."""
@@ -138,7 +203,7 @@ class SeriesTotals:
         self._columns = reading.columns
         self._note_unnumbered()
         self._seen = self._seen or bool(reading.columns.series)
-        return Step(self._totals, page, returned, sums_fallen, self._unnumbered, restarted)
+        return Step(self._reached, page, returned, sums_fallen, self._unnumbered, restarted)
 
     def _note_unnumbered(self) -> None:
         last = self.last
@@ -174,7 +239,7 @@ class SeriesTotals:
         new = len(self.slots) - len(self.last)
         if new:
             self.last = [*self.last, *([0.0 if self._seen else math.nan] * new)]
-            self._totals = self._totals + array("d", bytes(8 * new))
+            self._reached = Reached.at(self._reached.totals + array("d", bytes(8 * new)))
         if places == list(range(len(places))):
             places = []
         if len(self._places) == _LAYOUTS_KEPT:
@@ -275,8 +340,10 @@ class SeriesTotals:
             if value > 0 or kinds[slot] is total:
                 steps.append((slot, value))
         self.last = last
+        totals = self._reached.totals
         if steps:
-            totals = self._totals = self._totals[:]
+            totals = totals[:]
             for slot, step in steps:
                 totals[slot] += step
+        self._reached = Reached.at(totals)
         return frozenset(sums_fallen) if sums_fallen else NONE

@@ -7,6 +7,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
+from enginetop.fleet.increase import Reached
 from enginetop.fleet.reading import Part
 from enginetop.fleet.slots import Slots
 
@@ -70,7 +71,7 @@ class RunningTotals:
     def __init__(self) -> None:
         self._before: dict[str, float] = {}
         self._now: Mapping[str, float] = MappingProxyType({})
-        self._taken: tuple[Slots, Sequence[float]] | None = None
+        self._taken: tuple[Slots, Reached] | None = None
         """What was taken last and is not added up yet."""
 
     @property
@@ -81,20 +82,20 @@ class RunningTotals:
             self._taken = None
         return self._now
 
-    def take(self, slots: Slots, increases: Sequence[float], *, fallen: bool = False) -> None:
-        """Take the increases of every slot since first sight, or since `begin_anew`; they are added up when
-        the totals are asked for. `fallen`: some are less than those taken before, which count then.
+    def take(self, slots: Slots, reached: Reached, *, fallen: bool = False) -> None:
+        """Take how far every slot has come since first sight, or since `begin_anew`; it is added up when the
+        totals are asked for. `fallen`: some came back from where they were before, which counts then.
         """
         if fallen:
             self._now = self.values
-        self._taken = slots, increases
+        self._taken = slots, reached
 
     def begin_anew(self) -> None:
         """The increases that come from now on start from zero again."""
         self._before = dict(self.values)
 
-    def _added_up(self, slots: Slots, increases: Sequence[float]) -> dict[str, float]:
-        now, before = dict(self._now), self._before
+    def _added_up(self, slots: Slots, reached: Reached) -> dict[str, float]:
+        now, before, increases = dict(self._now), self._before, reached.totals
         for name, places in _places_of(slots).items():
             total = sum([increases[slot] for slot in places])
             if before:
@@ -105,13 +106,11 @@ class RunningTotals:
 
 
 def increase(slots: Slots, name: str, start: Sequence[float], end: Sequence[float]) -> float | None:
-    """What the total `name` gained from the increases `start` to `end` (by slot, since first sight); series
-    that `start` lacks began from zero. None: it has no series.
-    """
+    """What the total `name` gained between two pages (see `Reached.since`). None: it has no series."""
     places = _places_of(slots).get(name)
     if places is None:
         return None
-    return sum([end[slot] - (start[slot] if slot < len(start) else 0.0) for slot in places])
+    return sum([end[slot] - start[slot] for slot in places])
 
 
 def _places_of(slots: Slots) -> Mapping[str, tuple[int, ...]]:

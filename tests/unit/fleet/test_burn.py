@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from array import array
 
 import pytest
 
 from enginetop.fleet.burn import TIERS, WINDOWS, BurnHistory, Counts, RequestCounter
+from enginetop.fleet.increase import Reached
 from enginetop.fleet.reading import Series
 from enginetop.fleet.slots import Slots
 from enginetop.fleet.snapshot import BurnRow, Slo
@@ -159,7 +161,7 @@ class TestCounter:
         slots, counter, totals = Slots(series), RequestCounter(slo), RunningTotals()
         found: Counts = (0.0,) * 8
         for page in pages:
-            totals.take(slots, page)
+            totals.take(slots, Reached.at(array("d", page)))
             found = counter.take(slots, page, totals.values)
         return found
 
@@ -193,7 +195,7 @@ class TestCounter:
         slots = Slots((value("requests_judged"), within))
         counter, totals = RequestCounter(slo), RunningTotals()
         for page in ((0.0, 0.0), (10.0, 8.0)):
-            totals.take(slots, page)
+            totals.take(slots, Reached.at(array("d", page)))
             found = counter.take(slots, page, totals.values)
         assert found[:3] == (10.0, 10.0, judged)
 
@@ -208,6 +210,6 @@ class TestCounter:
         counter, totals = RequestCounter(Slo(0.6, 0.05, source="flag")), RunningTotals()
         judged = []
         for page in ((0.0, 0.0, 0.0), (10.0, 8.0, 0.0), (20.0, 8.0, 7.0)):
-            totals.take(slots, page)
+            totals.take(slots, Reached.at(array("d", page)))
             judged.append(counter.take(slots, page, totals.values)[2:4])
         assert judged == [(0.0, 0.0), (0.0, 0.0), (10.0, 7.0)]

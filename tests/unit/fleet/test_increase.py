@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enginetop.fleet.increase import SeriesTotals
+from enginetop.fleet.increase import Reached, SeriesTotals
 from enginetop.fleet.model import Quality
 from enginetop.fleet.reading import Reading
 from tests.support.history_pages import INF, NAN, Told, columns, histogram, value
@@ -320,7 +321,7 @@ def test_pages_that_only_count_on_are_taken_as_a_whole() -> None:
         assert step.call_count == 1  # the first page
         totals.advance(pages((1, 2, 3, *(2, 3, 4, 6.0, 4)))[0])  # a counter fell
         assert step.call_count == 2
-    assert list(steps[2].totals)[1:] == [1, 2, *(1, 1, 1, 1.5, 1)]
+    assert list(steps[2].reached.totals)[1:] == [1, 2, *(1, 1, 1, 1.5, 1)]
 
 
 def test_pages_on_which_only_gauges_move_share_their_totals() -> None:
@@ -329,8 +330,22 @@ def test_pages_on_which_only_gauges_move_share_their_totals() -> None:
         totals.advance(reading)
         for reading in pages((3, 1, 2, *(1, 2, 3, 4.5, 3)), (5, 1, 2, *(1, 2, 3, 4.5, 3)))
     ]
-    assert steps[1].totals is steps[0].totals
+    assert steps[1].reached is steps[0].reached
     assert steps[1].page[0] == 5
+
+
+def test_windows_over_pages_that_only_counted_on_add_up_no_totals() -> None:
+    told = Told(LOADED)
+    for at in range(8):
+        told.page(at, 3, at, at, *(at, at, at, 1.5 * at, at))
+    window = told.history.window(5.0)
+    assert window is not None
+    assert window.total.increase("requests_finished") == 10.0
+    assert window.total.histograms["ttft_seconds"].count == 5.0
+    assert all(sample.reached._known is None for sample in told.history._samples)
+    assert list(told.history.counted[1])[1:] == [7, 7, *(7, 7, 7, 10.5, 7)]
+    told.page(8, 3, 8, 8, *(8, 8, 8, 12.0, 8))
+    assert all(sample.reached._known is None for sample in told.history._samples)  # kept for the newest alone
 
 
 @given(st.lists(st.lists(st.tuples(NUMBERS, st.booleans()), min_size=8, max_size=8), min_size=2, max_size=8))
@@ -346,13 +361,19 @@ def test_taken_as_a_whole_or_series_by_series_a_page_is_the_same_step(
         ]
         rows.append(tuple(now))
     whole, each = SeriesTotals(60.0), SeriesTotals(60.0)
+    reached: list[tuple[Reached, Reached]] = []
     for reading in pages(*rows):
         one = whole.advance(reading)
         with patch.object(SeriesTotals, "_counted_on", return_value=None):
             other = each.advance(reading)
-        assert list(one.totals)[1:] == list(other.totals)[1:]
+        assert one.reached.totals[1:] == pytest.approx(other.reached.totals[1:])
         assert one.returned == other.returned
         assert one.sums_fallen == other.sums_fallen
         assert one.unnumbered == other.unnumbered
         assert one.restarted == other.restarted
         assert [str(value) for value in whole.last] == [str(value) for value in each.last]
+        reached.append((one.reached, other.reached))
+    for (start, _), (end, _) in pairwise(reached[::2]):  # other stretches in between, or none
+        gained = [later - earlier for earlier, later in zip(*end.since(start), strict=True)][1:]
+        totals = [later - earlier for earlier, later in zip(start.totals, end.totals, strict=True)][1:]
+        assert gained == pytest.approx(totals, rel=1e-9, abs=1e-9)
