@@ -56,6 +56,7 @@ class GpuBoard:
         self._joined_for: object = None
         self._shares: Mapping[str, GpuShare] = {}
         self._revision = 0
+        self._known_owners: tuple[object, Owners] | None = None
 
     def observe(self, report: GpuReport) -> None:
         """Take the newest report of one host; it replaces the former one of the same source.
@@ -93,10 +94,12 @@ class GpuBoard:
             self._revision += 1
 
     def _take(self, source: str, report: GpuReport) -> None:
+        before = self._reports.get(source)
         self._reports[source] = report
         spacing = self._spacings.setdefault(source, Spacing(self._fixed_spacing_seconds))
         spacing.observe(report.at)
-        self._revision += 1
+        if before is None or replace(before, at=report.at) != report:
+            self._revision += 1
 
     def shares(
         self, targets: Sequence[Target], engines: frozenset[str], now: float
@@ -133,7 +136,7 @@ class GpuBoard:
     def _join(
         self, targets: Sequence[Target], engines: frozenset[str], old: frozenset[str]
     ) -> Mapping[str, GpuShare]:
-        owners = Owners(targets, self._told())
+        owners = self._owners(targets)
         placed: dict[str, list[Placement]] = {}
         sharers = self._sharers()
         owner_of_uuid: dict[str, str] = {}
@@ -170,6 +173,13 @@ class GpuBoard:
             )
             for url, placements in placed.items()
         }
+
+    def _owners(self, targets: Sequence[Target]) -> Owners:
+        """Who may own a device; worked out anew when targets are others, or pages tell of other devices."""
+        made_of = (tuple(targets), self._told())
+        if self._known_owners is None or self._known_owners[0] != made_of:
+            self._known_owners = (made_of, Owners(targets, made_of[1]))
+        return self._known_owners[1]
 
     def _told(self) -> Mapping[str, tuple[str, ...]]:
         """The replicas by the UUIDs that their own pages tell."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
-from enginetop.fleet.gpu_join import host_key, host_of
+from enginetop.fleet.gpu_join import Owners, host_key, host_of
 from enginetop.fleet.gpus import NO_GPUS, GpuBoard, total_power
 from enginetop.fleet.model import Quality, Target
 from enginetop.fleet.snapshot import GpuDevice, GpuReport
@@ -188,3 +189,36 @@ def test_another_router_in_the_place_of_one_is_another_fleet() -> None:
     one, other = Target("http://a:9000", "r1"), Target("http://a:9001", "r2")
     assert set(made.shares([A1, one], urls(A1), 10.0)) == urls(A1, one)
     assert set(made.shares([A1, other], urls(A1), 10.0)) == urls(A1, other)
+
+
+def test_owners_are_sought_again_only_where_somebody_or_something_is_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Reports come every second, and a thousand names are not to be taken apart for each."""
+    sought: list[int] = []
+
+    def counted(targets: Sequence[Target], told: Mapping[str, Collection[str]]) -> Owners:
+        sought.append(len(targets))
+        return Owners(targets, told)
+
+    monkeypatch.setattr("enginetop.fleet.gpus.Owners", counted)
+    made = board(GpuReport("a", 10.0, (gpu(0, 300.0),)))
+    for at, watts in ((11.0, 310.0), (12.0, 310.0), (13.0, 320.0)):
+        made.observe(GpuReport("a", at, (gpu(0, watts),)))
+        shares = made.shares([A1, B1], urls(A1, B1), at)
+        assert shares[A1.url].power.value == watts
+    assert sought == [2]
+    assert made.shares([A1, B1], urls(A1, B1), 13.5) is shares
+    made.shares([A1, A2, B1], urls(A1, A2, B1), 14.0)
+    assert sought == [2, 3]
+
+
+def test_hosts_without_gpus_change_nothing() -> None:
+    made = board(GpuReport("a", 10.0, ()))
+    shares = made.shares([A1], urls(A1), 10.0)
+    made.observe(GpuReport("a", 12.0, ()))
+    assert made.shares([A1], urls(A1), 12.0) is shares
+    made.observe(GpuReport("a", 14.0, (gpu(0, 300.0),)))
+    assert made.shares([A1], urls(A1), 14.0)[A1.url].power.value == 300.0
+    made.observe(GpuReport("a", 16.0, ()))
+    assert made.shares([A1], urls(A1), 16.0) == {}
