@@ -98,7 +98,7 @@ class GpuBoard:
         self._reports[source] = report
         spacing = self._spacings.setdefault(source, Spacing(self._fixed_spacing_seconds))
         spacing.observe(report.at)
-        if before is None or replace(before, at=report.at) != report:
+        if before is None or before.gpus or report.gpus:
             self._revision += 1
 
     def shares(
