@@ -10,7 +10,6 @@ import ssl
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from http.client import RemoteDisconnected
 from pathlib import Path
 from typing import Protocol
 
@@ -200,6 +199,8 @@ def lookup_words(error: socket.gaierror | UnicodeError) -> str:
 
 
 def _os_fault(error: OSError) -> FetchError:
+    from http.client import RemoteDisconnected  # with half of `email`, which nothing else here needs
+
     number = error.errno
     if number is None and (found := _ERRNO_IN_TEXT.search(str(error))):
         number = int(found[1])  # asyncio folds the errors of several addresses into one text

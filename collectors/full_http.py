@@ -6,8 +6,8 @@ The only module that imports httpx, and only at the first request that needs it.
 from __future__ import annotations
 
 import ipaddress
+import os
 import ssl
-import urllib.request
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -208,6 +208,10 @@ def proxy_for(scheme: str, host: str) -> str | None:
 
     `no_proxy` may hold networks (`10.0.0.0/8`) besides names, as Go programs read it.
     """
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+    import urllib.request
+
     proxies = urllib.request.getproxies_environment()
     proxy = proxies.get(scheme) or proxies.get("all")
     if not proxy or host == "localhost" or host.endswith(".localhost"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -130,7 +129,7 @@ def _miss_of_body(answer: Answer) -> Miss | None:
         return Miss(FailureKind.NO_ENGINE_METRICS, detail, exposition=True)
     if start.startswith(b"<"):
         title = _TITLE.search(_head(answer))
-        shown = quoted(html.unescape(title[1])) if title else ""
+        shown = quoted(_unescaped(title[1])) if title else ""
         return _no_metrics(f'a web page {at}: "{shown}"' if shown else f"a web page {at}")
     # A Prometheus line may begin with a brace too, so only what decodes is JSON.
     if start[:1] in b"[{" and (body := decoded(answer.body)) is not None:
@@ -142,6 +141,12 @@ def _miss_of_body(answer: Answer) -> Miss | None:
             return Miss(FailureKind.NO_ENGINE_METRICS, detail, queue=True)
         return _no_metrics(f"JSON {at}{_said(answer)}")
     return None
+
+
+def _unescaped(title: str) -> str:
+    from html import unescape  # a table of all entities: half a megabyte for whoever never meets a web page
+
+    return unescape(title)
 
 
 def _is_end_alone(body: bytes) -> bool:
