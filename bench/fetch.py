@@ -1,7 +1,8 @@
-"""CPU of one scrape's GET, three clients beside each other: `python -m bench.fetch [--json]`.
+"""CPU of one scrape's GET, our clients and httpx beside each other: `python -m bench.fetch [--json]`.
 
-Pages of 74 KiB over kept connections, the server in another process. The clients take turns, round by round,
-so that a busy machine is busy for all of them. CPU time of this process, median over the rounds.
+Pages of 74 KiB over kept connections, of our clients over https too; the servers are other processes. The
+clients take turns, round by round, so that a busy machine is busy for all of them. CPU time of this process,
+median over the rounds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import httpx
 
-from bench.page_server import PAGE_BYTES, page_server
+from bench.page_server import PAGE_BYTES, TLS, page_server
+from collectors.fetch import Credentials
 from collectors.http import HttpFetcher
 
 TARGETS = 16
@@ -24,11 +26,12 @@ ROUNDS = 12
 Get = Callable[[str], Awaitable[int]]
 
 
-async def measure(urls: Sequence[str], rounds: int = ROUNDS) -> dict[str, float]:
-    """CPU milliseconds a GET, and how many times cheaper the fast path is."""
+async def measure(urls: Sequence[str], secure: Sequence[str], rounds: int = ROUNDS) -> dict[str, float]:
+    """CPU milliseconds a GET, and how many times cheaper the fast path is; `secure` are those over https."""
     shared = httpx.AsyncClient(trust_env=False)
     own = {url: httpx.AsyncClient(trust_env=False) for url in urls}
-    full, fast = HttpFetcher(fast_path=False), HttpFetcher()
+    known = {url: Credentials(ca_file=str(TLS / "server.crt")) for url in secure}
+    full, fast = HttpFetcher(known, fast_path=False), HttpFetcher(known)
 
     async def by_shared(url: str) -> int:
         return len((await shared.get(url + "/metrics")).content)
@@ -42,21 +45,23 @@ async def measure(urls: Sequence[str], rounds: int = ROUNDS) -> dict[str, float]
     async def by_fast(url: str) -> int:
         return len((await fast.fetch(url, "/metrics", timeout_seconds=10)).body)
 
-    ways: dict[str, Get] = {
-        "httpx_shared": by_shared,
-        "httpx_per_target": by_own,
-        "fetcher_without_fast_path": by_full,
-        "fetcher_fast_path": by_fast,
+    ways: dict[str, tuple[Get, Sequence[str]]] = {
+        "httpx_shared": (by_shared, urls),
+        "httpx_per_target": (by_own, urls),
+        "fetcher_without_fast_path": (by_full, urls),
+        "fetcher_fast_path": (by_fast, urls),
+        "fetcher_without_fast_path_https": (by_full, secure),
+        "fetcher_fast_path_https": (by_fast, secure),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(rounds + 1):
-        for name, get in ways.items():
+        for name, (get, asked) in ways.items():
             began = time.process_time()
-            sizes = [await get(url) for url in urls]
+            sizes = [await get(url) for url in asked]
             if min(sizes) < PAGE_BYTES * 0.95:
                 raise RuntimeError(f"{name}: a page of {min(sizes)} bytes")
             if turn:  # the first round opens the connections
-                times[name].append((time.process_time() - began) / len(urls) * 1000)
+                times[name].append((time.process_time() - began) / len(asked) * 1000)
     for client in (shared, *own.values()):
         await client.aclose()
     await full.aclose()
@@ -73,8 +78,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="CPU of one GET of a 74 KiB page.")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    with page_server(TARGETS) as server:
-        figures = asyncio.run(measure(server.good))
+    with page_server(TARGETS) as server, page_server(TARGETS, tls=True) as secure:
+        figures = asyncio.run(measure(server.good, secure.good))
     for name, value in figures.items():
         print(f"{name:36} {value:8.3f}")
     if arguments.json:

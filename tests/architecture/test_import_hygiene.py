@@ -81,6 +81,20 @@ def test_help_and_usage_errors_import_nothing_heavy(argv: list[str], tmp_path: P
     assert not heavy & _modules_after(argv, tmp_path)
 
 
+def test_the_screen_over_a_plain_fleet_has_no_second_client_in_memory(tmp_path: Path) -> None:
+    clients = {"httpx", "requests", "urllib.request", "http.client", "email.parser", "html.entities"}
+    ran = subprocess.run(
+        [sys.executable, "-c", "import enginetop.cli.ui, tui.app, sys; print(*sorted(sys.modules))"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    loaded = set(ran.stdout.split())
+    assert "collectors.fast_http" in loaded
+    assert not clients & loaded
+
+
 def test_a_wrongly_heavy_import_would_be_seen(tmp_path: Path) -> None:
     """The probe itself can fail: a program that does import textual is caught."""
     ran = subprocess.run(
