@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import resource
@@ -16,7 +15,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +22,7 @@ from bench.screen_terminal import HEIGHT, WIDTH, Terminal
 from bench.soak_faults import REPLICA_FAULTS, RULES
 from bench.soak_figures import Growth, Row
 from bench.soak_fleet import FaultyFleet, Mode
+from bench.soak_receiver import Receiver
 
 _SERVING = {"ok", "idle", "no_progress"}
 _STATE = re.compile(r'^enginetop_replica_state\{.*name="(r\d+|nobody)".*state="(\w+)".*\} 1(?:\.0)?$', re.M)
@@ -34,38 +33,6 @@ _LEAST_DESCRIPTORS = 3
 _LONGEST_BACKOFF_SECONDS = 60.0
 
 T = TypeVar("T")
-
-
-class Receiver:
-    """A webhook that may be away; it knows which alerts fired and which are over."""
-
-    def __init__(self) -> None:
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status = 503 if receiver.away else 200
-                if status == 200:
-                    alert = body.get("alert", body)
-                    receiver.told.add((alert["rule"], alert["target"], alert["state"]))
-                self.send_response(status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.away = False
-        self.told: set[tuple[str, str, str]] = set()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
 
 
 class Soak:

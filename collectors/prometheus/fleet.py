@@ -21,6 +21,7 @@ from collectors.prometheus.gpus import PrometheusGpus
 from collectors.prometheus.members import Members, Scraped
 from collectors.prometheus.names import START_TIME, batches, one_of, selectors, wanted_names
 from collectors.prometheus.pages import PageAssembler, body_of
+from collectors.prometheus.scrape_errors import failure_of
 from collectors.scrape import Feed, Scrape
 from enginetop.fleet.foreign_json import field_at
 from enginetop.fleet.gpu_device import GpuReport
@@ -309,25 +310,3 @@ class PrometheusFleet:
         except Exception as error:  # noqa: BLE001 - as in the live engine: one target's trouble is its state
             failure = Failure(FailureKind.COLLECTOR, at, one_line(f"{type(error).__name__}: {error}"))
             return Scrape(url, (), Observation(at, 0.0, failure=failure))
-
-
-def failure_of(why: str) -> tuple[FailureKind, int | None]:
-    """What an error of Prometheus's scraper means: a failure of the connection, or an HTTP status."""
-    text = why.lower()
-    _, named, status = text.partition("http status ")
-    if named and status[:3].isdigit():
-        return FailureKind.SERVER_ERROR, int(status[:3])
-    for words, kind in _SCRAPE_ERRORS:
-        if any(word in text for word in words):
-            return kind, None
-    return FailureKind.REFUSED, None
-
-
-_SCRAPE_ERRORS: tuple[tuple[tuple[str, ...], FailureKind], ...] = (
-    (("x509", "tls", "certificate"), FailureKind.TLS),
-    (("no such host", "lookup "), FailureKind.DNS),
-    (("deadline exceeded", "timeout", "timed out"), FailureKind.TIMEOUT),
-    (("body size limit",), FailureKind.TOO_LARGE),
-    (("unexpected eof",), FailureKind.TRUNCATED),
-    (("expected", "invalid", "parse", "sample limit", "content-type"), FailureKind.PROTOCOL),
-)

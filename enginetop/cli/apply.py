@@ -38,20 +38,13 @@ def run(args: argparse.Namespace) -> int:
         targets = wiring.live_targets(settings)
     except ConfigError as error:
         raise ConfigError(f"{error}; or {_naming_it(args.plan, plan)}") from None
-    source = wiring.live_engine(settings, targets, None)
-    source.start()
-    try:
+    with control.at_work(settings, targets, accept_open_admin=args.accept_open_admin) as (source, controller):
         _wait_for_rates(source, plan, settings.interval_seconds)
-        controller = control.controller(settings, source, targets, accept_open_admin=args.accept_open_admin)
         try:
             return _carry_out(args, controller, plan)
         except ControlError as error:
             tell(str(error))
             return exit_codes.REFUSED
-        finally:
-            controller.stop()
-    finally:
-        source.stop()
 
 
 def _emit(settings: Settings, plan: Plan) -> int:

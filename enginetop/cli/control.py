@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from enginetop import __version__
-from enginetop.cli import exit_codes
+from enginetop.cli import exit_codes, wiring
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.knob_paths import knob_clients
 from enginetop.cli.settings import Settings, state_folder
@@ -60,6 +60,25 @@ def controller(
         clock=time.time,
         world_of=_world_of(settings, folder or state_folder()),
     )
+
+
+@contextmanager
+def at_work(
+    settings: Settings, targets: Sequence[Target], *, accept_open_admin: bool = False
+) -> Iterator[tuple[FleetSource, Controller]]:
+    """The fleet as it is scraped while the block runs, and a controller over it; what it has begun is undone
+    at the end.
+    """
+    source = wiring.live_engine(settings, targets, None)
+    source.start()
+    try:
+        made = controller(settings, source, targets, accept_open_admin=accept_open_admin)
+        try:
+            yield source, made
+        finally:
+            made.stop()
+    finally:
+        source.stop()
 
 
 def _world_of(settings: Settings, folder: Path) -> WorldOf:

@@ -30,11 +30,7 @@ def run(args: argparse.Namespace) -> int:
     approved_by = control.approval(args.yes, args.change, "roll back")
     if approved_by is None:
         return exit_codes.REFUSED
-    targets = wiring.live_targets(settings)
-    source = wiring.live_engine(settings, targets, None)
-    source.start()
-    try:
-        controller = control.controller(settings, source, targets)
+    with control.at_work(settings, wiring.live_targets(settings)) as (_, controller):
         try:
             began = time.time()
             controller.roll_back(args.change, f"asked for by {approved_by}")
@@ -44,10 +40,6 @@ def run(args: argparse.Namespace) -> int:
         except ControlError as error:
             tell(str(error))
             return exit_codes.REFUSED
-        finally:
-            controller.stop()
-    finally:
-        source.stop()
     code = control.conclude(view, args.format)
     return exit_codes.OK if view.state is ChangeState.ROLLED_BACK else code
 
