@@ -65,6 +65,7 @@ def test_a_miss_is_told_by_its_percentile_or_by_the_share() -> None:
         "a", changes={"ttft_seconds": distribution(0.1, INTERPOLATED)}, slo=SLO, goodput=Goodput(ttft=WITHIN)
     )
     finding = slower_than_slo(TTFT)(slow, fleet([slow]))
+    assert finding is not None
     assert (finding.value, finding.threshold) == (4.4, 3.0)
     assert finding.summary == "TTFT p95 4.4 s, the SLO allows 3 s"
     assert condition_of(slow, AT).because == "TTFT p95 4.4 s, the SLO allows 3.0 s"
@@ -72,6 +73,7 @@ def test_a_miss_is_told_by_its_percentile_or_by_the_share() -> None:
         "a", changes={"ttft_seconds": distribution(0.1, 2.9)}, slo=SLO, goodput=Goodput(ttft=exact(0.91))
     )
     finding = slower_than_slo(TTFT)(few, fleet([few]))
+    assert finding is not None
     assert (finding.value, finding.threshold) == (None, 3.0)
     assert finding.summary == "TTFT in time for 91 %, the SLO wants 95 % within 3 s"
     assert condition_of(few, AT).short == "TTFT in time for 91 %"
