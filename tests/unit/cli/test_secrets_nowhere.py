@@ -25,7 +25,9 @@ from bench.gallery import KEYS
 from enginetop.cli import doctor_here, ui
 from enginetop.cli.main import main
 from enginetop.cli.parser import COMMANDS, UI, Command, _parser
+from enginetop.cli.settings import state_folder
 from enginetop.doctor.machine import GpuFacts
+from enginetop.fleet.change import ChangeState
 from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
 from tests.support import telltale
 from tests.support.fake_prometheus import FakePrometheus
@@ -45,6 +47,9 @@ from tests.support.telltale import (
 from tests.support.watch_process import Receiver
 from tui.actions import Place
 from tui.app import FleetApp
+from tuners.control.progress import Progress
+from tuners.control.settings import ControlSettings
+from tuners.control.store import ChangeStore
 
 TLS = Path(__file__).parents[2] / "support" / "tls"
 ADDRESS = f"http://u:{USERINFO}@127.0.0.1:1/{PAGES}?api_key={QUERY}#token={QUERY}"
@@ -193,10 +198,10 @@ def desk(
         yield found
 
 
-def plan_on(url: str) -> Plan:
+def plan_on(url: str, change_id: str = "c0ffee") -> Plan:
     change = PlannedChange(url, "i-1", "max_num_batched_tokens", 8192, 4096)
     return Plan(
-        "c0ffee",
+        change_id,
         time.time() - 60,
         time.time() + 3600,
         "0",
@@ -233,7 +238,11 @@ def test_no_command_lets_a_secret_out(
     for form in ("text", "json"):
         desk.run("check", *read, "--format", form)
         desk.run("apply", str(plan), *read, "--yes", "--format", form, cut_after=20.0)
-        desk.run("rollback", "c0ffee", *read, "--yes", "--format", form, cut_after=20.0)
+        in_force = plan_on(desk.targets["knobs-1"], change_id=f"done-{form}")
+        ChangeStore(state_folder()).save(
+            Progress(in_force, ControlSettings(), "0", "somebody", ChangeState.DONE, time.time())
+        )
+        desk.run("rollback", in_force.id, *read, "--yes", "--format", form, cut_after=20.0)
         desk.run("audit", "--format", form)
     desk.run("apply", str(plan), *read, "--dry-run")
     desk.run("apply", str(plan), *read, "--emit-patch")
