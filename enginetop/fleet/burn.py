@@ -163,7 +163,7 @@ class BurnHistory:
     Memory: at most 60 + 240 + 180 + 144 samples and one more a ring, of nine numbers of 8 bytes: 45 kB (57 kB
     of resident memory, measured over three days). A
     window begins at most one spacing of its ring before its time: 5 s of 5 min, 15 s of an hour, 2 min of
-    6 h, half an hour of a day.
+    6 h, half an hour of a day; it ends at the first page of the newest 5 s.
     """
 
     def __init__(self) -> None:

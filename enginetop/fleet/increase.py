@@ -70,6 +70,13 @@ class Reached:
             self._known = array("d", map(add, stretch.totals, map(sub, numbers, stretch.numbers)))
         return self._known
 
+    def total(self, slots: Sequence[int]) -> float:
+        """The running total of these series together."""
+        totals, numbers, first = self._stretch.totals, self._numbers, self._stretch.numbers
+        if numbers is None or first is None:
+            return sum([totals[slot] for slot in slots])
+        return sum([totals[slot] + (numbers[slot] - first[slot]) for slot in slots])
+
     def let_go(self) -> None:
         """Keep no totals: they are worked out again if anybody asks."""
         self._known = None

@@ -200,7 +200,7 @@ class ReplicaTracker:
         """What pages counted since the former call, with their times, oldest first.
 
         Counts are taken at the first page of every span of `FINEST_SECONDS`, as histories of them keep no
-        more, and for every picture.
+        more; of a replica that fails or is gone, at once.
         """
         ended, self._ended = self._ended, ()
         return ended
@@ -228,8 +228,9 @@ class ReplicaTracker:
         if share is not self._share:
             self._share = share
             self._power.add(now, share.power)
-        if self._reading is not None and self._reading.at != self._counted_at:
-            self._count(self._reading)
+        away = self._state.failure is not None or self._state.gone_at is not None
+        if away and self._reading is not None and self._reading.at != self._counted_at:
+            self._count(self._reading)  # no page of another span may come
         values = self._window.at(now)
         if values is not None and values is not self._values:
             self._learn(now, values)

@@ -95,9 +95,9 @@ class RunningTotals:
         self._before = dict(self.values)
 
     def _added_up(self, slots: Slots, reached: Reached) -> dict[str, float]:
-        now, before, increases = dict(self._now), self._before, reached.totals
+        now, before = dict(self._now), self._before
         for name, places in _places_of(slots).items():
-            total = sum([increases[slot] for slot in places])
+            total = reached.total(places)
             if before:
                 total += before.get(name, 0.0)
             if total >= now.get(name, 0.0):

@@ -62,9 +62,9 @@ def test_a_page_that_moves_is_neither_judged_nor_added_up_before_its_turn(work: 
     work.clear()
     for at in range(110, 114):  # four ticks, within one span of the error budget's history
         assert all(one.state is ReplicaState.OK for one in fleet.look(float(at)).replicas)
-    # the first page of a span is counted at once, and the newest one of the replica whose turn it is
+    # the first page of a span is counted at once; totals are shown of the replica whose turn it is
     assert work["judged"] == 0
-    assert work["counted"] == 4 + 3
+    assert work["counted"] == 4
     assert work["added up"] == 4 + 3
 
 
@@ -107,3 +107,14 @@ def test_who_waits_for_a_turn_counts_no_request_twice_and_none_too_few() -> None
     # the first page of a span, at 155, is counted at once: 55 requests of each of four replicas
     ended = [fleet.tracker._burn._totals[0] for fleet in (in_turns, at_once)]
     assert ended == [220.0, 220.0]
+
+
+def test_what_a_replica_counted_before_it_went_away_is_not_lost() -> None:
+    fleet = Watched(float("inf"))
+    for at in range(100, 104):
+        fleet.look(float(at))
+    assert fleet.tracker._burn._totals[0] == 0.0  # all in one span: the first page counts nothing
+    fleet.tracker.observe(TARGETS[0].url, failure(104.0, FailureKind.REFUSED))
+    fleet.tracker.lose(TARGETS[1].url, 104.0)
+    fleet.tracker.snapshot(104.5)
+    assert fleet.tracker._burn._totals[0] == 2 * 3.0
