@@ -7,7 +7,7 @@ text ends with the `cut` that the next one begins behind, but for the last of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
@@ -42,7 +42,7 @@ class Block:
     prefix_bytes: int
     least_bytes: int
     line_ends: int
-    read: bool = True
+    read: bool
 
     def samples(self, text: bytes) -> bytes:
         """The sample lines of another text of this block; more than these where it does not fit."""
@@ -57,54 +57,73 @@ class Block:
         return b"\n".join([line for place, line in enumerate(lines) if place not in gone])
 
 
-def cut_for(lines: Sequence[bytes]) -> bytes:
+def cut_for(body: bytes) -> bytes:
     """Where such a page is best cut into blocks."""
-    helps = sum(line.startswith(_AT_HELP[1:]) for line in lines)
-    types = sum(line.startswith(_AT_TYPE[1:]) for line in lines)
+    helps, types = body.count(_AT_HELP), body.count(_AT_TYPE)
     return _AT_HELP if 2 * helps >= types else _AT_TYPE
 
 
 def blocks_of(
-    cut: bytes, lines: Sequence[bytes], prefixes: Sequence[bytes], slots: Sequence[int]
+    body: bytes,
+    cut: bytes,
+    prefixes: Sequence[bytes],
+    slots: Sequence[int],
+    is_read: Callable[[Sequence[int]], bool],
 ) -> Iterator[tuple[bytes, Block]]:
-    """The blocks of a page and their texts; `prefixes` and `slots` are those of `lines`, line by line."""
-    *texts, last = b"\n".join(lines).split(cut)
+    """The blocks of a page and their texts; `prefixes` and `slots` are those of its lines, line by line.
+
+    `is_read` says by the slots of a block whether its numbers are looked at.
+    """
+    *texts, last = body.split(cut)
     begin = 0
     for text in (*(text + cut for text in texts), last):
+        lines = text.split(b"\n")
         # a cut leaves the beginning of the next line behind, which is fixed
-        own = text.split(b"\n")
-        end = begin + len(own) - (text is not last)
-        yield text, _block(own, prefixes[begin:end], slots[begin:end], len(cut))
+        end = begin + len(lines) - (text is not last)
+        yield text, _block(text, lines, prefixes[begin:end], slots[begin:end], len(cut), is_read)
         begin = end
 
 
-def _block(lines: Sequence[bytes], prefixes: Sequence[bytes], slots: Sequence[int], cut_bytes: int) -> Block:
+def _block(
+    text: bytes,
+    lines: Sequence[bytes],
+    prefixes: Sequence[bytes],
+    slots: Sequence[int],
+    cut_bytes: int,
+    is_read: Callable[[Sequence[int]], bool],
+) -> Block:
     places = [place for place, prefix in enumerate(prefixes) if prefix != NO_SAMPLE]
-    begin, end = (places[0], places[-1] + 1) if places else (len(lines), len(lines))
-    together = end - begin == len(places)
-    head, foot = b"", b""
+    head, foot = text, b""
     fixed: tuple[tuple[int, bytes], ...] = ()
-    if not places:
-        head = b"\n".join(lines)
-    elif together:
-        head = b"".join([line + b"\n" for line in lines[:begin]])
-        foot = b"".join([b"\n" + line for line in lines[end:]])
+    samples: Sequence[bytes] = ()
+    if places:
+        begin, end = places[0], places[-1] + 1
+        if end - begin == len(places):
+            samples, prefixes, slots = lines[begin:end], prefixes[begin:end], slots[begin:end]
+            head = b"".join([line + b"\n" for line in lines[:begin]])
+            foot = b"".join([b"\n" + line for line in lines[end:]])
+        else:
+            standing = sorted(set(range(len(lines))).difference(places))
+            fixed = tuple((place, lines[place]) for place in standing)
+            head = b""
+            samples = [lines[place] for place in places]
+            prefixes = [prefixes[place] for place in places]
+            slots = [slots[place] for place in places]
     else:
-        standing = set(range(len(lines))).difference(places)
-        fixed = tuple((place, lines[place]) for place in sorted(standing))
-    samples = sum(len(lines[place]) + 1 for place in places)
-    fixed_bytes = sum(len(line) + 1 for line in lines) - samples - (not places)
-    prefix_bytes = sum(len(prefixes[place]) for place in places)
+        prefixes = slots = ()
+    fixed_bytes = len(text) - (sum(map(len, samples)) + len(samples) - 1 if samples else 0)
+    prefix_bytes = sum(map(len, prefixes))
     return Block(
         head=head,
         foot=foot,
-        prefixes=tuple(prefixes[place] for place in places),
-        slots=tuple(slots[place] for place in places),
+        prefixes=tuple(prefixes),
+        slots=tuple(slots),
         fixed=fixed,
         fixed_bytes=fixed_bytes,
         prefix_bytes=prefix_bytes,
         least_bytes=max(0, fixed_bytes + prefix_bytes - cut_bytes),
         line_ends=len(lines) - 1,
+        read=is_read(slots),
     )
 
 

@@ -79,12 +79,16 @@ def template_of(
     `prefixes[i]` is line i up to its value (`NO_SAMPLE` if it holds none), `slots[i]` the index of that value
     or `SCRATCH`. Blocks whose names all begin with one of `unread` are not looked at.
     """
-    cut = cut_for(lines)
-    texts, blocks = [], []
-    for text, block in blocks_of(cut, lines, prefixes, slots):
-        texts.append(text)
-        blocks.append(replace(block, read=not _is_unread(block, layout, unread)))
-    for block in blocks:
+
+    def is_read(own: Sequence[int]) -> bool:
+        if not unread or not own or SCRATCH in own:
+            return True
+        return not all(layout.names[slot].startswith(unread) for slot in own)
+
+    body = b"\n".join(lines)
+    cut = cut_for(body)
+    pairs = list(blocks_of(body, cut, prefixes, slots, is_read))
+    for _, block in pairs:
         if not block.read:
             put(values, block.slots, (nan,) * len(block.slots))
     return Template(
@@ -92,19 +96,13 @@ def template_of(
         cut=cut,
         first_line=lines[0].rpartition(b" ")[0],
         lines=len(lines),
-        weight=sum(map(len, lines)) + _LINE_WEIGHT * len(lines),
-        blocks=tuple(blocks),
-        texts=tuple(texts),
+        weight=len(body) + _LINE_WEIGHT * len(lines),
+        blocks=tuple(block for _, block in pairs),
+        texts=tuple(text for text, _ in pairs),
         values=values,
         bad_lines=bad_lines,
         problem=problem,
     )
-
-
-def _is_unread(block: Block, layout: Layout, unread: tuple[str, ...]) -> bool:
-    if not unread or not block.slots or SCRATCH in block.slots:
-        return False
-    return all(layout.names[slot].startswith(unread) for slot in block.slots)
 
 
 class Follower:
