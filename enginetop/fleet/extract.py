@@ -90,9 +90,7 @@ class _LabelSet:
 
     def is_lost(self, growth: Growth) -> bool:
         """Whether a bucket or the count has grown from nobody knows where."""
-        return bool(growth.from_nowhere) and not growth.from_nowhere.isdisjoint(
-            self.members.difference(self.sums)
-        )
+        return not growth.from_nowhere.isdisjoint(self.members.difference(self.sums))
 
     def increase(self, growth: Growth) -> HistogramIncrease:
         if self._get is not None:
@@ -104,13 +102,18 @@ class _LabelSet:
             cumulative = tuple(accumulate(cumulative, max))
         count = cumulative[-1] if cumulative else 0.0
         for slots in (self.counts, self.infinite):  # either line may be missing on a page, or lag behind
-            count = max(count, growth.increase(slots))
+            if slots:
+                count = max(count, growth.increase(slots))
         total = growth.increase(self.sums) if self.sums else None
-        lost = not growth.from_nowhere.isdisjoint(self.sums)
-        if lost or (_numberless(self.sums, growth) and not _numberless(self.members, growth)):
+        if total is not None and self._no_sum(growth):
             total = None  # the page tells counts, and no sum for them
         sum_fell = bool(growth.sums_fallen) and not growth.sums_fallen.isdisjoint(self.sums)
         return HistogramIncrease(self.bounds, cumulative, count, total, sum_fell, corrected)
+
+    def _no_sum(self, growth: Growth) -> bool:
+        if growth.from_nowhere and not growth.from_nowhere.isdisjoint(self.sums):
+            return True
+        return _numberless(self.sums, growth) and not _numberless(self.members, growth)
 
 
 class _EnginePlan:
@@ -248,9 +251,10 @@ class _Told:
         growth = self._growth
         if growth.flipping and not all(growth.flipping.isdisjoint(one.members) for one in label_sets):
             return self._gap(_FLIPS)
-        if any(one.is_lost(growth) for one in label_sets):
+        if growth.from_nowhere and any(one.is_lost(growth) for one in label_sets):
             return self._gap(_FROM_NOWHERE)
-        merged = merge_histograms([one.increase(growth) for one in label_sets])
+        increases = [one.increase(growth) for one in label_sets]
+        merged = increases[0] if len(increases) == 1 else merge_histograms(increases)
         if merged.count == 0 and all(_numberless(one.members, growth) for one in label_sets):
             return self._gap(_NO_NUMBER)
         return merged
