@@ -19,7 +19,7 @@ def test_the_last_line_is_one_json_object_with_the_agreed_keys(
     monkeypatch.setattr(parse, "MEMORY_TARGETS", 4)
     parse.main(["--json", "--rounds", "1"])
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
-    ways = ("first_sight", "steady", "steady_all_changed", "second_target")
+    ways = ("first_sight", "steady", "steady_spread", "steady_all_changed", "second_target")
     for way in ways:
         assert figures[f"{way}_ratio"] > 1
         assert figures[f"cold_{way}_ratio"] > 1
