@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -40,9 +41,9 @@ def resident_mib() -> float:
 
 
 class Fleet:
-    """Replicas that all give the same page, each read and remembered by itself."""
+    """Replicas that give the same few pages, each read and remembered by itself."""
 
-    def __init__(self, replicas: int, interval: float) -> None:
+    def __init__(self, replicas: int, interval: float, pictures_per_second: float = math.inf) -> None:
         targets = [Target(f"http://10.0.0.{number}:8000", f"r{number}") for number in range(replicas)]
         layouts = LayoutCache()
         self._feeds = {target.url: TargetFeed(target, layouts) for target in targets}
@@ -52,18 +53,37 @@ class Fleet:
             window_seconds=_WINDOW_SECONDS,
             slo_for=lambda _: Slo(),
             fixed_spacing_seconds=interval,
+            pictures_per_second=pictures_per_second,
         )
         self._advise, self._alert = Advisor(), AlertBook(builtin_rules(_WINDOW_SECONDS))
         self.latest: FleetSnapshot | None = None
 
     def look(self, at: float, body: bytes) -> None:
         """One tick."""
+        self.timed_look(at, [body], lambda: 0.0)
+
+    def timed_look(self, at: float, bodies: Sequence[bytes], clock: Callable[[], float]) -> Sequence[float]:
+        """One tick, in which replicas give these pages in turn. What it took by `clock`: reading all pages,
+        observing them, the snapshot, advice, alerts.
+        """
+        reading = observing = 0.0
         for number, (url, feed) in enumerate(self._feeds.items()):
-            own = bytes(bytearray(body))  # as it comes from the network
-            answers = [Answer("/metrics", at + number / 1000, 0.01, 200, _HEADERS, own)]
-            self._tracker.observe(url, feed.take(answers, at + number / 1000, 0.01))
-        self.latest = self._alert(self._advise(self._tracker.snapshot(at + 1)))
+            own = bytes(bytearray(bodies[number % len(bodies)]))  # as it comes from the network
+            came = at + number / 1000
+            begun = clock()
+            look = feed.take([Answer("/metrics", came, 0.01, 200, _HEADERS, own)], came, 0.01)
+            read = clock()
+            self._tracker.observe(url, look)
+            observing += clock() - read
+            reading += read - begun
+        begun = clock()
+        snapshot = self._tracker.snapshot(at + 1)
+        seen = clock()
+        snapshot = self._advise(snapshot)
+        advised = clock()
+        self.latest = self._alert(snapshot)
         self._alert.take_events()
+        return reading, observing, seen - begun, advised - seen, clock() - advised
 
 
 def series_read(body: bytes) -> int:
