@@ -11,7 +11,7 @@ import base64
 import binascii
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,16 @@ import yaml
 from collectors.sanitise import clean_text
 from collectors.secrets import without_secrets
 from enginetop.fleet.errors import ClusterError
-from enginetop.fleet.foreign_json import field_at
+from enginetop.fleet.foreign_json import Fields, field_at, objects_at, texts
 from enginetop.fleet.model import LOCAL_HOST, same_host
 
 _LONGEST_TEXT = 400
 """Characters: a server names user, verb, kind and namespace, or all fields of a conflict."""
 
 _MOST_BYTES = 4 * 1024 * 1024
+_File = tuple[Path, Fields]
+"""What a file holds, or a part of it, and where that is."""
+
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -85,11 +88,21 @@ class Context:
         return f"Context({self.name!r}, {self.server!r})"
 
 
-def split_place(place: str) -> tuple[str | None, str | None]:
-    """Context and namespace of `[CONTEXT][/NAMESPACE]`; a context may be the URL of a `kubectl proxy`."""
+def split_place(place: str, *, environment: Mapping[str, str] = os.environ) -> tuple[str | None, str | None]:
+    """Context and namespace of `[CONTEXT][/NAMESPACE]`; a context may be the URL of a `kubectl proxy`.
+
+    Names of contexts may have slashes in them, as those of EKS and OpenShift do: what a kubeconfig names is
+    taken whole. One that cannot be read names none here, and is told where it is used.
+    """
     scheme, slashes, rest = place.partition("://")
     if not slashes:
         scheme, rest = "", place
+        before, _, last = place.rpartition("/")
+        names = _known_names(environment) if before else ()
+        if place in names:
+            return place, None
+        if before in names:
+            return before, last or None
     context, _, namespace = rest.partition("/")
     return (f"{scheme}{slashes}{context}" if context else None), namespace or None
 
@@ -106,8 +119,7 @@ def find_context(
     """
     if name is not None and "://" in name:
         return _proxied(name)
-    paths = _paths(environment)
-    files = [(path, read) for path in paths if (read := _read(path)) is not None]
+    paths, files = _paths(environment), _files(environment)
     if not files:
         if name is None and (own := _in_cluster(environment, service_account)) is not None:
             return own
@@ -117,11 +129,11 @@ def find_context(
     wanted = name or next((current for _, file in files if (current := _text(file, "current-context"))), None)
     if wanted is None:
         raise KubernetesError(
-            f"{files[0][0]}: no current context; name one of {_names(files)} with --context"
+            f"{files[0][0]}: no current context; name one of {_listed(files)} with --context"
         )
     entry = _named(files, "contexts", "context", wanted)
     if entry is None:
-        raise KubernetesError(f"{files[0][0]}: no context {wanted!r}; there are {_names(files)}")
+        raise KubernetesError(f"{files[0][0]}: no context {wanted!r}; there are {_listed(files)}")
     _, context = entry
     cluster = _named(files, "clusters", "cluster", _text(context, "cluster") or "")
     if cluster is None or _text(cluster[1], "server") is None:
@@ -132,9 +144,9 @@ def find_context(
 
 def _resolved(
     name: str,
-    context: Mapping[str, Any],
-    cluster: tuple[Path, Mapping[str, Any]],
-    user: tuple[Path, Mapping[str, Any]] | None,
+    context: Fields,
+    cluster: _File,
+    user: _File | None,
 ) -> Context:
     at, fields = cluster
     server = (_text(fields, "server") or "").rstrip("/")
@@ -184,7 +196,7 @@ def _proxied(url: str) -> Context:
     return Context(name=server, server=server, namespace="default")
 
 
-def _exec(path: Path, user: Mapping[str, Any], context: str) -> ExecPlugin | None:
+def _exec(path: Path, user: Fields, context: str) -> ExecPlugin | None:
     fields = user.get("exec")
     if fields is None:
         return None
@@ -193,14 +205,12 @@ def _exec(path: Path, user: Mapping[str, Any], context: str) -> ExecPlugin | Non
         raise KubernetesError(f"{path}: the exec plugin of context {context!r} names no command")
     if "/" in command and not Path(command).is_absolute():
         command = str(path.parent / command)
-    arguments = fields.get("args") or ()
-    variables = fields.get("env") or ()
     return ExecPlugin(
         command=command,
-        arguments=tuple(one for one in arguments if isinstance(one, str)),
+        arguments=texts(field_at(fields, "args")),
         environment=tuple(
             (key, value)
-            for one in variables
+            for one in objects_at(fields, "env")
             if (key := _text(one, "name")) is not None and (value := _text(one, "value")) is not None
         ),
         api_version=_text(fields, "apiVersion") or "client.authentication.k8s.io/v1",
@@ -234,7 +244,12 @@ def _paths(environment: Mapping[str, str]) -> Sequence[Path]:
     return named or [Path(environment.get("HOME") or Path.home()) / ".kube" / "config"]
 
 
-def _read(path: Path) -> Mapping[str, Any] | None:
+def _files(environment: Mapping[str, str]) -> Sequence[_File]:
+    """The files that are there. KubernetesError: one cannot be read, or is none."""
+    return [(path, read) for path in _paths(environment) if (read := _read(path)) is not None]
+
+
+def _read(path: Path) -> Fields | None:
     """A file's mapping, None when there is no such file."""
     try:
         with path.open("rb") as file:
@@ -250,23 +265,31 @@ def _read(path: Path) -> Mapping[str, Any] | None:
     return found
 
 
-def _named(
-    files: Sequence[tuple[Path, Mapping[str, Any]]], kind: str, key: str, name: str
-) -> tuple[Path, Mapping[str, Any]] | None:
+def _named(files: Sequence[_File], kind: str, key: str, name: str) -> _File | None:
     """The first entry of that name, with the file it stands in."""
     for path, file in files:
-        entries = file.get(kind)
-        for entry in entries if isinstance(entries, list) else ():
+        for entry in objects_at(file, kind):
             if _text(entry, "name") == name:
                 fields = field_at(entry, key)
                 return path, fields if isinstance(fields, dict) else {}
     return None
 
 
-def _names(files: Sequence[tuple[Path, Mapping[str, Any]]]) -> str:
-    entries = [entry for _, file in files for entry in file.get("contexts") or ()]
-    names = dict.fromkeys(name for entry in entries if (name := _text(entry, "name")))
-    return ", ".join(names) or "none"
+def _names(files: Sequence[_File]) -> Collection[str]:
+    """The names of contexts, each once."""
+    entries = [entry for _, file in files for entry in objects_at(file, "contexts")]
+    return dict.fromkeys(name for entry in entries if (name := _text(entry, "name")))
+
+
+def _listed(files: Sequence[_File]) -> str:
+    return ", ".join(_names(files)) or "none"
+
+
+def _known_names(environment: Mapping[str, str]) -> Collection[str]:
+    try:
+        return _names(_files(environment))
+    except KubernetesError:
+        return ()
 
 
 def _text(fields: Any, key: str) -> str | None:
@@ -274,12 +297,12 @@ def _text(fields: Any, key: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _path(file: Path, fields: Mapping[str, Any], key: str) -> str | None:
+def _path(file: Path, fields: Fields, key: str) -> str | None:
     value = _text(fields, key)
     return None if value is None else str(file.parent / Path(value).expanduser())
 
 
-def _data(file: Path, fields: Mapping[str, Any], key: str) -> bytes | None:
+def _data(file: Path, fields: Fields, key: str) -> bytes | None:
     value = _text(fields, key)
     if value is None:
         return None

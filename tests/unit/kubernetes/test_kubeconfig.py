@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,46 @@ def test_a_place_is_a_context_or_a_proxy_and_a_namespace(
     place: str, split: tuple[str | None, str | None]
 ) -> None:
     assert split_place(place) == split
+
+
+EKS = "arn:aws:eks:eu-west-1:123456789012:cluster/prod"
+OPENSHIFT = "default/api-prod-example-com:6443/kube:admin"
+
+
+@pytest.mark.parametrize("name", [EKS, OPENSHIFT, "a/b"])
+@pytest.mark.parametrize("namespace", [None, "llm"])
+def test_a_context_may_have_slashes_in_its_name(write: Write, name: str, namespace: str | None) -> None:
+    environment = {"KUBECONFIG": str(write(name)), "HOME": "/nonexistent"}
+    place = name if namespace is None else f"{name}/{namespace}"
+    assert split_place(place, environment=environment) == (name, namespace)
+    # what no file names is split as ever
+    assert split_place("prod/llm", environment=environment) == ("prod", "llm")
+    assert split_place("prod/llm", environment={"KUBECONFIG": "/nonexistent"}) == ("prod", "llm")
+
+
+ODD = [5, "x", [1], {"a": 1}, None, [None], [{"name": 5}]]
+
+
+@pytest.mark.parametrize("kind", ["contexts", "clusters", "users"])
+@pytest.mark.parametrize("value", ODD, ids=map(str, ODD))
+def test_a_kubeconfig_of_odd_lists_is_refused_in_words(write: Write, kind: str, value: object) -> None:
+    path = write("prod")
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), kind: value}))
+    with suppress(KubernetesError):
+        found(path)
+    assert split_place("prod/x", environment={"KUBECONFIG": str(path)}) == ("prod", "x")
+
+
+@pytest.mark.parametrize("key", ["args", "env", "command", "installHint"])
+@pytest.mark.parametrize("value", ODD, ids=map(str, ODD))
+def test_an_exec_plugin_of_odd_fields_is_taken_as_far_as_it_goes(
+    write: Write, key: str, value: object
+) -> None:
+    path = write("prod", user={"exec": {"command": "login", "args": ["a"], key: value}})
+    with suppress(KubernetesError):
+        plugin = found(path).exec_plugin
+        assert plugin is not None
+        assert all(isinstance(one, str) for one in plugin.arguments)
 
 
 def test_a_kubectl_proxy_of_this_machine_is_a_context_without_secrets() -> None:
