@@ -74,8 +74,9 @@ def _run(plugin: ExecPlugin, context: Context, by_hand: str, timeout_seconds: fl
     except FileNotFoundError:
         hint = plugin.install_hint or "install it, or put it on PATH"
         raise KubernetesError(f"{plugin.command} is not there: {hint}") from None
-    except OSError as error:
-        raise KubernetesError(f"{plugin.command} cannot be run: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: no words that a process can be given
+        why = error.strerror if isinstance(error, OSError) else error
+        raise KubernetesError(f"{plugin.command} cannot be run: {why}") from None
     with process:
         try:
             output, errors = process.communicate(timeout=timeout_seconds)

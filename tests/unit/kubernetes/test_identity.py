@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,11 @@ def test_a_plugin_gets_its_variables_and_no_terminal() -> None:
             "needs a terminal, which it does not get here; run: /bin/true",
         ),
         (plugin("/bin/true", version="v1alpha1"), "v1alpha1 is not read"),
+        (plugin("/bin/true", "a\0b"), "/bin/true cannot be run: embedded null byte"),
+        (plugin("/bin/a\0b"), "cannot be run: embedded null byte"),
+        (plugin("x" * 5000), "cannot be run: File name too long"),
+        (replace(plugin("/bin/true"), environment=(("A=B", "c"),)), "cannot be run: illegal environment"),
+        (shell("printf '%0100000d' 0 | tr 0 '['"), "printed no credentials"),
     ],
 )
 def test_a_plugin_that_gives_nothing_says_what_to_do(one: ExecPlugin, said: str) -> None:
