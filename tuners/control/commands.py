@@ -52,9 +52,10 @@ class Command:
                 start_new_session=True,
                 env={**os.environ, **(environment or {})},
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: no words that a process can be given
             self._told.close()
-            raise NotStartedError(f"{self._name} cannot be run: {error.strerror or error}") from None
+            why = error.strerror if isinstance(error, OSError) else None
+            raise NotStartedError(f"{self._name} cannot be run: {why or error}") from None
 
     def done(self) -> bool:
         """Whether it ended well. RestartError when it did not, or takes too long, or prints without

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from collectors.secrets import without_secrets
 from enginetop.fleet.knobs import VALUE
 from tuners.control import commands
-from tuners.control.commands import Command
+from tuners.control.commands import Command, NotStartedError
 from tuners.control.gateway import KNOB, Gateway
 from tuners.control.knob_api import ReplyKind
 from tuners.control.stock.exchange import StockError
@@ -277,6 +277,17 @@ def test_a_hook_that_is_gone_once_it_wrote_leaves_a_doubt(rig: Rig) -> None:
     with pytest.raises(StockError, match="cannot be run") as caught:
         rig.board.patch(KNOB, 512, if_version=None, ttl_seconds=60.0, change="c", now=0.0)
     assert caught.value.kind is ReplyKind.UNREACHABLE  # never: nothing was changed
+
+
+@pytest.mark.parametrize(
+    ("argv", "environment"),
+    [(["/bin/true", "a\0b"], {}), (["/bin/a\0b"], {}), (["/bin/true"], {"A=B": "c"}), (["/nonexistent"], {})],
+)
+def test_a_command_that_cannot_be_started_was_not_started(
+    argv: list[str], environment: dict[str, str]
+) -> None:
+    with pytest.raises(NotStartedError, match="cannot be run: "):
+        Command(argv, environment=environment)
 
 
 @settings(max_examples=80, deadline=None)
