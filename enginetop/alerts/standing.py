@@ -52,7 +52,8 @@ class Standing:
     def __init__(self) -> None:
         self._snapshot: FleetSnapshot | None = None
         self._changed: list[int] = []
-        self._engines_told = False
+        self._left_out: frozenset[int] = frozenset()
+        """Places of those that `engines_only` checks leave out."""
         self._look = 0
         self._found: dict[EachReplica, _Found] = {}
 
@@ -64,8 +65,9 @@ class Standing:
         self._changed = [place for place, (old, new) in pairs if old is not new]
         self._changed += range(len(before), len(now))
         told = engines_told(snapshot)
-        if told is not self._engines_told or len(now) < len(before):
-            self._engines_told = told
+        left_out = frozenset([place for place, one in enumerate(now) if not is_judged_engine(one, told)])
+        if len(now) < len(before) or left_out != self._left_out:
+            self._left_out = left_out
             self._found.clear()
         self._snapshot = snapshot
         self._look += 1
@@ -90,11 +92,9 @@ class Standing:
         self, check: EachReplica, found: _Found, places: Iterable[int], snapshot: FleetSnapshot
     ) -> None:
         replicas, breaches, others = snapshot.replicas, found.breaches, found.others
-        leaves_out = check.engines_only and self._engines_told
+        left_out = self._left_out if check.engines_only else ()
         for place in places:
-            replica = replicas[place]
-            left_out = leaves_out and not is_judged_engine(replica, True)
-            finding = None if left_out else check.judge(replica, snapshot)
+            finding = None if place in left_out else check.judge(replicas[place], snapshot)
             if breaches:
                 breaches.pop(place, None)
             if others:
