@@ -78,7 +78,8 @@ def contradiction(distribution: Distribution) -> str | None:
     """Why the figures of a distribution cannot all be true; None: they can."""
     figures = [distribution.count, distribution.mean.value]
     quantiles = distribution.quantiles
-    rising = [quantiles[key] for key in _rising(possible_names(quantiles)) if key in quantiles]
+    found = [quantiles.get(key) for key in _rising(possible_names(quantiles))]
+    rising = [quantile for quantile in found if quantile is not None]
     for quantile in rising:
         figures += [quantile.value, quantile.low, quantile.high]
     for figure in figures:
