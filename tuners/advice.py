@@ -128,6 +128,8 @@ class Advisor:
                 or watch.sheet is not sheet
                 or knobs.engine is not replica.engine
             ):
+                if watch.pages != replica.config:
+                    watch.rows = None
                 watch.pages, watch.config = replica.config, _as_told(replica.config, sheet)
                 knobs = knobs_of(replica, sheet)
             if watch.evidence.take(replica, knobs):

@@ -204,6 +204,7 @@ def test_pages_that_come_closer_than_two_seconds_are_one_to_rules(monkeypatch: p
 @pytest.mark.parametrize(
     "changes",
     [
+        {"config": {"block_size": ConfigValue(16, "cache_config_info")}},
         {"state": ReplicaState.IDLE},
         {"config": {"max_num_seqs": ConfigValue(8, "startup")}},
         {"model": "other"},
