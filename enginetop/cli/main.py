@@ -68,7 +68,7 @@ def _past(args: Namespace) -> AbstractContextManager[None]:
     """The past that a command asks for, as the recording that it replays; nothing for the others."""
     if not any(getattr(args, f"{name}_time", None) for name in ("at", "from", "to")):
         return nullcontext()
-    from enginetop.cli.prometheus import past_range
+    from enginetop.cli.past import past_range
     from enginetop.cli.resolve import resolve
 
     return past_range(args, lambda: resolve(args, lambda _: None))

@@ -12,7 +12,8 @@ import pytest
 from collectors.prometheus.targets import PrometheusTargets
 from enginetop.cli import exit_codes
 from enginetop.cli.main import main
-from enginetop.cli.prometheus import prometheus_url, stretch_text, time_of
+from enginetop.cli.past import stretch_text, time_of
+from enginetop.cli.prometheus import prometheus_url
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Role, Target
 from tests.support.fake_prometheus import FakePrometheus
