@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeGuard
 
 from enginetop.fleet.extract import Extraction, Growth, shared_extraction
 from enginetop.fleet.facts import WindowFacts
@@ -32,8 +32,7 @@ def samples_bytes(interval_seconds: float, keep_seconds: float, series: int) -> 
     return samples * (8 * series + _SAMPLE_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """What a reading told at once.
 
     `first`: there was none before. `moved`: the progress token differs from the previous reading's (a first
@@ -46,8 +45,7 @@ class Appended:
     restarted: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sample:
+class _Sample(NamedTuple):
     at: float
     columns: Columns
     reached: Reached
@@ -57,8 +55,8 @@ class _Sample:
 
     def absorbing(self, other: _Sample) -> _Sample:
         """This sample in the place of `other` too: what happened up to `other` is not forgotten."""
-        return replace(
-            self, returned=self.returned | other.returned, sums_fallen=self.sums_fallen | other.sums_fallen
+        return self._replace(
+            returned=self.returned | other.returned, sums_fallen=self.sums_fallen | other.sums_fallen
         )
 
 
@@ -189,10 +187,16 @@ class TargetHistory:
         samples = self._samples
         if samples and samples[-1] is not self._trend_from:
             last = samples[-1]
-            base = self._trend_from if self._trend_from in samples else samples[max(0, len(samples) - 2)]
+            base = self._trend_from if self._keeps(self._trend_from) else samples[max(0, len(samples) - 2)]
             self._trend_rates = self._rates(base, last) if last.at > base.at else {}
             self._trend_from = last
         self.trends.add(at, trend_values(signals, self._trend_rates, goodput))
+
+    def _keeps(self, sample: _Sample | None) -> TypeGuard[_Sample]:
+        if sample is None:
+            return False
+        index = bisect_left(self._times, sample.at)
+        return index < len(self._samples) and self._samples[index] is sample
 
     def _rates(self, base: _Sample, last: _Sample) -> Mapping[str, float | None]:
         slots, seconds = self._totals.slots, last.at - base.at

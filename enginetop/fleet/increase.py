@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import add, le, sub
+from typing import NamedTuple
 
 from enginetop.fleet.reading import Columns, Reading
 from enginetop.fleet.slots import Kind, Slots, slots_of
@@ -98,8 +99,7 @@ class Reached:
         return self._stretch.totals if first is None else first
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class Step(NamedTuple):
     """What one page added.
 
     `reached` is never changed afterwards; pages on which nothing was counted share it. `returned` are slots
