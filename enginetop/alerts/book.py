@@ -219,8 +219,8 @@ class AlertBook:
 
 
 _STATES = ("firing", "pending", "resolved")
+_GRAVITY = {severity.value: -severity.rank for severity in Severity}
 
 
 def _gravity(alert: Alert) -> tuple[int, int, float, str, str]:
-    grave = -Severity(alert.severity).rank
-    return _STATES.index(alert.state), grave, alert.since, alert.target, alert.rule
+    return _STATES.index(alert.state), _GRAVITY[alert.severity], alert.since, alert.target, alert.rule

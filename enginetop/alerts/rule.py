@@ -80,11 +80,11 @@ class Rule:
     hold_seconds: float = 0.0
     keep_seconds: float = 0.0
     meaning: str = ""
+    id: tuple[str, str] = field(init=False)
+    """Name and severity."""
 
-    @property
-    def id(self) -> tuple[str, str]:
-        """Name and severity."""
-        return self.name, self.severity.value
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", (self.name, self.severity.value))
 
 
 Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
@@ -125,7 +125,8 @@ class Step:
 
 def key_of(rule: Rule, finding: Finding) -> Key:
     """The identity of the alert that a finding is about."""
-    return (*rule.id, finding.target, tuple(sorted(finding.subject.items())))
+    name, severity = rule.id
+    return name, severity, finding.target, tuple(sorted(finding.subject.items())) if finding.subject else ()
 
 
 def begin(rule: Rule, finding: Finding, replica: ReplicaSnapshot | None, at: float) -> Step:
