@@ -19,6 +19,10 @@ from tuners.limits import MULTIPLE_TOKENS
 from tuners.thinking_maths import MOST_TRUNCATED_RATIO
 
 
+_ROUNDING = 1e-12
+"""Shares are differences from 1: one that is met counts as met whatever its last digit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Thoughts:
     """Requests by their reasoning tokens: `at_most[bound]` of them thought for at most `bound` tokens.
@@ -96,7 +100,7 @@ class Thoughts:
         count, low, more = self.count, 0.0, 1.0
         for bound, total in self.at_most.items():
             fewer = 1.0 - total / count if count > 0 else 1.0
-            if fewer <= 1.0 - q:
+            if fewer <= 1.0 - q + _ROUNDING:
                 return _where(1.0 - q, low, bound, more, fewer) if math.isfinite(bound) else None
             low, more = bound, fewer
         return None
