@@ -18,7 +18,6 @@ from tuners.control.probability import normal_cdf, normal_quantile
 from tuners.limits import MULTIPLE_TOKENS
 from tuners.thinking_maths import MOST_TRUNCATED_RATIO
 
-
 _ROUNDING = 1e-12
 """Shares are differences from 1: one that is met counts as met whatever its last digit."""
 
