@@ -75,7 +75,7 @@ class TargetHistory:
         self._samples: list[_Sample] = []
         self._times = array("d")  # of the samples
         self._odd_at = -math.inf  # of the newest sample of which there is more to say than its numbers
-        self._extraction: tuple[object, Extraction] | None = None
+        self._extraction: tuple[Slots, Columns, Columns, Extraction] | None = None
         self._step: Step | None = None
         self._trend_from: _Sample | None = None
         self._trend_rates: Mapping[str, float | None] = {}
@@ -168,14 +168,14 @@ class TargetHistory:
         return WindowFacts(base.at, last.at, total, ranks)
 
     def _extraction_for(self, columns: Columns, baseline: Columns) -> Extraction:
-        slots = self._totals.slots
-        if columns is baseline and slots is slots_of(columns):
-            return shared_extraction(columns)
-        key = (slots, columns, baseline)
-        if self._extraction is None or self._extraction[0] != key:
-            other = None if columns is baseline else baseline
-            self._extraction = (key, Extraction(slots, columns, other))
-        return self._extraction[1]
+        slots, known = self._totals.slots, self._extraction
+        if known is None or known[0] is not slots or known[1] is not columns or known[2] is not baseline:
+            if columns is baseline and slots is slots_of(columns):
+                extraction = shared_extraction(columns)
+            else:
+                extraction = Extraction(slots, columns, None if columns is baseline else baseline)
+            known = self._extraction = (slots, columns, baseline, extraction)
+        return known[3]
 
     def add_trend_point(self, at: float, signals: Signals, goodput: Goodput = NO_GOODPUT) -> None:
         """Append one point to `trends` from the figures that a screen shows at `at`.
