@@ -38,7 +38,6 @@ class Block:
     prefixes: tuple[bytes, ...]
     slots: tuple[int, ...]
     fixed: tuple[tuple[int, bytes], ...]
-    fixed_bytes: int
     prefix_bytes: int
     least_bytes: int
     line_ends: int
@@ -119,7 +118,6 @@ def _block(
         prefixes=tuple(prefixes),
         slots=tuple(slots),
         fixed=fixed,
-        fixed_bytes=fixed_bytes,
         prefix_bytes=prefix_bytes,
         least_bytes=max(0, fixed_bytes + prefix_bytes - cut_bytes),
         line_ends=len(lines) - 1,
@@ -129,7 +127,6 @@ def _block(
 
 _PREFIXES = attrgetter("prefixes")
 _SLOTS = attrgetter("slots")
-_FIXED_BYTES = attrgetter("fixed_bytes")
 _PREFIX_BYTES = attrgetter("prefix_bytes")
 
 
@@ -141,12 +138,10 @@ def slots_of(blocks: Sequence[Block]) -> list[int]:
 def numbers_of(blocks: Sequence[Block], texts: Sequence[bytes]) -> Sequence[float] | None:
     """The numbers in other texts of these blocks, as `slots_of` orders them; None where one does not fit.
 
-    What is taken away is as long as what was expected only if all of it was found: no line needs a look of
-    its own for that.
+    A comment that is another one stays, and makes a line too many. The prefixes that are taken away are as
+    long as what was expected only if all of them were found: no line needs a look of its own for that.
     """
     samples = list(map(Block.samples, blocks, texts))
-    if sum(map(len, texts)) - sum(map(len, samples)) != sum(map(_FIXED_BYTES, blocks)):
-        return None
     joined = b"\n".join(samples)
     lines = joined.split(b"\n")
     prefixes = list(chain.from_iterable(map(_PREFIXES, blocks)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from array import array
 from unittest.mock import patch
 
 import pytest
@@ -99,6 +100,7 @@ def test_the_same_samples_in_other_words_share_one_layout() -> None:
         (b'a{x="2"}', 1, [1, 3]),
         (b'a{x="2"} ', 1, [1, 3]),
         (b"5", 1, [1, 3]),
+        (b"1234567890123", 1, [1, 3]),
         (b"", 0, [1, 3]),
         (b"# gone", 0, [1, 3]),
         (b'a{x="3"} 2', 0, [1, 2, 3]),
@@ -217,13 +219,30 @@ def test_of_families_that_nobody_reads_no_number_is_looked_at() -> None:
         assert page.layout.names == ("a", "b", "http_c", "http_d")
 
 
-def test_a_line_that_comes_into_a_family_that_nobody_reads_makes_a_new_page() -> None:
+@pytest.mark.parametrize("others", [FAMILIES, FAMILIES.replace(b"_c 3", b"_c 30")])
+def test_a_line_that_comes_into_a_family_that_nobody_reads_makes_a_new_page(others: bytes) -> None:
     parser = PageParser(LayoutCache(), unread=("http_",))
     parser.parse(FAMILIES)
-    page, parsed = parse_counting(parser, FAMILIES + b"e 5\n")
+    page, parsed = parse_counting(parser, others + b"e 5\n")
     assert parsed == 1
     assert page.layout.names[-1] == "e"
-    assert list(page.values)[2:] == [3, 4, 5], "a family with another name in it is read"
+    assert page.values[3:] == array("d", [4, 5]), "a family with another name in it is read"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        FAMILIES.replace(b"Two.", b"Too."),
+        FAMILIES.replace(b"b 2", b"b 2\n# a remark"),
+        FAMILIES.replace(b"b 2\n", b"").replace(b"a 1", b"a 1\nb 2"),
+    ],
+)
+def test_another_comment_is_another_page(other: bytes) -> None:
+    parser = PageParser(LayoutCache())
+    parser.parse(FAMILIES)
+    page, parsed = parse_counting(parser, other)
+    assert parsed == 1
+    assert list(page.values) == [1, 2, 3, 4]
 
 
 def test_only_what_all_names_of_a_family_say_leaves_it_unread() -> None:
