@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from enginetop.fleet.facts import WindowFacts
+from enginetop.fleet.fleet_board import _member
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import ReplicaState, Target
+from enginetop.fleet.models import Member
 from enginetop.fleet.observation import FailureKind
-from enginetop.fleet.snapshot import FleetSnapshot, Scalar, Slo
+from enginetop.fleet.replica import ReplicaTracker
+from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Scalar, Slo
 from tests.support.looks import failure, page
 
 TARGETS = tuple(Target(f"http://h{number}:8000", f"h{number}") for number in range(10))
@@ -117,3 +121,27 @@ def test_what_discovery_says_never_waits() -> None:
     watched = Watched(0.001)
     watched._tracker.lose(TARGETS[3].url, 5.0)
     assert watched.tick().replicas[3].gone_at == 5.0
+
+
+def test_neighbours_have_their_turn_together() -> None:
+    """Sums are a tree over neighbours: where turns were scattered, all of it would be made anew."""
+    for tick in Watched(2.0).ages(9)[3:]:
+        on_turn = [number for number, age in enumerate(tick) if age == 0.5]
+        assert on_turn == list(range(on_turn[0], on_turn[-1] + 1))
+
+
+def test_the_board_makes_anew_what_has_another_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(2.0)
+    for _ in range(3):
+        before = watched.tick()
+    made: list[str] = []
+
+    def counted(tracker: ReplicaTracker, replica: ReplicaSnapshot, facts: WindowFacts) -> Member:
+        made.append(replica.target.name)
+        return _member(tracker, replica, facts)
+
+    monkeypatch.setattr("enginetop.fleet.fleet_board._member", counted)
+    after = watched.tick()
+    pairs = zip(before.replicas, after.replicas, strict=True)
+    assert made == [new.target.name for old, new in pairs if new is not old]
+    assert len(made) in (3, 4)
