@@ -45,6 +45,7 @@ from tui.view.change import leave_question  # noqa: E402
 from tui.view.column_choice import Choice, ColumnStore  # noqa: E402
 from tui.view.condition_memory import ConditionMemory  # noqa: E402
 from tui.view.heading import is_silent  # noqa: E402
+from tui.view.names import NameMemory  # noqa: E402
 from tui.view.picture import Picture  # noqa: E402
 from tui.widgets.ink import Inks, textual_theme  # noqa: E402
 
@@ -132,7 +133,7 @@ class FleetApp(TravelApp):
         super().__init__(playback, ansi_color=True if palette.ansi else None)
         self.animation_level = "none"
         self.register_theme(textual_theme(palette))
-        self.theme = self._styled_for = f"enginetop-{palette.name}"
+        self.theme = f"enginetop-{palette.name}"
         self.mouse = mouse
         self.failures: list[str] = []
         """What went wrong in the program itself, one line each; not empty: the exit code is not 0."""
@@ -155,7 +156,7 @@ class FleetApp(TravelApp):
         self._ready_pending = False
         self._changes_pending = False
         self._subscriptions: list[Callable[[], None]] = []
-        self._conditions = ConditionMemory()
+        self._conditions, self._names = ConditionMemory(), NameMemory()
         self._changes: tuple[ChangeView, ...] = ()
         self._changes_heard_at = self._changes_at = clock()
         self.snapshot: FleetSnapshot | None = None
@@ -172,12 +173,6 @@ class FleetApp(TravelApp):
         screen.choice = self._chosen
         screen.picture = self._picture()
         return screen
-
-    def refresh_css(self, animate: bool = True) -> None:
-        """Read the styles anew for another theme; Textual also asks for it before the first picture."""
-        if self.theme != self._styled_for:
-            self._styled_for = self.theme
-            super().refresh_css(animate)
 
     def on_mount(self) -> None:
         """Keep the ages of pause and silence going."""
@@ -308,6 +303,7 @@ class FleetApp(TravelApp):
             changes=self._changes,
             changes_age_seconds=max(now - self._changes_at, 0.0),
             memory=self._conditions,
+            names=self._names,
             behind_seconds=None if shown is None or live is None else live.at - shown.at,
             playback=None if self.playback is None else self.playback.playback(),
             local_at=None if self.playback is None else time.time(),

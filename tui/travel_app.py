@@ -7,12 +7,13 @@ from collections.abc import Callable
 from functools import partial
 
 from enginetop.fleet.ports import FleetSource, Playback
-from enginetop.fleet.snapshot import FleetSnapshot
+from enginetop.fleet.snapshot import Alert, FleetSnapshot
 from tui.commands import CommandError, parse_time
 from tui.pace import local_instant, next_pace, parse_pace
 from tui.screens.alerts import AlertsScreen
 from tui.screens.compare import CompareScreen
 from tui.screens.detail import DetailScreen
+from tui.screens.fleet import FleetScreen
 from tui.shell import Done, ShellApp
 from tui.time_travel import FAR_SECONDS, TimeTravel
 from tui.timeline import Timeline
@@ -93,14 +94,20 @@ class TravelApp(ShellApp):
         if alert is None:
             self.top.say(f"no alert began {'before' if step < 0 else 'after'} this in the last 15 minutes")
             return
-        self._show_instant()
-        self.top.say(f"{alert.rule} of {self.present_picture().name_of(alert.target)} begins")
+        self._show_begin(alert)
 
     def on_alerts_screen_began_wanted(self, message: AlertsScreen.BeganWanted) -> None:
-        """Show the fleet as it was when an alert began."""
+        """Show the fleet as it was when an alert began, with the cursor on what it is about."""
         self.travel.to(self._live(), self.travel.timeline.begin_of(message.alert))
         self.action_fleet()
+        self._show_begin(message.alert)
+
+    def _show_begin(self, alert: Alert) -> None:
         self._show_instant()
+        top = self.top
+        if isinstance(top, FleetScreen):
+            top.rows.go_to(alert.target)
+        top.say(f"{alert.rule} of {self.present_picture().name_of(alert.target)} begins")
 
     def _live(self) -> FleetSnapshot | None:
         """The newest snapshot; of a paused picture what is shown."""

@@ -17,6 +17,7 @@ from enginetop.fleet.snapshot import Alert, FleetSnapshot
 from tests.tui.snapshots import AT, FakeSource, alert, down_replica, fleet, replica
 from tests.tui.test_app import SIZES, Clock, publish, screen_kind, screen_lines, screen_text
 from tests.tui.test_tuners import press
+from tui.alert_desk import WORDS_HELP
 from tui.app import FleetApp
 from tui.screens.alerts import AlertsScreen, WordsScreen
 from tui.screens.detail import DetailScreen
@@ -119,6 +120,17 @@ def test_silence_as_typed(quiet: QuietFile) -> None:
         assert len(quiet.read().silences) == 1
 
     assert play(story, quiet).failures == []
+
+
+def test_little_room_cuts_neither_the_age_nor_what_can_be_typed(quiet: QuietFile) -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, quiet: QuietFile) -> None:
+        assert selected(app).endswith("firing 60 s")
+        await press(app, pilot, "c")
+        lines = screen_lines(app)
+        assert " ".join(lines[1:3]).split() == WORDS_HELP.split()
+        assert not any("…" in line for line in lines[1:])
+
+    assert play(story, quiet, size=(50, 15)).failures == []
 
 
 def test_what_is_quiet_stays_on_the_screen_and_is_marked(quiet: QuietFile) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 
 from enginetop.fleet.snapshot import FleetSnapshot
 from tests.tui.changes import FakeControl
 from tests.tui.snapshots import AT, FakeSource, alert, fleet, replica
-from tests.tui.test_app import Clock, play, publish, screen_lines, screen_text
+from tests.tui.test_app import Clock, play, publish, row_of_cursor, screen_lines, screen_text
 from tests.tui.test_tuners import FLEET, press
 from tests.tui.test_tuners import play as play_controlled
 from tui.app import FleetApp
@@ -88,6 +89,23 @@ def test_to_the_begin_of_an_alert_and_from_the_alerts_screen() -> None:
         assert isinstance(app.screen, FleetScreen)
         assert " 97 " in row(app)
         assert "1 m 40 s ago" in screen_text(app)
+
+    play(story)
+
+
+@pytest.mark.parametrize("keys", [("left_parenthesis",), ("7", "J")])
+def test_the_cursor_goes_with_an_alert_to_what_it_is_about(keys: tuple[str, ...]) -> None:
+    fires = [alert("KvPressure", "http://a2.example:8000", since=AT + 90)]
+    two = [replica("a1"), replica("a2")]
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await tell(app, pilot, source, fleet(two, at=AT), fleet(two, at=AT + 100, alerts=fires))
+        await tell(app, pilot, source, fleet(two, at=AT + 200, alerts=fires))
+        await pilot.press("G", "k", *keys)
+        await pilot.pause()
+        assert "1 m 40 s ago" in screen_text(app)
+        assert row_of_cursor(app) == "a2"
+        assert "KvPressure of a2 begins" in screen_lines(app)[-1]
 
     play(story)
 

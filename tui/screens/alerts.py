@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from enginetop.fleet.snapshot import Alert
+from themes.loader import Ink
 from tui.actions import Action, Place
 from tui.alert_desk import WORDS_HELP, AlertDesk
 from tui.screens.base import PictureScreen, bindings_for
@@ -19,7 +20,7 @@ from tui.screens.listing import ListScreen
 from tui.screens.why import HistoryScreen, WhyScreen
 from tui.timeline import AlertBegin
 from tui.view.alerts import AlertsTable, alert_key, alerts_title, alerts_verdict
-from tui.view.cells import Line, Span, clip, plain, printable, spread
+from tui.view.cells import Span, plain, printable, spread, wrap_text
 from tui.view.heading import badges
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
@@ -213,13 +214,13 @@ class WordsScreen(PictureScreen):
         width = self.size.width
         if not self.can_paint:
             return
-        prompt: Line = plain(f" {printable(self._prompt)}, then enter; esc leaves it")
-        if self._mistake:
-            prompt = plain(f" {printable(self._mistake)}", "warn")
+        ink: Ink = "warn" if self._mistake else "text"
+        said = wrap_text(printable(self._mistake or self._prompt), width - 1)
+        prompt = [plain(f" {text}", ink) for text in said]
         title = (Span(f" {printable(self._title)}", "title"),)
         with self.app.batch_update():
             self.part("#title").show_lines([spread(title, badges(self.picture), width)])
-            self.part("#prompt").show_lines([clip(prompt, width)])
+            self.part("#prompt").show_lines(prompt)
             self.paint_footer(self.part("#prompt"))
 
     def on_input_changed(self) -> None:

@@ -74,7 +74,7 @@ class PictureScreen(Screen[None]):
         self._bar: CommandBar | None = None
         self._focused_before: Widget | None = None
         self._footer_said: Line = EMPTY_LINE
-        self._withheld = True
+        self._holds = 0
 
     class Resumed(Message):
         """A screen is on top again and wants the newest picture."""
@@ -175,24 +175,32 @@ class PictureScreen(Screen[None]):
 
     def paint_safely(self) -> None:
         """Paint; if that fails as a whole, say so at the foot of the screen and go on."""
-        withheld, self._withheld = self._withheld, self._withheld and not self.can_paint
         try:
             self.paint()
         except Exception as error:  # noqa: BLE001 - the program must go on
             self.complain(str(self.PLACE), error)
             self.say(f"✖ {failure_line(str(self.PLACE), error)}{self._logged}", "crit")
-        if withheld and not self._withheld:
-            # Not `self.refresh()`: Textual would send what the widgets declared dirty once more, later.
-            self.query(LineView).first().refresh(Region(0, 0, 1, 1))
 
     def withhold(self) -> None:
         """Send nothing to the terminal until the lines are built for the layout that comes."""
-        self._withheld = True
-        self.call_after_refresh(self.paint_safely)
+        self._holds += 1
+        self.call_after_refresh(self._release)
+
+    @property
+    def withheld(self) -> bool:
+        """Whether nothing is sent now."""
+        return self._holds > 0
+
+    def _release(self) -> None:
+        self._holds -= 1
+        if not self.withheld and self.can_paint:
+            self.paint_safely()
+            # Not `self.refresh()`: Textual would send what the widgets declared dirty once more, later.
+            self.query(LineView).first().refresh(Region(0, 0, 1, 1))
 
     def _compositor_refresh(self) -> None:
         """Textual draws after every step of a layout: blank lines first, then those of the former size."""
-        if not self._withheld:
+        if not self.withheld:
             super()._compositor_refresh()
 
     @property
@@ -209,13 +217,15 @@ class PictureScreen(Screen[None]):
         """Bring every part of the screen up to date with `picture`."""
 
     def on_resize(self) -> None:
-        """Lines are built for one width, so a new size wants new ones once the widgets have theirs."""
-        self.withhold()
+        """Lines are built for one width, so a new size wants new ones as soon as the widgets have theirs."""
+        self.call_next(self.paint_safely)
+        self.withhold()  # what is shown at another height only is laid out after that
 
     def on_screen_resume(self) -> None:
         """A screen that comes back shows the newest picture."""
-        self._withheld = True
-        self.call_after_refresh(self.post_message, self.Resumed())
+        self.post_message(self.Resumed())
+        self.call_after_refresh(self.withhold)  # Textual has all drawn once more when styles are applied
+        self.withhold()
 
     def build_lines(self, where: str, build: Callable[[], list[Line]]) -> list[Line]:
         """The lines of one part; if building fails, a line that says so."""

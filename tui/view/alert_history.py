@@ -8,7 +8,7 @@ from enginetop.alerts.rule import FIRING
 from tui.timeline import AlertBegin
 from tui.view import numbers
 from tui.view.alerts import SEVERITIES, alert_key
-from tui.view.cells import Span, cut_middle, fit, printable
+from tui.view.cells import Span, fit, printable
 from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.figures import WIDE
 from tui.view.page import Row, Rows, paragraph
@@ -42,7 +42,7 @@ def _history(picture: Picture, begins: Sequence[AlertBegin], width: int) -> Iter
             Span(f" {numbers.time_of_day(begin.at)} {numbers.age(at - begin.at):>4} ", "dim"),
             Span(f"{GLYPH_OF[severity]} ", INK_OF[severity] if still else "dim"),
             Span(f"{fit(printable(alert.rule), rule_width)} ", "title" if still else "text"),
-            Span(f"{fit(cut_middle(printable(picture.name_of(alert.target)), name_width), name_width)} "),
+            Span(f"{picture.name_cell(alert.target, name_width)} "),
             Span("still fires  " if still else "over         ", "warn" if still else "dim"),
             Span(printable(alert.summary), "dim"),
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from enginetop.alerts.rule import FIRING, PENDING, identity
 from enginetop.fleet.snapshot import Alert
 from enginetop.fleet.state import duration_text
 from themes.loader import Ink
-from tui.view.cells import Line, Span, clip, cut_middle, fit, merge, plain, printable, spread
+from tui.view.cells import Line, Span, clip, fit, merge, plain, printable, spread, width_of
 from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.heading import badges
 from tui.view.picture import Picture
@@ -20,6 +20,10 @@ SEVERITIES: Mapping[str, Severity] = {
 }
 """How an alert's word for its severity is shown."""
 _WIDE = 120
+_MOST_RULE, _NARROW_RULE = 26, 20
+_MOST_NAME, _LEAST_NAME = 40, 10
+_REST = 19
+"""Cells of a row beside its rule and its name: the marks, `firing 59 min` and spaces."""
 
 
 def alert_key(alert: Alert) -> str:
@@ -36,6 +40,10 @@ class AlertsTable:
         self._width = width
         self._alerts = picture.snapshot.alerts if picture.snapshot is not None else ()
         self._positions = {alert_key(alert): 2 * place for place, alert in enumerate(self._alerts)}
+        rules = [printable(alert.rule) for alert in self._alerts]
+        self._rule_width = min(_longest(rules), _MOST_RULE if width >= _WIDE else _NARROW_RULE)
+        room = max(min(width - self._rule_width - _REST, _MOST_NAME), _LEAST_NAME)
+        self._name_width = min(_longest([picture.name_of(alert.target) for alert in self._alerts]), room)
 
     def __len__(self) -> int:
         return 2 * len(self._alerts)
@@ -53,13 +61,11 @@ class AlertsTable:
         severity = SEVERITIES.get(alert.severity, Severity.WARN)
         quiet = alert.state != FIRING or bool(marks(alert))
         ink: Ink = "dim" if quiet else INK_OF[severity]
-        wide = self._width >= _WIDE
-        name = cut_middle(printable(self._picture.name_of(alert.target)), 40 if wide else 18)
         line = [
             Span("▸" if selected else " ", "title" if selected else "text"),
             Span(f"{GLYPH_OF[severity]} ", ink),
-            Span(f"{fit(printable(alert.rule), 26 if wide else 20)} ", "dim" if quiet else "title"),
-            Span(f"{fit(name, 40 if wide else 18)} "),
+            Span(f"{fit(printable(alert.rule), self._rule_width)} ", "dim" if quiet else "title"),
+            Span(f"{self._picture.name_cell(alert.target, self._name_width)} "),
             Span(f"{alert.state} {self._age(alert)}", ink),
         ]
         line += [Span(f" · {printable(mark)}", "info") for mark in marks(alert)]
@@ -80,6 +86,10 @@ class AlertsTable:
     def _age(self, alert: Alert) -> str:
         at = self._picture.snapshot.at if self._picture.snapshot is not None else alert.since
         return duration_text(at - alert.since)
+
+
+def _longest(texts: Sequence[str]) -> int:
+    return max(map(width_of, texts), default=0)
 
 
 def marks(alert: Alert) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tui.view import charts, numbers
-from tui.view.cells import EMPTY_LINE, Line, Span, clip, cut_middle, fit, line_width, merge, plain
+from tui.view.cells import EMPTY_LINE, Line, Span, clip, line_width, merge, plain
 from tui.view.column import TREND_STEP_SECONDS
 from tui.view.condition import GLYPH_OF, alert_condition, leads
 from tui.view.events import event_text, recent_events
@@ -25,6 +25,7 @@ _MOST_PLOT_HEIGHT = 3
 _CELLS = 60
 _LABEL_WIDTH = 9
 _VALUE_WIDTH = 7
+_NAME_WIDTH = 16
 
 _LOAD: tuple[tuple[str, str, Callable[[list[float]], float]], ...] = (
     ("tok/s", "generation_tokens_per_second", sum),
@@ -167,12 +168,12 @@ def _alerts(picture: Picture, snapshot: FleetSnapshot, height: int) -> list[Line
         key=lambda entry: (-entry[0].severity, entry[1].since),
     )
     for condition, alert in ranked[: height - 1]:
-        name = cut_middle(picture.name_of(alert.target), 16)
+        name = picture.name_cell(alert.target, _NAME_WIDTH)
         lines.append(
             (
                 Span(f" {GLYPH_OF[condition.severity]} ", condition.ink),
                 Span(f"{numbers.age(snapshot.at - alert.since):>4} ", "dim"),
-                Span(f"{fit(name, 16)} {alert.rule}: {condition.because}"),
+                Span(f"{name} {alert.rule}: {condition.because}"),
             )
         )
     return lines
@@ -180,7 +181,7 @@ def _alerts(picture: Picture, snapshot: FleetSnapshot, height: int) -> list[Line
 
 def _events(picture: Picture, height: int) -> list[Line]:
     lines = [plain(" events", "group")]
-    for at, name, event in recent_events(picture, height - 1):
-        shown = fit(cut_middle(name, 16), 16)
-        lines.append((Span(f" {numbers.time_of_day(at)} ", "dim"), Span(f"{shown} {event_text(event)}")))
+    for at, url, event in recent_events(picture, height - 1):
+        name = picture.name_cell(url, _NAME_WIDTH)
+        lines.append((Span(f" {numbers.time_of_day(at)} ", "dim"), Span(f"{name} {event_text(event)}")))
     return lines if len(lines) > 1 else [*lines, plain(" none yet", "dim")]

@@ -13,7 +13,6 @@ from tui.view.cells import (
     Line,
     Span,
     clip,
-    cut_middle,
     fit,
     line_width,
     merge,
@@ -21,7 +20,7 @@ from tui.view.cells import (
     spread,
     wrap_text,
 )
-from tui.view.compare import LABEL_WIDTH, figure_lines, head_line, word_line
+from tui.view.compare import LABEL_WIDTH, NUMBER_WIDTH, figure_lines, head_line, word_line
 from tui.view.detail_plots import plots_beside
 from tui.view.engines import engine_text
 from tui.view.figures import WIDE, Lines
@@ -57,10 +56,10 @@ def beside_lines(picture: Picture, url: str, other: str | None, width: int) -> l
     if picture.snapshot is None or first is None or second is None:
         said = "there is no other replica" if first is not None else "this replica is no longer in the fleet"
         return [clip(plain(f" {said}", "warn"), width)]
-    names = (first.target.name, second.target.name)
+    names = [picture.name_in(one.target.url, NUMBER_WIDTH) for one in (first, second)]
     words = [picture.conditions[one.target.url].word for one in (first, second)]
     lines: list[Line] = [
-        head_line(*names, f"{cut_middle(names[1], 10)} - {cut_middle(names[0], 10)}"),
+        head_line(names[0], names[1], f"{names[1]} - {names[0]}"),
         word_line("state", words[0], words[1], _DIFFERS),
         *_told_apart("engine", engine_text(first), engine_text(second), width),
         *_told_apart("model", _model(first), _model(second), width),

@@ -16,7 +16,6 @@ from tui.view.cells import (
     Span,
     clip,
     cut_end,
-    cut_middle,
     fit,
     merge,
     plain,
@@ -232,7 +231,8 @@ def _row_label(text: str) -> Span:
 
 
 def _side_head(picture: Picture, side: _Side, cell: int) -> str:
-    names = " ".join(map(picture.name_of, side.urls))
+    room = cell - 1 - len(side.label)
+    names = " ".join(picture.name_in(url, max(room // len(side.urls) - 1, 4)) for url in side.urls)
     return fit(cut_end(f"{side.label} {names}", cell - 1), cell)
 
 
@@ -294,12 +294,12 @@ def history_lines(picture: Picture, rows: Sequence[AuditRow], width: int) -> Ite
     indent = 10 + _STATE_WIDTH + 1 + name_width + 1
     for row in reversed(rows):
         words = wrap_text(row.detail or diff_text(row.before, row.after), max(width - indent, 16))
-        name = cut_middle(picture.name_of(row.target), name_width)
+        name = picture.name_cell(row.target, name_width)
         yield merge(
             (
                 Span(f" {numbers.time_of_day(row.at)} ", "dim"),
                 Span(f"{state_words(row.state):<{_STATE_WIDTH}} ", STATE_INK[row.state]),
-                Span(f"{fit(name, name_width)} "),
+                Span(f"{name} "),
                 Span(words[0]),
             )
         )

@@ -10,11 +10,11 @@ from enginetop.fleet.signals import DISTRIBUTIONS, SCALARS
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Signals
 from themes.loader import Ink
 from tui.view import numbers
-from tui.view.cells import UNKNOWN, Line, Span, clip, cut_middle, fit, merge, pad, plain, spread
+from tui.view.cells import UNKNOWN, Line, Span, clip, fit, merge, pad, plain, spread
 from tui.view.heading import badges
 from tui.view.picture import Picture
 
-LABEL_WIDTH, _NUMBER_WIDTH = 26, 10
+LABEL_WIDTH, NUMBER_WIDTH = 26, 10
 _QUANTILES = ("p50", "p95", "p99")
 
 Pair = tuple[FleetSnapshot, FleetSnapshot]
@@ -100,12 +100,12 @@ def word_line(label: str, first: str, second: str, other: str = "changed") -> Li
 
 
 def head_line(first: str, second: str, between: str) -> Line:
-    """The titles of the three columns, cut to their width."""
-    return _row("", cut_middle(first, _NUMBER_WIDTH), cut_middle(second, _NUMBER_WIDTH), between, "head")
+    """The titles of the three columns."""
+    return _row("", first, second, between, "head")
 
 
 def _row(label: str, first: str, second: str, change: str, ink: Ink) -> Line:
-    shown = f"{pad(first, _NUMBER_WIDTH, right=True)} {pad(second, _NUMBER_WIDTH, right=True)}  "
+    shown = f"{pad(first, NUMBER_WIDTH, right=True)} {pad(second, NUMBER_WIDTH, right=True)}  "
     return merge(
         (
             Span(f" {fit(label.replace('_', ' '), LABEL_WIDTH)} ", "head"),

@@ -10,7 +10,7 @@ from enginetop.fleet.model import UP_STATES
 from enginetop.fleet.snapshot import Event, FleetSnapshot
 from themes.loader import Ink
 from tui.view import numbers
-from tui.view.cells import Line, Span, clip, cut_middle, fit, plain
+from tui.view.cells import Line, Span, clip, fit, plain
 from tui.view.figures import WIDE
 from tui.view.page import Row, Rows, paragraph
 from tui.view.picture import Picture
@@ -79,14 +79,14 @@ def _rows(picture: Picture, kind: str, width: int) -> Iterator[Row]:
             width,
         )
         return
-    for event, url, name in found:
+    for event, url in found:
         key = f"{url} {event.at} {event.kind} {event.detail}"
-        yield Row(partial(_line, event, name, snapshot.at, width), key, url)
+        yield Row(partial(_line, picture, event, url, snapshot.at, width), key, url)
 
 
-def _events(snapshot: FleetSnapshot, kind: str) -> list[tuple[Event, str, str]]:
+def _events(snapshot: FleetSnapshot, kind: str) -> list[tuple[Event, str]]:
     found = [
-        (event, replica.target.url, replica.target.name)
+        (event, replica.target.url)
         for replica in snapshot.replicas
         for event in reversed(replica.events)
         if not kind or event.kind == kind
@@ -94,13 +94,13 @@ def _events(snapshot: FleetSnapshot, kind: str) -> list[tuple[Event, str, str]]:
     return sorted(found, key=lambda entry: -entry[0].at)
 
 
-def _line(event: Event, name: str, at: float, width: int) -> Line:
+def _line(picture: Picture, event: Event, url: str, at: float, width: int) -> Line:
     narrow = width < _NARROW
     age = "" if narrow else f"{numbers.age(at - event.at):>4}  "
     name_width = 8 if narrow else 28 if width >= WIDE else 14
     return (
         Span(f" {numbers.time_of_day(event.at)} {age}", "dim"),
-        Span(f"{fit(cut_middle(name, name_width), name_width)} ", "title"),
+        Span(f"{picture.name_cell(url, name_width)} ", "title"),
         Span(f"{fit(_word(event.kind), 10 if narrow else 17)} ", _ink(event)),
         *plain(event.detail.replace("->", "→")),
     )

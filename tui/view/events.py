@@ -20,6 +20,8 @@ EVENT_WORDS = {
 _LULLS = frozenset({"ok -> idle", "idle -> ok"})
 """Turns of the state that are no news beside trouble: under little load there is one every few seconds."""
 
+_NAME_WIDTH = 24
+
 _LOOKED_AT = 4
 """Events looked at for each that is shown, so that lulls do not hide what was before them."""
 
@@ -37,7 +39,7 @@ def recent_events(picture: Picture, limit: int) -> list[tuple[float, str, Event]
     return nlargest(
         limit,
         (
-            (event.at, replica.target.name, event)
+            (event.at, replica.target.url, event)
             for replica in picture.snapshot.replicas
             if replica.events
             for event in replica.events[-_LOOKED_AT * limit :]
@@ -50,7 +52,10 @@ def recent_events(picture: Picture, limit: int) -> list[tuple[float, str, Event]
 def events_line(picture: Picture, width: int, limit: int = 8) -> Line:
     """The newest events of the fleet in one line."""
     items = [
-        (Span(f"{numbers.time_of_day(at)} ", "dim"), Span(f"{name} {event_text(event)}"))
-        for at, name, event in recent_events(picture, limit)
+        (
+            Span(f"{numbers.time_of_day(at)} ", "dim"),
+            Span(f"{picture.name_in(url, _NAME_WIDTH)} {event_text(event)}"),
+        )
+        for at, url, event in recent_events(picture, limit)
     ]
     return clip((Span(" "), *join_while_fitting(items, width - 1)), width) if items else ()

@@ -12,12 +12,12 @@ from typing import NamedTuple
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tui.view import charts
-from tui.view.cells import Line, width_of
+from tui.view.cells import Line
 from tui.view.column import TREND_STEP_SECONDS, Relevant
 from tui.view.columns import BY_KEY, RELEVANCE
 from tui.view.condition import Condition
 from tui.view.mixed import Mixed, MixedMemory
-from tui.view.names import shown_names
+from tui.view.names import NameMemory
 from tui.view.placing import Placed, place_columns
 
 RESTARTED = "↻"
@@ -56,9 +56,7 @@ class GridMemory:
         self._witnesses: dict[Relevant, str] = {}
         self._placed_for: tuple[object, ...] = ()
         self._placed: tuple[Placed, ...] = ()
-        self._targets: tuple[Target, ...] = ()
-        self._longest, self._names_width = 0, -1
-        self._names: Mapping[str, str] = {}
+        self._names = NameMemory()
         self._lines: dict[tuple[str, bool], tuple[Stamp, Line]] = {}
 
     def mixed(self, replicas: Sequence[ReplicaSnapshot]) -> Mixed:
@@ -101,21 +99,11 @@ class GridMemory:
 
     def longest_name(self, replicas: Sequence[ReplicaSnapshot]) -> int:
         """Cells of the longest name."""
-        targets = tuple([replica.target for replica in replicas])
-        if targets != self._targets:
-            self._targets, self._names_width = targets, -1
-            self._longest = max((width_of(target.name) for target in targets), default=0)
-        return self._longest
+        return self._names.longest(_targets(replicas))
 
     def names(self, replicas: Sequence[ReplicaSnapshot], width: int) -> Mapping[str, str]:
         """The names as a column of `width` cells shows them, by target URL."""
-        self.longest_name(replicas)
-        if self._names_width != width:
-            self._names_width = width
-            shown = shown_names([target.name for target in self._targets], width)
-            urls = [target.url for target in self._targets]
-            self._names = dict(zip(urls, shown, strict=True))
-        return self._names
+        return self._names.shown(_targets(replicas), width)
 
     def token_top(self, replicas: Sequence[ReplicaSnapshot], at: float) -> float:
         """The scale of the tokens trend, common to all rows so that they can be compared.
@@ -142,6 +130,10 @@ class GridMemory:
         if len(self._lines) >= _MOST_LINES:
             self._lines.clear()
         self._lines[stamp.replica.target.url, stamp.selected] = (stamp, line)
+
+
+def _targets(replicas: Sequence[ReplicaSnapshot]) -> tuple[Target, ...]:
+    return tuple([replica.target for replica in replicas])
 
 
 def restart_mark(replica: ReplicaSnapshot, at: float) -> str:

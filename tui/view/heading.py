@@ -15,7 +15,7 @@ from tui.view.cells import (
     Line,
     Span,
     clip,
-    cut_end,
+    cut_middle,
     join_while_fitting,
     line_width,
     plain,
@@ -27,6 +27,8 @@ from tui.view.picture import Picture
 
 SILENCE_INTERVALS = 3.0
 """Intervals without a new snapshot after which the screen says so."""
+
+_NAME_WIDTH = 24
 
 LATE_SHARE = 0.95
 """Share of the asked scrapes below which the collector is late."""
@@ -91,7 +93,7 @@ def badges(picture: Picture, *, brief: bool = False) -> Line:
     if picture.not_undone:
         spans += (Span(" ROLLBACK FAILED ", "crit"), Span(" "))
     for change in picture.in_flight:
-        name = cut_end(picture.name_of(change.canary_target), 12)
+        name = picture.name_in(change.canary_target, 12)
         spans += (Span(f" {change.state} {name} ", "badge"), Span(" "))
     if picture.playback is not None:
         pace = "STANDS" if picture.playback.paused else f"{picture.playback.speed:g}×"
@@ -152,12 +154,12 @@ def verdict_line(picture: Picture, width: int) -> Line:
     need = "needs" if len(troubles) == 1 else "need"
     lead = Span(f" {GLYPH_OF[worst]} {len(troubles)} {need} you: ", INK_OF[worst])
     items = [
-        (Span(f"{cut_end(trouble.name, 24)} ", "title"), Span(trouble.short, INK_OF[trouble.severity]))
+        (Span(f"{trouble.name} ", "title"), Span(trouble.short, INK_OF[trouble.severity]))
         for trouble in troubles
     ]
     room = width - len(lead.text)
     line = (lead, *(wrap_items(items, room, SEPARATOR) if room > 0 else ()))
-    return clip((*line, *_asides(snapshot, picture, width - line_width(line))), width)
+    return clip((*line, *_asides(picture, width - line_width(line))), width)
 
 
 class _Trouble(NamedTuple):
@@ -175,13 +177,13 @@ def _troubles(picture: Picture, snapshot: FleetSnapshot) -> list[_Trouble]:
     for replica in snapshot.replicas:
         condition = picture.conditions[replica.target.url]
         if condition.needs_you:
-            found.append(_Trouble(condition.severity, replica.since, replica.target.name, condition.short))
+            name = picture.name_in(replica.target.url, _NAME_WIDTH)
+            found.append(_Trouble(condition.severity, replica.since, name, condition.short))
     for alert in snapshot.alerts:
         if alert.target not in picture.conditions and leads(alert):
             said = alert_condition(alert, snapshot.at)
-            found.append(
-                _Trouble(said.severity, alert.since, alert.labels.get("model", alert.target), said.short)
-            )
+            name = cut_middle(alert.labels.get("model", alert.target), _NAME_WIDTH)
+            found.append(_Trouble(said.severity, alert.since, name, said.short))
     return sorted(found, key=lambda trouble: (-trouble.severity, trouble.since))
 
 
@@ -192,7 +194,7 @@ def _quiet_verdict(snapshot: FleetSnapshot, picture: Picture, width: int) -> Lin
     total = len(snapshot.replicas)
     if not total:
         return plain(" no replicas", "dim")
-    handled = _handled(snapshot, picture)
+    handled = _handled(picture)
     if handled:
         else_quiet = Span(f" {GLYPH_OF[Severity.OK]} nothing else needs you", "ok")
         return (else_quiet, *handled, *_of_records(snapshot))
@@ -201,27 +203,26 @@ def _quiet_verdict(snapshot: FleetSnapshot, picture: Picture, width: int) -> Lin
     listed = " · ".join(f"{number} {word}" for word, number in words.items())
     quiet = Span(f" {GLYPH_OF[Severity.OK]} nothing needs you", "ok")
     line = (quiet, Span(f" · {listed}", "dim"), *_of_records(snapshot))
-    return (*line, *_asides(snapshot, picture, width - line_width(line)))
+    return (*line, *_asides(picture, width - line_width(line)))
 
 
-def _asides(snapshot: FleetSnapshot, picture: Picture, room: int) -> Line:
+def _asides(picture: Picture, room: int) -> Line:
     """Who is slower than its like, and by what: worth the rest of the line."""
     slow = [
-        (Span(f"{cut_end(replica.target.name, 24)} "), Span(f"{SLOW}: {condition.because}", condition.ink))
-        for replica in snapshot.replicas
-        if (condition := picture.conditions[replica.target.url]).word == SLOW
+        (Span(f"{picture.name_in(url, _NAME_WIDTH)} "), Span(f"{SLOW}: {condition.because}", condition.ink))
+        for url, condition in picture.conditions.items()
+        if condition.word == SLOW
     ]
     shown = join_while_fitting(slow, room - line_width((SEPARATOR,)))
     return (SEPARATOR, *shown) if shown else ()
 
 
-def _handled(snapshot: FleetSnapshot, picture: Picture) -> list[Span]:
+def _handled(picture: Picture) -> list[Span]:
     """Who is in trouble and already looked after."""
     spans = []
-    for replica in snapshot.replicas:
-        condition = picture.conditions[replica.target.url]
+    for url, condition in picture.conditions.items():
         if condition.handled:
-            said = f" · {cut_end(replica.target.name, 24)} {condition.short}, {condition.handled}"
+            said = f" · {picture.name_in(url, _NAME_WIDTH)} {condition.short}, {condition.handled}"
             spans.append(Span(said, "dim"))
     return spans
 

@@ -9,7 +9,7 @@ from enginetop.fleet.load_document import NamedCurve, curve_of, pool_curves
 from enginetop.fleet.snapshot import FleetSnapshot, FleetSummary, ModelSummary, ReplicaSnapshot
 from tui.view import charts, numbers
 from tui.view.attainment import burn_lines, goodput_lines
-from tui.view.cells import EMPTY_LINE, Line, Span, clip, cut_middle, fit
+from tui.view.cells import EMPTY_LINE, Line, Span, clip
 from tui.view.detail import beside_its_like
 from tui.view.detail_latency import latency_table
 from tui.view.figures import WIDE, Lines, row
@@ -60,8 +60,8 @@ def _lines(picture: Picture, width: int, memory: CurveMemory) -> Lines:
             yield (Span(" no replica of it is up", "dim"),)
         else:
             yield from _merged(group.summary, width)
-            yield from _outliers(group, width)
-        yield from _curves(group, curves, width)
+            yield from _outliers(picture, group, width)
+        yield from _curves(picture, group, curves, width)
         yield EMPTY_LINE
 
 
@@ -78,7 +78,7 @@ def _merged(of: FleetSummary | ModelSummary, width: int) -> Lines:
     yield EMPTY_LINE
 
 
-def _outliers(group: ModelGroup, width: int) -> Iterator[Line]:
+def _outliers(picture: Picture, group: ModelGroup, width: int) -> Iterator[Line]:
     """Who is slower than its like."""
     found = [
         (replica, outlier)
@@ -88,7 +88,7 @@ def _outliers(group: ModelGroup, width: int) -> Iterator[Line]:
     ]
     name_width = 24 if width >= WIDE else 12
     for number, (replica, outlier) in enumerate(found):
-        name = fit(cut_middle(replica.target.name, name_width), name_width)
+        name = picture.name_cell(replica.target.url, name_width)
         yield row(
             "" if number else "stand out", Span(f"{name} ", "title"), Span(beside_its_like(outlier), "info")
         )
@@ -96,7 +96,7 @@ def _outliers(group: ModelGroup, width: int) -> Iterator[Line]:
         yield EMPTY_LINE
 
 
-def _curves(group: ModelGroup, curves: Sequence[NamedCurve], width: int) -> Iterator[Line]:
+def _curves(picture: Picture, group: ModelGroup, curves: Sequence[NamedCurve], width: int) -> Iterator[Line]:
     for named in curves:
         if named.model != group.model:
             continue
@@ -107,10 +107,10 @@ def _curves(group: ModelGroup, curves: Sequence[NamedCurve], width: int) -> Iter
         yield from curve_lines(named.curve, named.slo.ttft_seconds, bar)
         members = [replica for replica in group.replicas if replica.role.value == named.role]
         if len(members) > 1:
-            yield from _overlays(named, members)
+            yield from _overlays(picture, named, members)
 
 
-def _overlays(pool: NamedCurve, members: Sequence[ReplicaSnapshot]) -> Iterator[Line]:
+def _overlays(picture: Picture, pool: NamedCurve, members: Sequence[ReplicaSnapshot]) -> Iterator[Line]:
     """Goodput of single replicas at the loads of the pool's bins, low to high, on one scale."""
     bins = pool.curve.bins
     loaded = [replica for replica in members if replica.load]
@@ -123,7 +123,7 @@ def _overlays(pool: NamedCurve, members: Sequence[ReplicaSnapshot]) -> Iterator[
     for replica, curve in shown:
         shape = charts.spark([_at(curve.bins, one) for one in bins], len(bins), top)
         at = f"  knee at {numbers.rate(curve.knee.running)} running" if curve.knee is not None else ""
-        name = fit(cut_middle(replica.target.name, 24), 24)
+        name = picture.name_cell(replica.target.url, 24)
         yield (Span(f"   {name} "), Span(shape, "spark"), Span(at, "ok"))
     if len(loaded) > _OVERLAYS:
         yield (Span(f"   +{len(loaded) - _OVERLAYS} more", "dim"),)

@@ -1,12 +1,38 @@
-"""Names that can be told apart in few cells."""
+"""Names in few cells, the same way on every screen: as much of each as tells it from the others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from enginetop.fleet.model import Target
 from tui.view.cells import ELLIPSIS, cut_middle, width_of
 
 _SEPARATORS = ".-_:/"
+
+
+class NameMemory:
+    """The names of a fleet's targets, worked out anew only for other targets."""
+
+    def __init__(self) -> None:
+        self._targets: tuple[Target, ...] = ()
+        self._longest = 0
+        self._shown: dict[int, Mapping[str, str]] = {}
+
+    def longest(self, targets: tuple[Target, ...]) -> int:
+        """Cells of the longest name."""
+        if targets != self._targets:
+            self._targets, self._shown = targets, {}
+            self._longest = max((width_of(target.name) for target in targets), default=0)
+        return self._longest
+
+    def shown(self, targets: tuple[Target, ...], width: int) -> Mapping[str, str]:
+        """The names by target URL, as a column of `width` cells shows them."""
+        self.longest(targets)
+        found = self._shown.get(width)
+        if found is None:
+            names = shown_names([target.name for target in targets], width)
+            found = self._shown[width] = dict(zip([target.url for target in targets], names, strict=True))
+        return found
 
 
 def shown_names(names: Sequence[str], width: int) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from enginetop.fleet.change import AuditRow, ChangeState, Verdict
 from tui.view import numbers
-from tui.view.cells import Line, Span, clip, cut_middle, fit, merge, plain, spread
+from tui.view.cells import Line, Span, clip, fit, merge, plain, spread
 from tui.view.change import STATE_INK, VERDICT_INK, Undo, diff_text, history_lines, state_words, verdict_text
 from tui.view.figures import WIDE
 from tui.view.heading import badges
@@ -81,11 +81,11 @@ class PastTable:
         narrow = self._width < WIDE
         name_width = 10 if narrow else 28
         when = numbers.date_and_time(began.at)
-        name = cut_middle(self._picture.name_of(began.target), name_width)
+        name = self._picture.name_cell(began.target, name_width)
         line = [
             Span("▸", "title") if selected else Span(" "),
             Span(f"{when.partition('-')[2] if narrow else when} ", "dim"),
-            Span(f"{fit(name, name_width)} ", "title"),
+            Span(f"{name} ", "title"),
             Span(f"{fit(began.knob, 22)} {fit(diff_text(began.before, began.after), 13)} "),
             Span(state_words(change.state), STATE_INK[change.state]),
         ]

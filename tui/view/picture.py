@@ -12,8 +12,10 @@ from enginetop.fleet.ports import PlaybackState
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tui.actions import ACTIONS, Action
 from tui.view.advice import Suggestion, suggestions_of
+from tui.view.cells import cut_middle, fit, printable
 from tui.view.condition import Conditions
 from tui.view.condition_memory import ConditionMemory
+from tui.view.names import NameMemory
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +32,8 @@ class Picture:
 
     `changes` are those that the controller tells of, newest first, as they stood `changes_age_seconds` ago.
     `actions` is the table of what the user can do, with his own keys. `fault_log` is where faults of views
-    are written down, empty for nowhere. `memory` is what is known of conditions from the picture before.
+    are written down, empty for nowhere. `memory` and `names` are what is known from the picture before: of
+    conditions, and of the names.
     """
 
     snapshot: FleetSnapshot | None = None
@@ -50,6 +53,7 @@ class Picture:
     actions: tuple[Action, ...] = ACTIONS
     fault_log: str = ""
     memory: ConditionMemory = field(default_factory=ConditionMemory, repr=False)
+    names: NameMemory = field(default_factory=NameMemory, repr=False)
 
     @cached_property
     def _by_url(self) -> Mapping[str, ReplicaSnapshot]:
@@ -78,6 +82,21 @@ class Picture:
             if known is None and target.url == url:
                 known = target.name
         return known or url.partition("://")[2] or url
+
+    @cached_property
+    def _shown_targets(self) -> tuple[Target, ...]:
+        replicas = () if self.snapshot is None else self.snapshot.replicas
+        return tuple([replica.target for replica in replicas])
+
+    def name_in(self, url: str, width: int) -> str:
+        """The name of a target in at most `width` cells: the same part of it wherever it has as much room."""
+        if url in self._by_url:
+            return self.names.shown(self._shown_targets, width)[url]
+        return cut_middle(printable(self.name_of(url)), width)
+
+    def name_cell(self, url: str, width: int) -> str:
+        """The same in exactly `width` cells."""
+        return fit(self.name_in(url, width), width)
 
     def change(self, change_id: str) -> ChangeView | None:
         """The change with this id, None if the controller does not tell of one."""

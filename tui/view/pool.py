@@ -15,7 +15,7 @@ from tui.view.advice import (
     reasons_of,
     setting_text,
 )
-from tui.view.cells import EMPTY_LINE, Line, Span, clip, cut_middle, fit, plain, spread, wrap_text
+from tui.view.cells import EMPTY_LINE, Line, Span, clip, plain, spread, wrap_text
 from tui.view.figures import LABEL_WIDTH, WIDE, row
 from tui.view.heading import badges
 from tui.view.page import MODEL_UNKNOWN
@@ -96,7 +96,7 @@ def _members(picture: Picture, pool: PoolAdvice, advice: Advice, width: int) -> 
         if own is None or (own.action, own.proposed) == (advice.action, advice.proposed):
             alike += own is not None
             continue
-        name = fit(cut_middle(picture.name_of(url), name_width), name_width)
+        name = picture.name_cell(url, name_width)
         change = pool_change(own) if own.action in ACTIONABLE else ""
         yield row(
             label, Span(f"{name} {own.action} {change} ".rstrip() + "  "), Span(reason_text(own), "dim")

@@ -14,7 +14,6 @@ from tui.view.advice import ACTIONABLE, advice_of, change_text, reason_text
 from tui.view.cells import UNKNOWN, Line, Span, fit
 from tui.view.engines import absence
 from tui.view.figures import WIDE, Signalled, short_figure, signal_of
-from tui.view.names import shown_names
 from tui.view.page import (
     MODEL_UNKNOWN,
     ModelGroup,
@@ -83,11 +82,11 @@ def _rows(picture: Picture, width: int) -> Iterator[Row]:
         yield Row(())
     name_width = 8 if width < _NARROW else _NAME_WIDTHS[width >= WIDE]
     for group in groups_of(picture):
-        yield from _group(group, name_width, width)
+        yield from _group(picture, group, name_width, width)
     yield from _others(snapshot.replicas, width)
 
 
-def _group(group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
+def _group(picture: Picture, group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
     members = [replica for replica in group.replicas if reasons(replica)]
     if not members:
         return
@@ -112,10 +111,10 @@ def _group(group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
         yield from paragraph("all of them: " + "; ".join(common), width)
     else:
         common = []
-    names = shown_names([replica.target.name for replica in members], name_width - 1)
-    for replica, name in zip(members, names, strict=True):
+    for replica in members:
         url, budget = replica.target.url, budget_of(replica.config)
-        drawn = partial(_line, replica, fit(name, name_width), budget, top, room, narrow=width < _NARROW)
+        name = f"{picture.name_cell(url, name_width - 1)} "
+        drawn = partial(_line, replica, name, budget, top, room, narrow=width < _NARROW)
         yield Row(drawn, url, url)
         own = [note for note in told[url] if note not in common]
         for further in _further(replica, own, name_width, width):

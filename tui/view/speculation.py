@@ -11,7 +11,6 @@ from tui.view.advice import ACTIONABLE, advice_of, change_text, reason_text
 from tui.view.cells import UNKNOWN, Line, Span, fit
 from tui.view.engines import absence
 from tui.view.figures import WIDE, Signalled, number_of, setting, short_figure
-from tui.view.names import shown_names
 from tui.view.page import (
     MODEL_UNKNOWN,
     ModelGroup,
@@ -81,11 +80,11 @@ def _rows(picture: Picture, width: int) -> Iterator[Row]:
     least, greatest = _NAME_WIDTHS
     name_width = greatest if width >= WIDE else least
     for group in groups_of(picture):
-        yield from _group(group, name_width, width)
+        yield from _group(picture, group, name_width, width)
     yield from _others(snapshot.replicas, width)
 
 
-def _group(group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
+def _group(picture: Picture, group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
     members = [replica for replica in group.replicas if speculates(replica)]
     if not members:
         return
@@ -96,11 +95,11 @@ def _group(group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
     yield Row((Span(f" {fit('replica', name_width)}{titles}taken at position 1, 2, ...", "head"),))
     if group.summary is not None and len(members) > 1:
         yield Row((Span(f" {fit('all', name_width)}{UNKNOWN:>4}", "dim"), *_figures(group.summary, width)))
-    names = shown_names([replica.target.name for replica in members], name_width - 1)
-    for replica, name in zip(members, names, strict=True):
+    for replica in members:
         url = replica.target.url
         drafts = numbers.knob(setting(replica, _KNOB))
-        line = (Span(f" {fit(name, name_width)}"), Span(f"{drafts:>4}"), *_figures(replica, width))
+        name = picture.name_cell(url, name_width - 1)
+        line = (Span(f" {name} "), Span(f"{drafts:>4}"), *_figures(replica, width))
         yield Row(line, url, url)
         for further in (_chances(replica, name_width), *_verdict(replica, name_width, width)):
             if further:

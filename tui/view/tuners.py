@@ -154,10 +154,10 @@ class TunersTable:
 
     def _change_items(self, change: ChangeView) -> Iterable[_Item]:
         key = change_key(change.id)
-        name = cut_middle(self._picture.name_of(change.canary_target), self._name_width)
+        name = self._picture.name_cell(change.canary_target, self._name_width)
         ink = STATE_INK[change.state]
         left = (
-            Span(f"{fit(name, self._name_width)} ", "title"),
+            Span(f"{name} ", "title"),
             Span(f"{fit(state_text(change), _STATE_WIDTH)} ", ink),
             Span(f"{fit(diff_text(change.before, change.after), _DIFF_WIDTH)} {change.knob}"),
         )
@@ -192,7 +192,7 @@ class TunersTable:
     def _suggestion_items(self, suggestion: Suggestion) -> Iterable[_Item]:
         replica, advice = suggestion.replica, suggestion.advice
         key = suggestion_key(replica.target.url, advice.knob)
-        name = fit(cut_middle(replica.target.name, self._name_width), self._name_width)
+        name = self._picture.name_cell(replica.target.url, self._name_width)
         change = change_text(advice)
         line: Line = (
             Span(f"{name} ", "title"),
@@ -205,7 +205,7 @@ class TunersTable:
 
     def _quiet_item(self, group: Quiet) -> _Item:
         members = group.members
-        first = cut_middle(members[0].replica.target.name, self._name_width)
+        first = self._picture.name_in(members[0].replica.target.url, self._name_width)
         who = first if len(members) == 1 else f"{len(members)} replicas"
         reason = group.reason if group.alike else f"{first}: {group.reason}; others differ"
         ink: Ink = "text" if group.action == "hold" else "dim"
@@ -253,7 +253,7 @@ def quiet_lines(picture: Picture, action: str, knob: str, width: int, only: str 
     lines: list[Line] = []
     members = quiet_members(picture, action, knob, only)
     for member in members:
-        name = fit(cut_middle(member.replica.target.name, name_width), name_width)
+        name = picture.name_cell(member.replica.target.url, name_width)
         for text in wrap_text(reason_text(member.advice), room):
             lines.append(clip((Span(f" {name} "), Span(text, "dim")), width))
             name = " " * name_width

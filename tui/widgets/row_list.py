@@ -67,6 +67,12 @@ class RowList(LineView):
         """Whether the rows last shown have this key."""
         return self._rows is not None and self._rows.position(key) is not None
 
+    def go_to(self, key: str) -> None:
+        """Move the cursor to the row with this key, if there is one."""
+        position = self._rows.position(key) if self._rows is not None else None
+        if position is not None:
+            self._select(position)
+
     def cursor_lines(self) -> list[Line]:
         """The lines of the row under the cursor: itself and what belongs to it."""
         rows, key = self._rows, self.cursor

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from enginetop.fleet.model import Target
+from tests.tui.snapshots import AT, alert, down_replica, event, fleet, replica
+from tui.view.alerts import AlertsTable
+from tui.view.below import LoadMemory, below_lines
+from tui.view.cells import line_text
+from tui.view.events import events_line
+from tui.view.heading import verdict_line
 from tui.view.names import shown_names
+from tui.view.picture import Picture
 
 
 def test_names_that_fit_stay() -> None:
@@ -27,3 +37,27 @@ def test_no_name_vanishes_when_one_is_the_start_of_another() -> None:
     shown = shown_names(["pod-aaaaaaaaaa-", "pod-aaaaaaaaaa-1"], 8)
     assert all(shown)
     assert len(set(shown)) == 2
+
+
+def test_a_name_is_the_same_wherever_it_has_as_much_room() -> None:
+    pods = [f"vllm-qwen3-32b-7c9f8d6b5-{end}:8000" for end in ("x2x4z", "k9j2p", "m4m4m")]
+    dead, *others = [
+        replace(down_replica(pod) if not place else replica(pod), target=Target(f"http://{pod}", pod))
+        for place, pod in enumerate(pods)
+    ]
+    dead = replace(dead, events=(event("state_changed", 60, "ok -> down"),))
+    alerts = [alert("TargetDown", dead.target.url, "critical", "gone", since=AT - 60)]
+    shown = Picture(fleet([dead, *others], alerts=alerts))
+    assert [shown.name_in(f"http://{pod}", 16) for pod in pods] == ["…x2x4z", "…k9j2p", "…m4m4m"]
+    assert shown.name_in(f"http://{pods[0]}", 40) == pods[0]
+    assert shown.name_in("http://elsewhere.example.net:8000", 10) == "els…t:8000"
+    assert shown.name_cell(f"http://{pods[1]}", 10) == "…k9j2p    "
+    lines = [
+        verdict_line(shown, 80),
+        events_line(shown, 120),
+        AlertsTable(shown, 50).line(0),
+        *below_lines(shown, LoadMemory(), 80, 9),
+    ]
+    telling = [line_text(line) for line in lines if "x2x4z" in line_text(line)]
+    assert len(telling) == 5
+    assert all("…x2x4z" in line for line in telling)
