@@ -19,7 +19,7 @@ from collectors.loop import LiveEngine
 from collectors.pace import Pace
 from enginetop.fleet.model import ReplicaState, Target
 from enginetop.fleet.observation import FailureKind, Observation
-from enginetop.fleet.snapshot import FleetSnapshot, GpuDevice, GpuReport
+from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuDevice, GpuReport
 from tests.support.faulty_server import HANG, FaultyServer, Reply, Request, chunked, page, raw
 from tests.support.small_fleet import (
     FakeFetcher,
@@ -400,6 +400,11 @@ def test_slow_scrapes_drop_turns_and_say_so(turns: int) -> None:
             return Answer(path.partition("?")[0], 0.0, 0.0, 200, body=vllm_page())
 
     with running(Slow({}), ["http://a"], interval_seconds=0.02, timeout_seconds=5.0) as engine:
-        snapshot = wait_until(engine, lambda seen: seen.collector.late_ticks >= turns)
+        # a busy machine is late before the first scrape has ended: both are waited for
+        wait_until(engine, lambda seen: seen.collector.late_ticks >= turns and drops(seen.collector))
     assert most == 1
-    assert (snapshot.collector.asked_per_second or 0) > (snapshot.collector.achieved_per_second or 0)
+
+
+def drops(collector: CollectorHealth) -> bool:
+    """Whether more is asked than achieved."""
+    return (collector.asked_per_second or 0) > (collector.achieved_per_second or 0)
