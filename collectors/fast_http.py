@@ -9,16 +9,12 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
+from collectors.dial import dial
 from collectors.fetch import FetchError, RawResponse, connection_fault
 from collectors.http_response import NeedsFullClient, ResponseParser
 from collectors.lean_tls import Tls, TlsLayer
 from collectors.no_engine_there import leads_astray
-from enginetop.fleet.model import is_address
 from enginetop.fleet.observation import FailureKind
-
-_SECOND_ADDRESS_DELAY_SECONDS = 0.25
-"""A host with two address families is tried over the second after this long (RFC 8305)."""
-
 
 _ARRIVALS_BYTES = 256 * 1024
 """What one call reads at most: a page of any usual size."""
@@ -237,18 +233,11 @@ class LeanHttp:
         return connection
 
     async def _dial(self, new_connection: Callable[[], _Connection]) -> _Connection:
-        loop = asyncio.get_running_loop()
         if self._unix_path is not None:
+            loop = asyncio.get_running_loop()
             _, connection = await loop.create_unix_connection(new_connection, self._unix_path)
             return connection
-        _, connection = await loop.create_connection(
-            new_connection,
-            self._host,
-            self._port,
-            # a race has no second runner here, and one that is called off can lose its socket
-            happy_eyeballs_delay=None if is_address(self._host) else _SECOND_ADDRESS_DELAY_SECONDS,
-        )
-        return connection
+        return await dial(new_connection, self._host, self._port)
 
     async def _ask(self, connection: _Connection, request: bytes) -> RawResponse:
         try:
