@@ -75,6 +75,11 @@ class PictureScreen(Screen[None]):
         self._focused_before: Widget | None = None
         self._footer_said: Line = EMPTY_LINE
         self._holds = 0
+        self._parts: tuple[Widget, ...] = ()
+
+    def on_mount(self) -> None:
+        """What is on the screen from the start is there as long as the screen is."""
+        self._parts = tuple(self.query_children("*"))
 
     class Resumed(Message):
         """A screen is on top again and wants the newest picture."""
@@ -210,7 +215,8 @@ class PictureScreen(Screen[None]):
     @property
     def can_paint(self) -> bool:
         """Whether there is something to paint on: not before the first layout, not while closing."""
-        return self.is_mounted and bool(self.children) and self.size.width > 0
+        whole = bool(self._parts) and all(part.parent is self for part in self._parts)
+        return whole and self.is_mounted and self.size.width > 0
 
     @abstractmethod
     def paint(self) -> None:

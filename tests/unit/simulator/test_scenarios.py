@@ -100,7 +100,7 @@ def test_kv_pressure_presses_everywhere() -> None:
 def test_a_burst_queues_and_drains() -> None:
     model = fleet("burst", 2)
     waiting: dict[str, list[int]] = {}
-    for second in range(10, 500, 10):
+    for second in range(10, 800, 10):
         model.advance(float(second))
         for name, engine in engines(model).items():
             waiting.setdefault(name, []).append(len(engine.waiting))
