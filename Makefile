@@ -54,6 +54,8 @@ bench: $(READY)          ## our figures and those of others on the same fleet, i
 	$(BIN)/python -m bench.startup
 	$(BIN)/python -m bench.parse
 	$(BIN)/python -m bench.fetch
+	$(BIN)/python -m bench.scrape
+	$(BIN)/python -m bench.tick
 	$(BIN)/python -m bench.screen
 	$(BIN)/python -m bench.scale
 	$(BIN)/python -m bench.scale --tls --replicas 1000
