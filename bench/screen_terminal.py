@@ -90,10 +90,12 @@ class Terminal:
         return count
 
     def wait_for(self, text: bytes, longest_seconds: float = 30.0) -> float:
-        """Seconds until the text has come."""
+        """Seconds until the text has come. TimeoutError: it did not."""
         began = time.monotonic()
         received = bytearray()
-        while text not in received and time.monotonic() < began + longest_seconds:
+        while text not in received:
+            if time.monotonic() > began + longest_seconds:
+                raise TimeoutError(f"the screen never said {text.decode()!r}")
             received += self.read(0.2)
         return time.monotonic() - began
 

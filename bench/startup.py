@@ -38,7 +38,7 @@ def cpu_seconds(arguments: Sequence[str]) -> float:
 def first_paint_of(path: Path) -> float:
     """CPU of the program with this config file up to its first picture."""
     with Terminal([sys.executable, "-m", "enginetop", "--config", str(path)]) as terminal:
-        terminal.wait_for(b"waiting for the first scrape")
+        terminal.wait_for(b"enginetop  ")
         return terminal.cpu_seconds()
 
 
