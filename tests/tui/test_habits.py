@@ -229,6 +229,15 @@ def test_json_of_a_past_picture_is_the_one_of_then(tmp_path: Path, monkeypatch: 
     assert play(story).failures == []
 
 
+def test_a_screen_that_is_half_taken_down_paints_nothing() -> None:
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, fleet([replica("a1")], at=AT))
+        await app.screen.query_one("#title").remove()
+        await publish(app, pilot, source, fleet([replica("a1")], at=AT + 2))
+
+    assert play(story).failures == []
+
+
 @pytest.mark.parametrize("size", [(20, 5), (10, 2), (50, 15), (300, 100)])
 def test_every_habit_on_odd_terminals(size: tuple[int, int]) -> None:
     async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
