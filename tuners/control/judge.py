@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from enginetop.fleet.change import Verdict
-from tuners.control.probability import normal_cdf, normal_quantile, t_quantile
+from tuners.control.probability import normal_quantile, t_quantile
 
 FEWEST_BLOCKS = 8
 """Blocks with requests on both sides, below which nothing is concluded."""
@@ -45,33 +45,6 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Proportions:
-    """Two proportions of independent requests, the first minus the second."""
-
-    difference: float
-    pooled: float
-    pooled_error: float
-    """Standard error under equality."""
-    error: float
-    """Standard error of each arm's own ratio."""
-
-    @property
-    def z(self) -> float:
-        """The pooled z statistic; 0 where neither arm varies."""
-        return self.difference / self.pooled_error if self.pooled_error > 0 else 0.0
-
-    @property
-    def p_two_sided(self) -> float:
-        """Two-sided p value of equality."""
-        return 2.0 * normal_cdf(-abs(self.z))
-
-    def interval(self, confidence: float) -> tuple[float, float]:
-        """The two-sided confidence interval of the difference."""
-        reach = normal_quantile(0.5 + confidence / 2.0) * self.error
-        return self.difference - reach, self.difference + reach
-
-
-@dataclass(frozen=True, slots=True)
 class Judgement:
     """A verdict with its figures. `low` and `high` are one-sided bounds of the difference at alpha each.
 
@@ -84,20 +57,6 @@ class Judgement:
     high: float | None
     design_effect: float | None
     why: str
-
-
-def two_proportions(
-    within: float, requests: float, other_within: float, other_requests: float
-) -> Proportions:
-    """The comparison of two proportions of independent requests (both `requests` above 0)."""
-    one, other = within / requests, other_within / other_requests
-    pooled = (within + other_within) / (requests + other_requests)
-    return Proportions(
-        difference=one - other,
-        pooled=pooled,
-        pooled_error=math.sqrt(pooled * (1 - pooled) * (1 / requests + 1 / other_requests)),
-        error=math.sqrt(one * (1 - one) / requests + other * (1 - other) / other_requests),
-    )
 
 
 def required_requests(
@@ -122,7 +81,7 @@ def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
         return Judgement(Verdict.INCONCLUSIVE, None, None, None, None, why)
     within = sum(block.canary_within for block in blocks)
     other_within = sum(block.baseline_within for block in blocks)
-    plain = two_proportions(within, requests, other_within, other_requests)
+    difference = within / requests - other_within / other_requests
     own, other = _Odds.of(within, requests), _Odds.of(other_within, other_requests)
     waves = max(4, len(blocks) // 5)
     error = math.sqrt(_variance(_influences(blocks, own, other), waves))
@@ -134,7 +93,7 @@ def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
     gain = own.log_odds - other.log_odds
     low, high = (other.moved_by(gain + side * reach) - other.ratio for side in (-1, 1))
     # the half request of either count moves both a little: the difference that was seen stays between them
-    low, high = min(low, plain.difference), max(high, plain.difference)
+    low, high = min(low, difference), max(high, difference)
     if low > 0:
         verdict = Verdict.IMPROVED
     elif high < 0:
@@ -146,12 +105,12 @@ def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
     effect = (error / independent) ** 2 if error > 0 else None
     why = (
         f"attainment {100 * within / requests:.2f} % against {100 * other_within / other_requests:.2f} %: "
-        f"{100 * plain.difference:+.2f} points, "
+        f"{100 * difference:+.2f} points, "
         f"{100 * (1 - alpha):g} % bounds {100 * low:+.2f} and {100 * high:+.2f}"
     )
     if effect is not None and effect >= _TOLD_EFFECT:
         why += f", design effect {effect:.1f}"
-    return Judgement(verdict, plain.difference, low, high, effect, why)
+    return Judgement(verdict, difference, low, high, effect, why)
 
 
 @dataclass(frozen=True, slots=True)
