@@ -1,7 +1,7 @@
 """The arithmetic of speculative decoding: k draft tokens a step, of which some are accepted.
 
 Positions are counted from 1. p_i is the unconditional chance that position i is accepted: accepted at i over
-drafts. Sources: Leviathan et al., arXiv 2211.17192 (geometric case); TurboSpec, arXiv 2406.14066 (choice by
+drafts. Sources: Leviathan et al., arXiv 2211.17192 (tokens a step); TurboSpec, arXiv 2406.14066 (choice by
 accepted tokens per second under load).
 """
 
@@ -15,23 +15,6 @@ from itertools import pairwise
 MOST_EXTRA_POSITIONS = 1
 """So far beyond the deepest observed position is anything said, and then as a guess."""
 WILSON_95 = 1.959963984540054
-
-
-def geometric_length(acceptance: float, drafts: int) -> float:
-    """Tokens a step when every draft is accepted with the same chance: (1 - a^(k+1)) / (1 - a)."""
-    if acceptance >= 1.0:
-        return drafts + 1.0
-    return (1.0 - acceptance ** (drafts + 1)) / (1.0 - acceptance)
-
-
-def geometric_speed_up(acceptance: float, drafts: int, cost_ratio: float) -> float:
-    """Speed over none, with verification for free and drafts of `cost_ratio` of a step each."""
-    return geometric_length(acceptance, drafts) / (drafts * cost_ratio + 1.0)
-
-
-def best_geometric_drafts(acceptance: float, cost_ratio: float, most: int = 64) -> int:
-    """The k of the greatest `geometric_speed_up`; the smallest of equals."""
-    return max(range(most + 1), key=lambda k: (geometric_speed_up(acceptance, k, cost_ratio), -k))
 
 
 def accepted_length(positions: Sequence[float], drafts: int) -> float:
@@ -73,12 +56,6 @@ def falls_from_position_to_position(positions: Sequence[float], tolerance: float
     return all(later <= earlier + tolerance for earlier, later in pairwise(positions))
 
 
-def worth_one_more(positions: Sequence[float], drafts: int, cost_ratio: float) -> bool:
-    """Whether one more draft than `drafts` pays when verification is free: p / AL(k) > dt / t(k)."""
-    gain = accepted_length(positions, drafts + 1) - accepted_length(positions, drafts)
-    return gain / accepted_length(positions, drafts) > cost_ratio / (1.0 + drafts * cost_ratio)
-
-
 def wilson(successes: float, trials: float, z: float = WILSON_95) -> tuple[float, float]:
     """Confidence interval of a share; (0, 1) without trials."""
     if trials <= 0:
@@ -87,11 +64,6 @@ def wilson(successes: float, trials: float, z: float = WILSON_95) -> tuple[float
     centre = (share + square / (2 * trials)) / (1 + square / trials)
     half = z / (1 + square / trials) * math.sqrt(share * (1 - share) / trials + square / (4 * trials**2))
     return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def lookahead_blocks(sequences: int, drafts: int, block_size: int) -> int:
-    """KV blocks that drafted tokens of full batches may take: one slot each."""
-    return math.ceil(sequences * drafts / block_size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,40 +14,50 @@ from tuners.draft_maths import (
     StepCost,
     Traffic,
     accepted_length,
-    best_geometric_drafts,
     extrapolated,
     falls_from_position_to_position,
-    geometric_length,
-    geometric_speed_up,
-    lookahead_blocks,
     luck_ratio,
     wilson,
-    worth_one_more,
 )
 
 MEASURED = (0.844, 0.599, 0.385, 0.271)
 
 
-def test_tokens_a_step_in_the_geometric_case() -> None:
-    assert geometric_length(0.8, 4) == pytest.approx(3.3616)  # (1 - .32768) / .2
-    assert geometric_length(1.0, 4) == 5
-    assert geometric_length(0.75, 5) == pytest.approx(3.288, abs=5e-4)  # (1 - .75^6) / .25
-    assert geometric_length(0.85, 5) == pytest.approx(4.152, abs=1e-3)
-    # the ceiling 1 / (1 - a)
-    for acceptance, ceiling in ((0.7, 10 / 3), (0.8, 5.0), (0.9, 10.0)):
-        assert geometric_length(acceptance, 400) == pytest.approx(ceiling)
+def geometric(acceptance: float, drafts: int) -> tuple[float, ...]:
+    """Positions of which each is accepted with the same chance when the one before it was."""
+    return tuple(acceptance**place for place in range(1, drafts + 1))
+
+
+def speeds(positions: tuple[float, ...], cost_ratio: float) -> list[float]:
+    """Speed by number of drafts, over none, with verification for free and drafts of this share of a step."""
+    cost = StepCost(1.0, 0.0, cost_ratio)
+    return [cost.tokens_per_second(positions, drafts, 1) for drafts in range(len(positions) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "drafts", "tokens"),
+    [(0.8, 4, 3.3616), (1.0, 4, 5.0), (0.75, 5, 3.288), (0.85, 5, 4.152)],  # (1 - .8^5) / (1 - .8), ...
+)
+def test_tokens_a_step_in_the_geometric_case(acceptance: float, drafts: int, tokens: float) -> None:
+    assert accepted_length(geometric(acceptance, drafts), drafts) == pytest.approx(tokens, abs=5e-4)
+
+
+@pytest.mark.parametrize(("acceptance", "ceiling"), [(0.7, 10 / 3), (0.8, 5.0), (0.9, 10.0)])
+def test_the_ceiling_of_the_geometric_case(acceptance: float, ceiling: float) -> None:
+    assert accepted_length(geometric(acceptance, 400), 400) == pytest.approx(ceiling)  # 1 / (1 - a)
 
 
 def test_speed_in_the_geometric_case() -> None:
-    assert geometric_speed_up(0.8, 4, 0.05) == pytest.approx(2.8013, abs=1e-4)  # 3.3616 / 1.2
-    assert geometric_speed_up(0.75, 5, 0.1) == pytest.approx(2.19, abs=5e-3)
-    assert geometric_speed_up(0.85, 5, 0.1) == pytest.approx(2.77, abs=5e-3)
+    assert speeds(geometric(0.8, 4), 0.05)[4] == pytest.approx(2.8013, abs=1e-4)  # 3.3616 / 1.2
+    assert speeds(geometric(0.75, 5), 0.1)[5] == pytest.approx(2.19, abs=5e-3)
+    assert speeds(geometric(0.85, 5), 0.1)[5] == pytest.approx(2.77, abs=5e-3)
 
 
 @pytest.mark.parametrize(("cost", "best", "speed"), [(0.05, 8, 3.092), (0.1, 6, 2.470), (0.2, 4, 1.868)])
 def test_the_best_k_falls_as_drafts_cost_more(cost: float, best: int, speed: float) -> None:
-    assert best_geometric_drafts(0.8, cost) == best
-    assert geometric_speed_up(0.8, best, cost) == pytest.approx(speed, abs=1e-3)
+    found = speeds(geometric(0.8, 64), cost)
+    assert found.index(max(found)) == best
+    assert found[best] == pytest.approx(speed, abs=1e-3)
 
 
 def test_length_and_acceptance_from_the_counters_of_positions() -> None:
@@ -75,22 +85,22 @@ def test_acceptance_that_rises_with_the_position_is_no_acceptance() -> None:
 
 def test_the_marginal_rule() -> None:
     # c = .3: .385 / 2.443 = .1576 against .3 / 1.6 = .1875 -> stop at 2; the step before: .599/1.844 > .3/1.3
-    assert not worth_one_more(MEASURED, 2, 0.3)
-    assert worth_one_more(MEASURED, 1, 0.3)
+    one, two, three = speeds(MEASURED, 0.3)[1:4]
+    assert one < two > three
 
 
 @pytest.mark.parametrize(
-    ("running", "speeds", "best"),
+    ("running", "expected", "best"),
     [
         (4, (327, 460, 503, 506, 493), 3),
         (32, (2299, 2945, 2996, 2850, 2650), 2),
         (256, (9357, 9076, 7883, 6765, 5848), 0),
     ],
 )
-def test_the_best_k_falls_with_the_batch(running: int, speeds: tuple[int, ...], best: int) -> None:
+def test_the_best_k_falls_with_the_batch(running: int, expected: tuple[int, ...], best: int) -> None:
     cost = StepCost(0.012, 0.00006, 0.001)
     found = [cost.tokens_per_second((0.55, 0.30, 0.17, 0.10), k, running) for k in range(5)]
-    assert [round(speed) for speed in found] == list(speeds)
+    assert [round(speed) for speed in found] == list(expected)
     assert found.index(max(found)) == best
 
 
@@ -102,10 +112,6 @@ def test_wilson_by_hand() -> None:
     # about 400 drafts suffice for half a width of .05 in the worst case
     low, high = wilson(200, 400)
     assert (high - low) / 2 == pytest.approx(0.049, abs=5e-4)
-
-
-def test_lookahead_slots_are_blocks() -> None:
-    assert lookahead_blocks(256, 4, 16) == 64  # 1024 tokens
 
 
 def test_tpot_once_the_batch_has_settled() -> None:
