@@ -3,7 +3,8 @@
 `python -m bench.page_server --replicas 64 --hung 1` prints one JSON line, `{"good": [URL, ...], "hung": [URL,
 ...]}`, and serves until it is stopped; a line on its input is answered with the number of pages served so
 far. The page is a capture of a loaded server, filled up to 74 KiB; its counters and buckets grow with time,
-so that no two pages of a replica are the same. `--tls` serves them over https.
+so that no two pages of a replica are the same. `--idle`: of servers that serve nothing, of which only the
+counters of the process and of Python grow. `--tls` serves them over https.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-CAPTURE: Final = Path(__file__).parents[1] / "tests/fixtures/vllm/0.32.0/vllm-0.32.0-loaded.prom"
+_CAPTURES: Final = Path(__file__).parents[1] / "tests/fixtures/vllm/0.32.0"
+CAPTURE: Final = _CAPTURES / "vllm-0.32.0-loaded.prom"
+IDLE_CAPTURE: Final = _CAPTURES / "vllm-0.32.0-after.prom"
 PAGE_BYTES: Final = 74 * 1024
 _GROWING: Final = ("_total", "_bucket", "_count", "_sum")
+_OF_THE_PROCESS: Final = ("process_", "python_")
 _GROWTH_PER_SECOND: Final = 0.01
 _AGES, _AGE_SECONDS = 16, 7.0
 """Replicas are of so many ages, each so much older than the one before; those of one age share pages."""
@@ -35,16 +39,16 @@ TLS: Final = Path(__file__).parents[1] / "tests/support/tls"
 
 
 class MovingPage:
-    """A page whose counters are `1 + growth` times those of the capture."""
+    """A page whose counters, those that begin so, are `1 + growth` times those of the capture."""
 
-    def __init__(self, capture: bytes = b"") -> None:
+    def __init__(self, capture: bytes = b"", growing: str | tuple[str, ...] = "") -> None:
         text = _filled_up((capture or CAPTURE.read_bytes()).decode())
         self._parts: list[str] = []
         self._values: list[float] = []
         fixed = ""
         for line in text.splitlines(keepends=True):
             series, _, value = line.rstrip("\n").rpartition(" ")
-            if not line.startswith("#") and series.partition("{")[0].endswith(_GROWING):
+            if line.startswith(growing) and line[0] != "#" and series.partition("{")[0].endswith(_GROWING):
                 self._parts.append(f"{fixed}{series} ")
                 self._values.append(float(value))
                 fixed = "\n"
@@ -113,13 +117,17 @@ class _Connection(asyncio.Protocol):
             self._transport.write(answer)
 
 
-async def _serve(replicas: int, hung: int, tls: bool) -> None:
+def idle_page() -> MovingPage:
+    """The page of a server that serves nothing."""
+    return MovingPage(IDLE_CAPTURE.read_bytes(), _OF_THE_PROCESS)
+
+
+async def _serve(page: MovingPage, replicas: int, hung: int, tls: bool) -> None:
     loop = asyncio.get_running_loop()
     context = None
     if tls:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(TLS / "server.crt", TLS / "server.key")
-    page = MovingPage()
     urls: dict[str, list[str]] = {"good": [], "hung": []}
     for number in range(replicas + hung):
         stuck = number >= replicas
@@ -153,10 +161,12 @@ class PageServer(NamedTuple):
 
 
 @contextmanager
-def page_server(replicas: int, hung: int = 0, *, tls: bool = False) -> Iterator[PageServer]:
+def page_server(
+    replicas: int, hung: int = 0, *, tls: bool = False, idle: bool = False
+) -> Iterator[PageServer]:
     """The server in a process of its own."""
     command = [sys.executable, "-m", "bench.page_server", "--replicas", str(replicas), "--hung", str(hung)]
-    command += ["--tls"] if tls else []
+    command += (["--tls"] if tls else []) + (["--idle"] if idle else [])
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         try:
@@ -173,6 +183,8 @@ if __name__ == "__main__":
     parser.add_argument("--replicas", type=int, default=64)
     parser.add_argument("--hung", type=int, default=0)
     parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--idle", action="store_true")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    asyncio.run(_serve(arguments.replicas, arguments.hung, arguments.tls))
+    shown = idle_page() if arguments.idle else MovingPage()
+    asyncio.run(_serve(shown, arguments.replicas, arguments.hung, arguments.tls))

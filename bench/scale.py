@@ -3,7 +3,8 @@
 `enginetop` runs on a pseudo-terminal of 200x50 and scrapes pages of 74 KiB over kept connections, one a
 replica and interval; the server, another process, counts what it served. Figures: scrapes achieved over
 asked, CPU of the whole program (user and system) as a share of one core and per scrape, resident memory.
-`--tls`: over https.
+They are taken `--settle` seconds after the first picture: rules of tuning are asked more seldom after a quiet
+minute. `--idle`: of servers that serve nothing. `--tls`: over https.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from bench.page_server import TLS, page_server
 from bench.screen_terminal import Terminal
 
-_WARM_UP_SECONDS = 15.0
+_SETTLE_SECONDS = 15.0
 
 
 def config(urls: Sequence[str], *, tls: bool) -> str:
@@ -27,15 +28,23 @@ def config(urls: Sequence[str], *, tls: bool) -> str:
     return "\n".join(f'[[targets]]\nurl = "{url}"\n{trust}' for url in urls)
 
 
-def measure(replicas: int, seconds: float, interval: float, *, tls: bool = False) -> dict[str, float]:
+def measure(
+    replicas: int,
+    seconds: float,
+    interval: float,
+    settle: float = _SETTLE_SECONDS,
+    *,
+    tls: bool = False,
+    idle: bool = False,
+) -> dict[str, float]:
     """Run the program on such a fleet, and return the figures."""
-    with page_server(replicas, tls=tls) as server, tempfile.TemporaryDirectory() as folder:
+    with page_server(replicas, tls=tls, idle=idle) as server, tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "config.toml")
         path.write_text(config(server.good, tls=tls))
         command = [sys.executable, "-m", "enginetop", "--config", str(path), "--interval", f"{interval:g}"]
         with Terminal(command) as terminal:
-            first_seconds = terminal.wait_for(b"need you", longest_seconds=60.0)
-            terminal.read_for(_WARM_UP_SECONDS)
+            first_seconds = terminal.wait_for(b"%d/%d up" % (replicas, replicas), longest_seconds=60.0)
+            terminal.read_for(settle)
             cpu, served = terminal.cpu_seconds(), server.served()
             painted = terminal.read_for(seconds)
             cpu, served = terminal.cpu_seconds() - cpu, server.served() - served
@@ -43,6 +52,7 @@ def measure(replicas: int, seconds: float, interval: float, *, tls: bool = False
     return {
         "replicas": replicas,
         "interval_seconds": interval,
+        "settle_seconds": settle,
         "asked_per_second": round(replicas / interval, 1),
         "achieved_per_second": round(served / seconds, 1),
         "achieved_ratio": round(served / seconds / (replicas / interval), 4),
@@ -60,11 +70,20 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, nargs="+", default=[8, 200, 1000])
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--interval", type=float, default=1.0)
+    parser.add_argument("--settle", type=float, default=_SETTLE_SECONDS)
     parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--idle", action="store_true")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     for count in arguments.replicas:
-        figures = measure(count, arguments.seconds, arguments.interval, tls=arguments.tls)
+        figures = measure(
+            count,
+            arguments.seconds,
+            arguments.interval,
+            arguments.settle,
+            tls=arguments.tls,
+            idle=arguments.idle,
+        )
         if arguments.json:
             print(json.dumps(figures), flush=True)
             continue
