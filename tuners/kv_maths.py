@@ -1,4 +1,4 @@
-"""The arithmetic of KV pressure: how many requests fit, and what else gives room."""
+"""The arithmetic of KV pressure: what requests hold, how many fit, and what is done twice."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import math
 
 FITTING_RATIO = 0.9
 """Share of the KV cache that admitted requests may fill by expectation."""
-GIB = 2**30
-MEMORY_STEP = 0.02
-MOST_MEMORY = 0.95
 
 
 def fitting_sequences(kv_tokens: float, resident_tokens: float) -> int:
@@ -29,6 +26,11 @@ def redone_ratio(redone_per_second: float, useful_per_second: float) -> float:
     return redone_per_second / computed if computed > 0 else 0.0
 
 
-def tokens_gained(memory_bytes: float, step_ratio: float, kv_bytes_per_token: float) -> float:
-    """KV tokens that a larger share of the GPU's memory holds."""
-    return memory_bytes * step_ratio / kv_bytes_per_token
+def resident_tokens(prompt_tokens: float, output_tokens: float) -> float:
+    """Mean KV tokens of a request over its stay: the prompt, and half of what it generates."""
+    return prompt_tokens + output_tokens / 2
+
+
+def kv_token_steps(prompt_tokens: float, output_tokens: float, squared_output_tokens: float) -> float:
+    """KV tokens of a request, added up over its decode steps: P E[N] + E[N^2] / 2."""
+    return prompt_tokens * output_tokens + squared_output_tokens / 2

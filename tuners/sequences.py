@@ -13,9 +13,8 @@ from enginetop.fleet.snapshot import Advice
 from tuners import thinking
 from tuners.case import Case, Rule, once
 from tuners.knob_values import SEQUENCES, THINKING
-from tuners.kv_maths import fitting_sequences, redone_ratio
+from tuners.kv_maths import fitting_sequences, redone_ratio, resident_tokens
 from tuners.limits import FEWEST_FOR_P95
-from tuners.thinking_maths import resident_tokens
 from tuners.trend import seconds_to_full, trend_of
 from tuners.words import (
     LONGER_WINDOW,

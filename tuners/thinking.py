@@ -11,13 +11,14 @@ import math
 
 from enginetop.fleet.model import BELIEVED
 from enginetop.fleet.snapshot import Advice
+from enginetop.fleet.thinking import SLACK_TOKENS
 from tuners.case import Case, Rule, once
 from tuners.knob_values import THINKING
+from tuners.kv_maths import kv_token_steps
 from tuners.lateness import lateness_of
 from tuners.limits import FEWEST_FOR_P95, FEWEST_FOR_P99, MOST_PREEMPTED_RATIO, MULTIPLE_TOKENS
-from tuners.thinking_maths import MOST_TRUNCATED_RATIO, SLACK_TOKENS, kv_token_steps
 from tuners.thought_log import KEPT_SECONDS
-from tuners.thoughts import NO_THOUGHTS, Thoughts
+from tuners.thoughts import MOST_TRUNCATED_RATIO, NO_THOUGHTS, Thoughts
 from tuners.words import (
     at_least,
     contradiction,

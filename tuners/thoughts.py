@@ -16,8 +16,11 @@ from itertools import pairwise
 
 from tuners.control.probability import normal_cdf, normal_quantile
 from tuners.limits import MULTIPLE_TOKENS
-from tuners.thinking_maths import MOST_TRUNCATED_RATIO
 
+MOST_TRUNCATED_RATIO = 0.05
+"""A budget that is suggested cuts no greater share of the thoughts."""
+RISKY_TRUNCATED_RATIO = 0.10
+"""A budget that cuts more, which lies below the p90, costs accuracy sooner or later."""
 _ROUNDING = 1e-12
 """Shares are differences from 1: one that is met counts as met whatever its last digit."""
 

@@ -25,7 +25,7 @@ from tuners.speculation import drafts_seen
 from tuners.step_time import REACH, Unfit
 from tuners.thinking import lengths_at, relief_of, thoughts_of
 from tuners.thinking import unfit as unfit_for_thinking
-from tuners.thinking_maths import MOST_TRUNCATED_RATIO, RISKY_TRUNCATED_RATIO
+from tuners.thoughts import MOST_TRUNCATED_RATIO, RISKY_TRUNCATED_RATIO
 from tuners.words import count, ms, percent
 
 ERRORS_TOLD = 2.0

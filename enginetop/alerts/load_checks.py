@@ -18,6 +18,7 @@ from enginetop.fleet.objective_half import LEAST_REQUESTS, Half, is_missed, miss
 from enginetop.fleet.outliers import UNEVEN_KV_RATIO
 from enginetop.fleet.pools import pools
 from enginetop.fleet.snapshot import FleetSnapshot, Quantile, ReplicaSnapshot, Scalar
+from enginetop.fleet.thinking import SLACK_TOKENS, budget_of
 
 KV_FULL_RATIO = 0.95
 """Above it preemptions are near; alone it is no trouble, since a kept prefix cache fills the cache too."""
@@ -29,7 +30,6 @@ LONG_QUEUE_REQUESTS = 5.0
 LONG_WAIT_SECONDS = 30.0
 """A mean queue time that a healthy engine (0.002 to 3 s) never has; it precedes an outage by hours."""
 USELESS_LENGTH_TOKENS = 1.1
-BUDGET_SLACK_TOKENS = 32.0
 BUDGET_MIN_REQUESTS = 100.0
 
 
@@ -225,17 +225,14 @@ def budget_not_enforced(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding |
 
     More than 1 % lie above a bound exactly when the 99th percentile does; of a bucket its lower bound counts.
     """
-    url, setting = replica.target.url, replica.config.get("thinking_token_budget")
-    budget = setting.value if setting is not None else None
-    if isinstance(budget, str | bool | None) or budget <= 0:
-        return untold(url)
+    url, budget = replica.target.url, budget_of(replica.config)
     thought = distribution(replica, "reasoning_tokens")
-    if thought is None:
+    if budget is None or thought is None:
         return untold(url)
     least = thought.quantiles.get("p99", Quantile()).low
     if least is None or (thought.count or 0) < BUDGET_MIN_REQUESTS:
         return untold(url)
-    limit = budget + BUDGET_SLACK_TOKENS
+    limit = budget + SLACK_TOKENS
     if least <= limit:
         return None
     said = f"reasoning p99 at least {least:.0f} tokens, the budget is {budget:.0f}"

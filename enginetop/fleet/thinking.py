@@ -24,6 +24,8 @@ from enginetop.fleet.snapshot import Distribution, Scalar, Signals
 BUDGET = "thinking_token_budget"
 HIT_RATIO, KV_TOKENS = "reasoning_budget_hit_ratio", "reasoning_kv_tokens"
 
+SLACK_TOKENS = 32
+"""What an engine may write beyond a budget in force before the end of thinking is in place."""
 _WIDEST = 0.1
 """Between bounds further apart than this no single number is told."""
 

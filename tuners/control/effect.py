@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from enginetop.fleet.plan import PlannedChange
 from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot
+from enginetop.fleet.thinking import SLACK_TOKENS
 from tuners.control.trace import Trace, trace_of
 
 _SEVERAL_RUNNING = 2
@@ -24,8 +25,6 @@ _FEWEST_GENERATED = 100
 _SEATS_SLACK = 2
 """Admissions that a page may count on either side of its gauges."""
 FEWEST_THOUGHTS = 100
-THOUGHT_SLACK_TOKENS = 32
-"""What an engine may write beyond the budget before the end of thinking is in place."""
 _UNKNOWN_LONGEST_SECONDS = 600.0
 _QUANTILES = (("p50", 0.5), ("p90", 0.1), ("p95", 0.05), ("p99", 0.01))
 
@@ -208,13 +207,13 @@ def _thinking(look: Look) -> EffectFinding:
         return _unknown(f"{count or 0:.0f} thoughts ended in the window, {FEWEST_THOUGHTS} are needed")
     former_budget, budget = _as_budget(look.change.before), _as_budget(look.change.after)
     if budget > former_budget:
-        least, _ = _share_above(thoughts, former_budget + THOUGHT_SLACK_TOKENS)
+        least, _ = _share_above(thoughts, former_budget + SLACK_TOKENS)
         words = (
             f"at least {100 * least:.0f} % of {count:.0f} thoughts are longer than "
-            f"{former_budget + THOUGHT_SLACK_TOKENS:.0f} tokens"
+            f"{former_budget + SLACK_TOKENS:.0f} tokens"
         )
         return EffectFinding(Effect.SEEN, words) if least > 0 else _unknown(words)
-    limit = look.change.after + THOUGHT_SLACK_TOKENS
+    limit = look.change.after + SLACK_TOKENS
     least, most = _share_above(thoughts, limit)
     words = f"{100 * least:.0f} to {100 * most:.0f} % of {count:.0f} thoughts are longer than {limit} tokens"
     if before is None or not before.count or before.count < FEWEST_THOUGHTS:

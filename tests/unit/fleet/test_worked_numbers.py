@@ -12,7 +12,6 @@ from enginetop.fleet.attainment import joint_share, times
 from enginetop.fleet.burn import WINDOWS, is_reachable
 from enginetop.fleet.histogram import HistogramIncrease, merge_histograms
 from enginetop.fleet.snapshot import Quantile, Span
-from tuners.thinking_maths import gqa_bytes_per_token
 
 
 def test_the_share_within_an_objective_inside_a_bucket() -> None:
@@ -64,9 +63,3 @@ def test_what_a_burn_rate_spends_of_a_month() -> None:
 def test_the_most_that_a_budget_can_burn(target: float, most: float) -> None:
     assert is_reachable(most - 0.01, target)
     assert not is_reachable(most + 0.01, target)
-
-
-def test_a_long_chain_of_thought_holds_nine_gigabytes() -> None:
-    # a 70B with 80 layers and 8 KV heads of 128: 327680 bytes a token in 16 bits, half of it in 8
-    assert 30_000 * gqa_bytes_per_token(80, 8, 128, 2) / 2**30 == pytest.approx(9.155, abs=1e-3)
-    assert 30_000 * gqa_bytes_per_token(80, 8, 128, 1) / 2**30 == pytest.approx(4.578, abs=1e-3)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tuners.kv_maths import GIB, fitting_sequences, preempted_ratio, tokens_gained
+from tuners.kv_maths import fitting_sequences, preempted_ratio, resident_tokens
 from tuners.trend import seconds_to_full, trend_of
 
 
@@ -20,8 +20,12 @@ def test_preempted_share() -> None:
     assert preempted_ratio(1, 0) == math.inf
 
 
-def test_memory_into_tokens() -> None:
-    assert tokens_gained(80 * GIB, 0.05, 131_072) == pytest.approx(32_768)  # 4 GiB of 128 KiB each
+def test_a_shorter_output_makes_room_for_more_requests() -> None:
+    tokens = 11_915 * 16  # blocks of 16: 190640
+    assert tokens / resident_tokens(1500, 800) == pytest.approx(100.3, abs=0.05)  # / 1900
+    before, after = (tokens / resident_tokens(1500, output) for output in (4000, 2400))
+    assert [before, after] == pytest.approx([54.5, 70.6], abs=0.05)
+    assert after / before - 1 == pytest.approx(0.296, abs=5e-4)
 
 
 def test_time_to_full() -> None:

@@ -70,6 +70,28 @@ def test_a_log_normal_is_read_better_than_from_even_buckets() -> None:
     assert found.least_cap() == 1280
 
 
+def test_what_a_budget_cuts() -> None:
+    # seven requests, each alone in a narrow bucket: (200+400+800+1600+3200+4096+4096) / 7 = 2056, 43.3 % less
+    lengths = (200, 400, 800, 1600, 3200, 6400, 12800)
+    edges = {
+        edge: float(place + side)
+        for place, x in enumerate(lengths)
+        for side, edge in enumerate((x - 1.0, x + 1.0))
+    }
+    thoughts = Thoughts(edges | {INF: 7.0})
+    whole, cut = thoughts.powers()[0], thoughts.powers(4096)[0]
+    assert whole == pytest.approx(3628.6, abs=0.05)
+    assert cut == pytest.approx(2056.0)
+    assert 1 - cut / whole == pytest.approx(0.433, abs=5e-4)
+    assert thoughts.share_above(4096) == pytest.approx(2 / 7)
+
+
+def test_the_least_cap_truncates_one_in_twenty() -> None:
+    # 100 requests of 10, 20, ... 1000: five may be cut, the 95th has 950 -> 1024; ten: 900 -> 1024; 25: 750
+    thoughts = Thoughts({10.0 * place: min(place, 100.0) for place in range(111)} | {INF: 100.0})
+    assert [thoughts.least_cap(most_truncated=most) for most in (0.05, 0.10, 0.25)] == [1024, 1024, 768]
+
+
 def test_the_least_cap_keeps_errors_in_hand() -> None:
     # normal scores .994458 at 400, 1.750686 at 1600. 1280 lies .839036 of the way: 1.628961 and 5.17 %, 1536
     # .970553: 1.728417 and 4.196 %, with one error in 100 requests, sqrt(.04196 x .95804 / 100), 2.0 more. At
