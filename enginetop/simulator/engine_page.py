@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from enginetop.fleet.model import EngineKind
-from enginetop.simulator.families import companion_families, families
+from enginetop.simulator.companion_families import companion_families
+from enginetop.simulator.family import VLLM_LABELS
 from enginetop.simulator.model import EngineModel
 from enginetop.simulator.pages import PageTemplate
 from enginetop.simulator.sglang_families import REQUEST_LABELS, common_labels, sglang_families
+from enginetop.simulator.vllm_families import vllm_families
 
 
 def page_template(ranks: Sequence[EngineModel], begun_at: float, *, reasons: bool) -> PageTemplate:
@@ -27,4 +29,8 @@ def page_template(ranks: Sequence[EngineModel], begun_at: float, *, reasons: boo
         # Prometheus's multiprocess mode, which SGLang always uses, knows no times of creation.
         return PageTemplate(layout, ranks, [common_labels(settings, n) for n in range(len(ranks))], None)
     labels = [{"engine": str(rank), "model_name": settings.model} for rank in range(len(ranks))]
-    return PageTemplate(families(settings, objectives, begun_at, reasons), ranks, labels, begun_at)
+    layout = (
+        *vllm_families(settings, begun_at),
+        *companion_families(objectives, reasons, VLLM_LABELS),
+    )
+    return PageTemplate(layout, ranks, labels, begun_at)

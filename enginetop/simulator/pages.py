@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from enginetop.simulator.families import Family
+from enginetop.simulator.family import Family
 from enginetop.simulator.metrics import Histogram
 from enginetop.simulator.model import EngineModel
 

@@ -1,8 +1,8 @@
 """What stands on the page of a simulated SGLang engine: names, types, labels of SGLang 0.5.23.
 
-The same truth as on the page of vLLM (`families`), told as SGLang does: request series move when a request
-ends and carry no rank, scheduler series stand once a rank. Left out is what SGLang has only with optional
-features, and what its HTTP layer and its start-up tell.
+The same truth as on the page of vLLM (`vllm_families`), told as SGLang does: request series move when a
+request ends and carry no rank, scheduler series stand once a rank. Left out is what SGLang has only with
+optional features, and what its HTTP layer and its start-up tell.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from enginetop.fleet.model import Role
-from enginetop.simulator.families import Family, Labels
+from enginetop.simulator.family import Family, Labels
 from enginetop.simulator.metrics import EngineMetrics, Histogram
 from enginetop.simulator.model import EngineModel
 from enginetop.simulator.scenario import EngineSettings

@@ -1,53 +1,22 @@
-"""What stands on the page of a simulated engine: names, types, labels of vLLM 0.32, and where they are read.
+"""What stands on the page of a simulated vLLM engine: names, types, labels of vLLM 0.32.
 
-One table, `families`; `pages` writes it out. Left out are the families that vLLM has only with optional
+One table, `vllm_families`; `pages` writes it out. Left out are the families that vLLM has only with optional
 features, the HTTP layer's and the garbage collector's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
+from enginetop.simulator.family import VLLM_LABELS, Family, Labels, each
 from enginetop.simulator.metrics import EngineMetrics, Histogram
 from enginetop.simulator.model import EngineModel
 from enginetop.simulator.scenario import EngineSettings
 from enginetop.simulator.truth import FINISH_REASONS
 
-Labels = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One metric family.
-
-    `read` gives a number for each entry of `children` (the labels beside the common ones), or the one
-    histogram.
-    `common` tells which of the engine's labels its series carry. A family without a label that names the rank
-    stands once for all ranks: it is the first one's, or the sum over them if `summed`.
-    """
-
-    name: str
-    kind: str
-    help: str
-    read: Callable[[EngineModel, float], Sequence[float] | Histogram]
-    children: tuple[Labels, ...] = ((),)
-    common: frozenset[str] = frozenset({"engine", "model_name"})
-    summed: bool = False
-
-    @property
-    def has_created(self) -> bool:
-        """Whether its series come with the time of their creation (all of vLLM's counts do)."""
-        return self.kind != "gauge" and not self.name.startswith(("process_", "python_"))
-
-
 _NO_LABELS: frozenset[str] = frozenset()
 _ENGINE_ONLY = frozenset({"engine"})
 _MODEL_ONLY = frozenset({"model_name"})
-
-
-def _each(label: str, *values: str) -> tuple[Labels, ...]:
-    return tuple(((label, value),) for value in values)
 
 
 def _gauge(name: str, text: str, read: Callable[[EngineModel], float]) -> Family:
@@ -63,18 +32,11 @@ def _histogram(name: str, text: str, read: Callable[[EngineMetrics], Histogram])
 
 
 def _zeros(
-    name: str, text: str, children: tuple[Labels, ...] = ((),), common: frozenset[str] | None = None
+    name: str, text: str, children: tuple[Labels, ...] = ((),), common: frozenset[str] = VLLM_LABELS
 ) -> Family:
     """A counter that the engine has and that never moves here."""
     zeros = (0,) * len(children)
-    return Family(
-        name,
-        "counter",
-        text,
-        lambda _model, _seconds: zeros,
-        children,
-        frozenset({"engine", "model_name"}) if common is None else common,
-    )
+    return Family(name, "counter", text, lambda _model, _seconds: zeros, children, common)
 
 
 def _process(begun_at: float) -> tuple[Family, ...]:
@@ -156,18 +118,15 @@ def _speculation(positions: int) -> tuple[Family, ...]:
             "counter",
             "Accepted tokens of each draft position.",
             lambda model, _: model.metrics.speculation.accepted_at,
-            _each("position", *map(str, range(positions))),
+            each("position", *map(str, range(positions))),
         ),
     )
 
 
-def families(
-    settings: EngineSettings, objectives: Sequence[tuple[float, float]], begun_at: float, reasons: bool
-) -> tuple[Family, ...]:
+def vllm_families(settings: EngineSettings, begun_at: float) -> tuple[Family, ...]:
     """Everything on the page of a vLLM engine with these `settings`, in the page's order.
 
-    `objectives` are the pairs of TTFT and TPOT (seconds) that requests are counted for, `begun_at` is the
-    process's start in Unix seconds, `reasons` whether the model thinks before it answers.
+    `begun_at` is the process's start in Unix seconds.
     """
     return (
         *_process(begun_at),
@@ -181,14 +140,14 @@ def families(
             "gauge",
             "Requests in the queue, by what they wait for.",
             lambda e, _: (len(e.waiting), 0),
-            _each("reason", "capacity", "deferred"),
+            each("reason", "capacity", "deferred"),
         ),
         Family(
             "vllm:engine_sleep_state",
             "gauge",
             "Sleep state; the one that applies is 1.",
             lambda _model, _seconds: (1, 0, 0),
-            _each("sleep_state", "awake", "weights_offloaded", "discard_all"),
+            each("sleep_state", "awake", "weights_offloaded", "discard_all"),
         ),
         _gauge(
             "vllm:kv_cache_usage_perc", "Share of the KV cache in use, 0 to 1.", lambda e: e.kv_usage_ratio
@@ -214,7 +173,7 @@ def families(
                 e.metrics.prompt_tokens_cached - e.metrics.prompt_tokens_transferred,
                 e.metrics.prompt_tokens_transferred,
             ),
-            _each("source", "local_compute", "local_cache_hit", "external_kv_transfer"),
+            each("source", "local_compute", "local_cache_hit", "external_kv_transfer"),
         ),
         _counter(
             "vllm:prompt_tokens_cached_total", "Cached prompt tokens.", lambda m: m.prompt_tokens_cached
@@ -224,7 +183,7 @@ def families(
             "counter",
             "Cached prompt tokens by cache tier, counted at admission.",
             lambda e, _: (e.metrics.prefix_hits, 0, 0, 0, 0),
-            _each("source", "device", "host", "p2p", "disk", "external_unspecified"),
+            each("source", "device", "host", "p2p", "disk", "external_unspecified"),
         ),
         _counter("vllm:generation_tokens_total", "Generated tokens.", lambda m: m.generation_tokens),
         Family(
@@ -232,12 +191,12 @@ def families(
             "counter",
             "Ended requests by reason.",
             lambda e, _: tuple(e.metrics.finished.values()),
-            _each("finished_reason", *FINISH_REASONS),
+            each("finished_reason", *FINISH_REASONS),
         ),
         _zeros(
             "vllm:admission_rejections_total",
             "Requests that a queue limit turned away.",
-            _each("reason", "max_num_queued_reqs", "max_num_queued_tokens"),
+            each("reason", "max_num_queued_reqs", "max_num_queued_tokens"),
             _MODEL_ONLY,
         ),
         _histogram("vllm:request_prompt_tokens", "Prompt length.", lambda m: m.request_prompt_tokens),
@@ -282,54 +241,4 @@ def families(
         ),
         *(_speculation(settings.num_speculative_tokens) if settings.num_speculative_tokens else ()),
         _cache_config(settings),
-        *companion_families(objectives, reasons, frozenset({"engine", "model_name"})),
-    )
-
-
-def companion_families(
-    objectives: Sequence[tuple[float, float]], reasons: bool, common: frozenset[str], summed: bool = False
-) -> tuple[Family, ...]:
-    """What a companion adds to any engine's page: exact counts of requests as their clients saw them, and
-    that this is a simulation. `common` and `summed`: as in `Family`.
-    """
-
-    def family(
-        name: str,
-        kind: str,
-        text: str,
-        read: Callable[[EngineMetrics], Sequence[float] | Histogram],
-        children: tuple[Labels, ...] = ((),),
-    ) -> Family:
-        return Family(f"enginetop_{name}", kind, text, lambda e, _: read(e.metrics), children, common, summed)
-
-    pairs = tuple((("tpot_seconds", str(tpot)), ("ttft_seconds", str(ttft))) for ttft, tpot in objectives)
-    return (
-        Family(
-            "enginetop_simulated",
-            "gauge",
-            "1: a simulation, not an engine.",
-            lambda _model, _seconds: (1,),
-            common=common,
-        ),
-        family("ttft_seconds", "histogram", "Time to first token, finer.", lambda m: m.fine_first_token),
-        family("tpot_seconds", "histogram", "Time per output token, finer.", lambda m: m.fine_per_token),
-        *(
-            [family("reasoning_tokens", "histogram", "Reasoning length.", lambda m: m.reasoning_tokens)]
-            if reasons
-            else []
-        ),
-        family(
-            "requests_total",
-            "counter",
-            "Ended requests by outcome.",
-            lambda m: tuple(m.judged.values()),
-            _each("outcome", *FINISH_REASONS),
-        ),
-        family(
-            "requests_within_slo_total",
-            "counter",
-            "Requests answered in full and within the SLO.",
-            lambda m: tuple(m.within.get(objective, 0) for objective in objectives),
-            pairs,
-        ),
     )
