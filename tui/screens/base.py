@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from textual.binding import Binding
 from textual.geometry import Region
@@ -24,8 +23,6 @@ from tui.view.picture import Picture
 from tui.widgets.command_bar import CommandBar
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
-
-Built = TypeVar("Built")
 
 SAID_SECONDS = 6.0
 """How long a line stays that says what came of a command."""

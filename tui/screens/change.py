@@ -17,8 +17,9 @@ from tui.screens.confirm import confirm_roll_back
 from tui.screens.listing import ListScreen
 from tui.screens.reading import ReadingScreen
 from tui.view.cells import Line, clip, plain
-from tui.view.change import Undo, can_roll_back, change_lines, change_title, undo_of
+from tui.view.change import change_lines, change_title
 from tui.view.past import PastChange, PastTable, past_changes, past_lines, past_title
+from tui.view.undo import Undo, can_roll_back, undo_of
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 from tui.widgets.row_list import RowList

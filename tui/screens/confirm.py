@@ -13,9 +13,9 @@ from tui.actions import Action, Place
 from tui.control_desk import ControlDesk
 from tui.screens.base import PictureScreen, bindings_for
 from tui.view.cells import Line, Span, clip, plain, spread
-from tui.view.change import Undo, undo_question
 from tui.view.heading import badges
 from tui.view.picture import Picture
+from tui.view.undo import Undo, undo_question
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 

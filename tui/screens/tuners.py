@@ -20,7 +20,6 @@ from tui.screens.reading import ReadingScreen
 from tui.screens.what_if import WhatIfScreen
 from tui.view.advice import ACTIONABLE, Suggestion, advice_of
 from tui.view.cells import Line, Span, plain, spread
-from tui.view.change import undo_of
 from tui.view.heading import badges
 from tui.view.pool import pool_key, pool_lines, pool_title, pools_of
 from tui.view.suggestion import Plan, proposal_lines, suggestion_lines, suggestion_title
@@ -32,6 +31,7 @@ from tui.view.tuners import (
     tuners_title,
     tuners_verdict,
 )
+from tui.view.undo import undo_of
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 from tui.widgets.row_list import RowList

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from enginetop.fleet.change import FINAL_STATES, Arm, AuditRow, ChangeState, ChangeView, Verdict
+from enginetop.fleet.change import FINAL_STATES, Arm, AuditRow, ChangeState, ChangeView
 from enginetop.fleet.snapshot import Distribution, Slo
-from themes.loader import Ink
 from tui.view import numbers
 from tui.view.cells import (
     EMPTY_LINE,
@@ -22,84 +21,25 @@ from tui.view.cells import (
     spread,
     wrap_text,
 )
+from tui.view.change_words import (
+    STATE_INK,
+    VERDICT_INK,
+    diff_text,
+    expiry_text,
+    state_text,
+    state_words,
+    time_left,
+    verdict_text,
+)
 from tui.view.condition import GLYPH_OF, Severity
 from tui.view.figures import WIDE, Lines
 from tui.view.heading import badges
 from tui.view.picture import Picture
 
-STATE_INK: Mapping[ChangeState, Ink] = {
-    **dict.fromkeys(ChangeState, "info"),
-    ChangeState.DONE: "ok",
-    ChangeState.HELD: "warn",
-    ChangeState.ROLLED_BACK: "warn",
-    ChangeState.ROLLBACK_FAILED: "crit",
-    ChangeState.REFUSED: "warn",
-}
-"""How loud a state is: a value that could not be brought back outranks all else."""
-
-VERDICT_INK: Mapping[Verdict, Ink] = {
-    Verdict.IMPROVED: "ok",
-    Verdict.NOT_WORSE: "ok",
-    Verdict.WORSE: "crit",
-    Verdict.INCONCLUSIVE: "warn",
-}
-
 _LABEL_WIDTH = 15
 _STATE_WIDTH = 15
-
-
-_NOT_IN_FORCE = frozenset({ChangeState.REFUSED, ChangeState.ROLLED_BACK, ChangeState.HELD})
-
-
-_WORDS: Mapping[ChangeState, str] = {
-    **{state: str(state).replace("_", " ") for state in ChangeState},
-    ChangeState.HELD: "HELD, undone",
-}
-"""A change that is held has been taken back: a person decides, and nothing of it is in force meanwhile."""
-
-
-def state_words(state: ChangeState) -> str:
-    """The state in words."""
-    return _WORDS[state]
-
-
-def can_roll_back(state: ChangeState) -> bool:
-    """Whether something of the change may be in force: also of one that is done, or could not be undone."""
-    return state not in _NOT_IN_FORCE
-
-
-def state_text(change: ChangeView) -> str:
-    """The state in words, with the block while the canary is observed."""
-    blocks = f" {change.block} of {change.blocks}" if change.state is ChangeState.OBSERVE else ""
-    return state_words(change.state) + blocks
-
-
-def verdict_text(verdict: Verdict) -> str:
-    """The verdict in words."""
-    return str(verdict).replace("_", " ")
-
-
-def diff_text(before: int | None, after: int | None) -> str:
-    """A change of a knob; None: the engine sets no value."""
-    return f"{numbers.knob(before, 'unset')} → {numbers.knob(after, 'unset')}"
-
-
-def time_left(change: ChangeView, age_seconds: float) -> str:
-    """How long the observation goes on, rounded up: nothing once it is over."""
-    if change.eta_seconds is None or change.state in FINAL_STATES:
-        return ""
-    left = max(change.eta_seconds - age_seconds, 0.0)
-    return f"about {left // 60 + 1:.0f} min left" if left >= 60 else f"{numbers.countdown(left)} left"
-
-
-def expiry_text(change: ChangeView, age_seconds: float) -> str:
-    """When the engine goes back by itself; nothing when no value is on trial."""
-    if change.expires_in_seconds is None or change.state in FINAL_STATES:
-        return ""
-    left = change.expires_in_seconds - age_seconds
-    if left <= 0:
-        return "not renewed in time: the engine has gone back by itself"
-    return f"goes back by itself in {numbers.countdown(left)} unless renewed"
+_NAME_WIDTHS = (12, 20)
+"""Of the rows of the history: on a narrow terminal, and on a wide one."""
 
 
 def change_title(picture: Picture, change_id: str, width: int) -> Line:
@@ -122,50 +62,6 @@ def change_lines(picture: Picture, change: ChangeView, width: int) -> list[Line]
         plain(" history, newest first", "head"),
         *history_lines(picture, change.history, width),
     ]
-    return [clip(line, width) for line in lines]
-
-
-@dataclass(frozen=True, slots=True)
-class Undo:
-    """A change that is to be undone: `before` and `after` as it made them."""
-
-    change: str
-    target: str
-    knob: str
-    before: int | None
-    after: int | None
-
-
-def undo_of(change: ChangeView) -> Undo:
-    """What undoing a change means."""
-    return Undo(change.id, change.canary_target, change.knob, change.before, change.after)
-
-
-def undo_question(picture: Picture, undo: Undo, width: int) -> list[Line]:
-    """What rolling back would do."""
-    where = f"on {picture.name_of(undo.target)} and wherever else change {undo.change} has reached"
-    lines: list[Line] = [
-        (Span(f" {undo.knob}  ", "title"), Span(diff_text(undo.after, undo.before), "info")),
-        plain(f" {where}"),
-        EMPTY_LINE,
-    ]
-    return [clip(line, width) for line in lines]
-
-
-def leave_question(picture: Picture, width: int) -> list[Line]:
-    """What leaving would do to the changes under way."""
-    lines: list[Line] = [
-        merge(
-            (
-                Span(f" {change.knob}  ", "title"),
-                Span(f"{diff_text(change.before, change.after)}  "),
-                Span(f"on {picture.name_of(change.canary_target)} is under way ({state_text(change)})"),
-            )
-        )
-        for change in picture.in_flight
-    ]
-    lines.append(plain(" leaving undoes it first: a change is never left without its watch"))
-    lines.append(EMPTY_LINE)
     return [clip(line, width) for line in lines]
 
 
@@ -290,7 +186,7 @@ def _guards(change: ChangeView, width: int) -> Lines:
 
 def history_lines(picture: Picture, rows: Sequence[AuditRow], width: int) -> Iterator[Line]:
     """The audit rows of one change, the newest first: what happens now must be in sight."""
-    name_width = 12 if width < WIDE else 20
+    name_width = _NAME_WIDTHS[width >= WIDE]
     indent = 10 + _STATE_WIDTH + 1 + name_width + 1
     for row in reversed(rows):
         words = wrap_text(row.detail or diff_text(row.before, row.after), max(width - indent, 16))

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from enginetop.fleet.change import AuditRow, ChangeState, Verdict
 from tui.view import numbers
 from tui.view.cells import Line, Span, clip, fit, merge, plain, spread
-from tui.view.change import STATE_INK, VERDICT_INK, Undo, diff_text, history_lines, state_words, verdict_text
+from tui.view.change import history_lines
+from tui.view.change_words import STATE_INK, VERDICT_INK, diff_text, state_words, verdict_text
 from tui.view.figures import WIDE
 from tui.view.heading import badges
 from tui.view.picture import Picture
+from tui.view.undo import Undo
 
 _MAY_BE_REFUSED = frozenset(
     {ChangeState.PLANNED, ChangeState.PREFLIGHT, ChangeState.APPROVED, ChangeState.CANARY}

@@ -22,7 +22,7 @@ from tui.view.advice import (
     setting_text,
 )
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, merge, plain, spread, wrap_text
-from tui.view.change import diff_text
+from tui.view.change_words import diff_text
 from tui.view.figures import LABEL_WIDTH, Lines, row
 from tui.view.heading import badges
 from tui.view.picture import Picture
@@ -36,9 +36,6 @@ class Plan:
     proposal: Proposal | None = None
     asking: bool = False
     trouble: str = ""
-
-
-NO_PLAN = Plan()
 
 
 def suggestion_title(picture: Picture, url: str, knob: str, width: int) -> Line:

@@ -23,11 +23,12 @@ from tui.view.cells import (
     width_of,
     wrap_text,
 )
-from tui.view.change import STATE_INK, can_roll_back, diff_text, state_text, time_left, verdict_text
+from tui.view.change_words import STATE_INK, diff_text, state_text, time_left, verdict_text
 from tui.view.figures import WIDE
 from tui.view.heading import badges
 from tui.view.picture import Picture
 from tui.view.pool import actionable, pool_change, pool_key, pool_name, pools_of
+from tui.view.undo import can_roll_back
 from tui.view.what_if import MOST_ASKED, what_if_lines
 
 _MARKER, _MARKED = Span(" "), Span("▸", "title")

@@ -14,21 +14,14 @@ from enginetop.fleet.snapshot import Slo
 from tests.tui.changes import HISTORY, KNOB, OBSERVED, PAST, PROPOSAL, changed, pool, row, url
 from tests.tui.snapshots import AT, censored, distribution, down_replica, fleet, replica
 from tui.view.cells import line_text, line_width
-from tui.view.change import (
-    can_roll_back,
-    change_lines,
-    change_title,
-    expiry_text,
-    leave_question,
-    time_left,
-    undo_of,
-    undo_question,
-)
+from tui.view.change import change_lines, change_title
+from tui.view.change_words import expiry_text, time_left
 from tui.view.heading import title_line, verdict_line
 from tui.view.numbers import between, countdown, fine_percent, knob
 from tui.view.past import PastTable, past_changes, past_lines, past_title
 from tui.view.picture import Picture
-from tui.view.suggestion import NO_PLAN, Plan, proposal_lines, suggestion_lines, suggestion_title
+from tui.view.suggestion import Plan, proposal_lines, suggestion_lines, suggestion_title
+from tui.view.undo import can_roll_back, leave_question, undo_of, undo_question
 
 SLO = Slo(ttft_seconds=0.6, tpot_seconds=0.05)
 FLEET = fleet([replace(one, slo=SLO) for one in pool()])
@@ -252,7 +245,7 @@ def test_a_suggestion_with_its_plan_by_hand() -> None:
 
 
 def test_a_suggestion_at_200_columns_has_one_line_a_reason() -> None:
-    lines = told(suggestion_lines(PICTURE, url("b1"), KNOB, NO_PLAN, 200))
+    lines = told(suggestion_lines(PICTURE, url("b1"), KNOB, Plan(), 200))
     assert lines[2] == " who         canary b1, then b2 b3 b4 if it does well"  # the pool, before a plan
     assert lines[3:6] == [
         " because     TPOT p95 61 ms breaks the 50 ms SLO; TTFT p95 250 ms has 58 % slack",
@@ -278,7 +271,7 @@ def test_what_the_controller_says_stands_last(plan: Plan, last: str) -> None:
 
 def test_read_only_says_why_nothing_can_be_applied() -> None:
     picture = Picture(FLEET)
-    lines = told(suggestion_lines(picture, url("b1"), KNOB, NO_PLAN, 80))
+    lines = told(suggestion_lines(picture, url("b1"), KNOB, Plan(), 80))
     assert lines[-2:] == [
         " apply       live, reversible, via knob API",
         "             enginetop is read-only: the config has no [control]",
@@ -286,14 +279,14 @@ def test_read_only_says_why_nothing_can_be_applied() -> None:
 
 
 def test_advice_that_changes_nothing_has_no_way_to_apply() -> None:
-    lines = told(suggestion_lines(PICTURE, url("b2"), KNOB, NO_PLAN, 80))
+    lines = told(suggestion_lines(PICTURE, url("b2"), KNOB, Plan(), 80))
     assert lines[0] == " max_num_batched_tokens  hold: stays at 8192"
     assert not any(line.startswith(" apply") for line in lines)
 
 
 def test_a_suggestion_that_is_gone_says_so() -> None:
     for target, name in ((url("b9"), KNOB), (url("b1"), "no_such_knob")):
-        lines = told(suggestion_lines(PICTURE, target, name, NO_PLAN, 80))
+        lines = told(suggestion_lines(PICTURE, target, name, Plan(), 80))
         assert lines == [" this suggestion is gone: the replica is no longer in the fleet"]
     assert line_text(suggestion_title(PICTURE, url("b9"), KNOB, 80)).startswith(
         " suggestion · b9.example:8000"
