@@ -1,7 +1,8 @@
-"""What can go wrong with a simulated replica, and for how long."""
+"""What can go wrong with a simulated replica, for how long, and whom it hits."""
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -56,3 +57,30 @@ class Fault:
 def outage(at_seconds: float, every_seconds: float, for_seconds: float) -> Fault:
     """The process dies and comes back, again and again."""
     return Fault(FaultKind.DOWN, at_seconds, for_seconds, every_seconds)
+
+
+@dataclass(slots=True)
+class Conditions:
+    """What faults do to an engine: steps `slowness` times as long, shares of requests that fail, and that are
+    spoilt for the SLO.
+    """
+
+    slowness: float = 1.0
+    error_ratio: float = 0.0
+    miss_ratio: float = 0.0
+
+
+class Chance:
+    """Whom `conditions` hit, drawn request by request; `seed` decides."""
+
+    def __init__(self, conditions: Conditions, seed: str) -> None:
+        self._conditions = conditions
+        self._random = random.Random(f"{seed}/faults")
+
+    def fails(self) -> bool:
+        """Whether the request that arrives now fails."""
+        return 0 < self._conditions.error_ratio > self._random.random()
+
+    def spoils(self) -> bool:
+        """Whether the request that ends now, within the SLO, is kept from being so."""
+        return 0 < self._conditions.miss_ratio > self._random.random()

@@ -8,26 +8,22 @@ which the batch does not change, which is what makes a fleet of them cheap.
 
 from __future__ import annotations
 
-import math
-import random
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.decoding import DecodeBatch
-from enginetop.simulator.kv import BlockPool
+from enginetop.simulator.faults import Chance, Conditions
+from enginetop.simulator.holdings import KvHoldings
 from enginetop.simulator.live_knobs import KnobState, LiveKnobs
 from enginetop.simulator.metrics import EngineMetrics
+from enginetop.simulator.prefill import ChunkedPrefill
 from enginetop.simulator.request import Request
 from enginetop.simulator.scenario import EngineSettings
-from enginetop.simulator.traffic import NO_PREFIX, Arrivals, DrawnRequest
+from enginetop.simulator.traffic import Arrivals, DrawnRequest
 from enginetop.simulator.truth import Truth, is_within
-
-_ADMISSION_RESERVE = 0.01
-"""Share of the KV blocks that stays free when a request is admitted beside others."""
 
 
 class Step(NamedTuple):
@@ -39,17 +35,6 @@ class Step(NamedTuple):
     seconds: float
     decoding: int
     tokens: int
-
-
-@dataclass(slots=True)
-class Conditions:
-    """What faults do to an engine: steps `slowness` times as long, shares of requests that fail, and that are
-    spoilt for the SLO.
-    """
-
-    slowness: float = 1.0
-    error_ratio: float = 0.0
-    miss_ratio: float = 0.0
 
 
 class EngineModel:
@@ -85,18 +70,16 @@ class EngineModel:
         self.busy_seconds = 0.0
         self.most_running = 0
         self._conditions = Conditions() if conditions is None else conditions
-        self._chance = random.Random(f"{seed}/faults")
+        self._chance = Chance(self._conditions, seed)
         self._source = source
         self._knobs = LiveKnobs(settings, lambda: len(self._running))
         self._hands_over = settings.role is Role.PREFILL
-        self._pool = BlockPool(settings.kv_blocks)
+        self._kv = KvHoldings(settings.kv_blocks, settings.block_size)
         self._running: list[Request] = []
         self._batch = DecodeBatch(settings.num_speculative_tokens)
-        self._prefilling: list[Request] = []
-        self._chunks: list[tuple[Request, int]] = []
+        self._prefill = ChunkedPrefill()
         self._chunked_step_seconds: float | None = None
         self._held_up_seconds = 0.0
-        self._kv_tokens = 0
         self._keeps_steps = keeps_steps
         self.metrics = self._fresh_metrics()
 
@@ -108,7 +91,7 @@ class EngineModel:
     @property
     def kv_usage_ratio(self) -> float:
         """Share of the KV blocks in use, those of prefixes in use included; what is only cached is free."""
-        return self._pool.usage_ratio
+        return self._kv.usage_ratio
 
     def knobs(self) -> tuple[KnobState, ...]:
         """The knobs that can be changed while the engine runs."""
@@ -125,7 +108,7 @@ class EngineModel:
         state = self._knobs.set(name, value)
         if name == "num_speculative_tokens":
             self._batch.change_drafts(value)
-            for request in (*self._prefilling, *self.waiting):
+            for request in (*self._prefill.requests, *self.waiting):
                 self._batch.prepare(request)
         return state
 
@@ -171,7 +154,7 @@ class EngineModel:
                 if self.now + self._chunked_step_seconds > to:
                     return
                 self._finish_chunked_step(self._chunked_step_seconds)
-            elif self._prefilling or (self.waiting and self._admissible(self.waiting[0])):
+            elif self._prefill.requests or (self.waiting and self._admissible(self.waiting[0])):
                 self._begin_chunked_step()
             elif self._batch.requests:
                 if not self._decode(to):
@@ -190,12 +173,11 @@ class EngineModel:
             self.waiting.append(self._request(self._source.pop()))
 
     def _request(self, drawn: DrawnRequest) -> Request:
-        error_ratio = self._conditions.error_ratio
         budget = drawn.thinking_token_budget
         request = Request(
             drawn,
             thinking_token_budget=self._knobs.thinking_token_budget if budget is None else budget,
-            fails=error_ratio > 0 and self._chance.random() < error_ratio,
+            fails=self._chance.fails(),
             only_first_token=self._hands_over,
         )
         self._batch.prepare(request)
@@ -205,60 +187,32 @@ class EngineModel:
 
     def _begin_chunked_step(self) -> None:
         scheduled = len(self._batch) * self._batch.per_step
-        budget = self._knobs.max_num_batched_tokens - scheduled
-        chunks: list[tuple[Request, int]] = []
-        for request in self._prefilling:
-            budget -= self._add_chunk(chunks, request, budget)
+        budget = self._prefill.plan(self._knobs.max_num_batched_tokens - scheduled)
         while budget > 0 and self.waiting and self._admissible(self.waiting[0]):
             request = self.waiting.popleft()
             self._admit(request)
-            budget -= self._add_chunk(chunks, request, budget)
-        scheduled += sum(tokens for _, tokens in chunks)
-        self._chunks = chunks
+            budget = self._prefill.add(request, budget)
+        scheduled += self._prefill.planned_tokens
         self._chunked_step_seconds = self._step_seconds(scheduled) + self._held_up_seconds
         self._held_up_seconds = 0.0
 
-    @staticmethod
-    def _add_chunk(chunks: list[tuple[Request, int]], request: Request, budget: int) -> int:
-        tokens = min(budget, request.prefill_target - request.computed_tokens)
-        if tokens > 0:
-            chunks.append((request, tokens))
-            return tokens
-        return 0
-
     def _admissible(self, request: Request) -> bool:
-        if len(self._running) >= self._knobs.max_num_seqs:
+        running = len(self._running)
+        if running >= self._knobs.max_num_seqs:
             return False
-        pool, drawn = self._pool, request.drawn
-        wanted = drawn.prompt_tokens + request.generated_tokens + self._batch.per_step
-        if drawn.prefix != NO_PREFIX:
-            cached = pool.cached_blocks(drawn.prefix, drawn.prefix_tokens // self.settings.block_size)
-            blocks = self._blocks(wanted - cached * self.settings.block_size)
-            blocks += pool.blocks_to_hold(drawn.prefix)
-        else:
-            blocks = self._blocks(wanted)
-        reserve = int(_ADMISSION_RESERVE * pool.capacity) if self._running else 0
-        return blocks + reserve <= pool.free
+        return self._kv.has_room_for(request, self._batch.per_step, alone=not running)
 
     def _admit(self, request: Request) -> None:
-        drawn = request.drawn
-        if drawn.prefix != NO_PREFIX:
-            blocks = self._pool.cached_blocks(drawn.prefix, drawn.prefix_tokens // self.settings.block_size)
-            request.cached_tokens = blocks * self.settings.block_size
-            self._pool.hold(drawn.prefix)
-            request.holds_prefix = True
+        self._kv.find_prefix(request)
         if request.first_scheduled_at is None:
             request.first_scheduled_at = self.now
             request.first_cached_tokens = request.cached_tokens
-            request.computed_tokens = drawn.transferred_tokens
+            request.computed_tokens = request.drawn.transferred_tokens
             self.metrics.admitted(request)
         request.prefill_target = request.own_tokens
-        request.blocks = self._blocks(request.own_tokens + self._batch.per_step)
-        self._pool.take(request.blocks)
-        self._kv_tokens += request.cached_tokens + request.computed_tokens
+        self._kv.seat(request, self._batch.per_step)
         self._running.append(request)
         self.most_running = max(self.most_running, len(self._running))
-        self._prefilling.append(request)
 
     def _finish_chunked_step(self, seconds: float) -> None:
         decoding = len(self._batch)
@@ -266,17 +220,13 @@ class EngineModel:
         self._chunked_step_seconds = None
         tokens, ended = self._batch.emit(1, self.metrics.speculation)
         self.metrics.generation_tokens += tokens
-        self._kv_tokens += tokens
-        for request, chunk in self._chunks:
-            request.computed_tokens += chunk
-            self._kv_tokens += chunk
-            if request.computed_tokens == request.prefill_target:
-                tokens += self._complete_prefill(request)
-                if request.generated_tokens == request.output_tokens:
-                    ended.append(request)
-        self._prefilling = [
-            request for request in self._prefilling if request.computed_tokens < request.prefill_target
-        ]
+        self._kv.tokens += tokens
+        computed, complete = self._prefill.compute()
+        self._kv.tokens += computed
+        for request in complete:
+            tokens += self._complete_prefill(request)
+            if request.generated_tokens == request.output_tokens:
+                ended.append(request)
         self._record([seconds], decoding, [tokens])
         self._settle(ended)
 
@@ -291,24 +241,13 @@ class EngineModel:
             gap = self.now - (request.last_token_at or 0.0)
             request.gaps_seconds.append(gap)
             self.metrics.inter_token_latency.observe(gap)
-        if request.holds_prefix:
-            blocks = request.drawn.prefix_tokens // self.settings.block_size
-            request.blocks -= self._share_prefix(request, blocks)
+        self._kv.share_prefix(request)
         request.last_token_at = self.now
         request.generated_tokens += 1
         self.metrics.generation_tokens += 1
-        self._kv_tokens += 1
+        self._kv.tokens += 1
         self._batch.add(request)
         return counted
-
-    def _share_prefix(self, request: Request, blocks: int) -> int:
-        """Blocks of the prefix that `request` has computed and that become the cache's own."""
-        gained = self._pool.extend(request.drawn.prefix, blocks)
-        computed_before = request.prefill_target
-        request.cached_tokens += gained * self.settings.block_size
-        request.prefill_target -= gained * self.settings.block_size
-        request.computed_tokens += request.prefill_target - computed_before
-        return gained
 
     # Steps that only decode
 
@@ -318,7 +257,7 @@ class EngineModel:
         decoding, slowness = len(batch), self._conditions.slowness
         fixed_ms = step.fixed_ms(decoding * batch.per_step, batch.drafts)
         next_arrival_at = self._source.next_arrival_at
-        now, kv_tokens, held_up = self.now, self._kv_tokens, self._held_up_seconds
+        now, kv_tokens, held_up = self.now, self._kv.tokens, self._held_up_seconds
         coming = batch.coming_tokens(self._steps_without_change())
         durations: list[float] = []
         for tokens in coming:
@@ -333,7 +272,7 @@ class EngineModel:
                 break
         if not durations:
             return False
-        self.now, self._kv_tokens, self._held_up_seconds = now, kv_tokens, held_up
+        self.now, self._kv.tokens, self._held_up_seconds = now, kv_tokens, held_up
         self._record(durations, decoding, coming)
         tokens, ended = batch.emit(len(durations), self.metrics.speculation)
         self.metrics.generation_tokens += tokens
@@ -343,7 +282,7 @@ class EngineModel:
     def _steps_without_change(self) -> int:
         """Steps until the first request ends, or as many as the free KV blocks surely suffice for."""
         batch = self._batch
-        blocks_each = self._pool.free // len(batch)
+        blocks_each = self._kv.free_blocks // len(batch)
         room = blocks_each * self.settings.block_size // batch.per_step
         return max(1, min(batch.steps_to_first_end(), room))
 
@@ -351,7 +290,7 @@ class EngineModel:
 
     def _step_seconds(self, scheduled: int) -> float:
         drafts = self._batch.drafts if self._batch.requests else 0
-        return self.settings.step.seconds(scheduled, self._kv_tokens, drafts) * self._conditions.slowness
+        return self.settings.step.seconds(scheduled, self._kv.tokens, drafts) * self._conditions.slowness
 
     def _record(self, durations: Sequence[float], decoding: int, tokens: Sequence[int]) -> None:
         """Count some steps; `tokens` goes on beyond them where fewer were taken than planned."""
@@ -371,8 +310,8 @@ class EngineModel:
             self._end(request)
         needed = self._batch.claim_blocks(self.settings.block_size)
         if needed:
-            self._pool.take(needed)
-            while self._pool.free < 0:
+            self._kv.take(needed)
+            while self._kv.free_blocks < 0:
                 self._preempt(self._running[-1])
 
     def _end(self, request: Request) -> None:
@@ -382,14 +321,14 @@ class EngineModel:
             self.outbox.append(request)
             return
         within = is_within(request, self.slo)
-        spoilt = within and 0 < self._conditions.miss_ratio > self._chance.random()
+        spoilt = within and self._chance.spoils()
         within = within and not spoilt
         self.metrics.judge(request, within)
         self.truth.ended(request, within, spoilt)
 
     def _preempt(self, request: Request) -> None:
-        if request in self._prefilling:
-            self._prefilling.remove(request)
+        if request in self._prefill.requests:
+            self._prefill.requests.remove(request)
         else:
             request.last_token_at = self.now
         self._leave_batch(request)
@@ -400,15 +339,7 @@ class EngineModel:
         self.waiting.appendleft(request)
 
     def _leave_batch(self, request: Request) -> None:
-        self._kv_tokens -= request.context_tokens
-        self._pool.give(request.blocks)
-        if request.holds_prefix:
-            self._pool.release(request.drawn.prefix)
-            request.holds_prefix = False
-        request.blocks = 0
+        self._kv.leave(request)
         self._running.remove(request)
         if request in self._batch.requests:
             self._batch.requests.remove(request)
-
-    def _blocks(self, tokens: int) -> int:
-        return math.ceil(tokens / self.settings.block_size)

@@ -12,9 +12,9 @@ from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.arrivals import Spells
 from enginetop.simulator.engine_page import page_template
-from enginetop.simulator.faults import Fault, FaultKind
+from enginetop.simulator.faults import Conditions, Fault, FaultKind
 from enginetop.simulator.live_knobs import KnobBoundsError, KnobState, UnknownKnobError
-from enginetop.simulator.model import Conditions, EngineModel
+from enginetop.simulator.model import EngineModel
 from enginetop.simulator.pages import PageTemplate
 from enginetop.simulator.pools import Mailbox
 from enginetop.simulator.request import Request
