@@ -28,11 +28,11 @@ from tui.timeline import AlertBegin
 from tui.view.alerts import alert_key
 from tui.view.below import LoadMemory
 from tui.view.cells import Line, line_text, line_width
-from tui.view.column_choice import ChoiceTable
+from tui.view.column_choice import choice_rows
 from tui.view.compare import compare_lines
 from tui.view.heading import footer_line
 from tui.view.help import footer_hints, help_lines
-from tui.view.palette import PaletteTable
+from tui.view.palette import palette_rows
 from tui.view.picture import Picture
 from tui.widgets.ink import Inks
 
@@ -169,8 +169,8 @@ def draw_all(picture: Picture, width: int, height: int, text: str) -> Iterator[t
     for place in Place:
         yield "footer_line", footer_line(footer_hints(place), "1-9 of 99", width)
     yield from (("help_lines", line) for line in help_lines(width, read_only=False))
-    yield from (("PaletteTable", line) for line in lines_of(PaletteTable(commands_of(()), width)))
-    yield from (("ChoiceTable", line) for line in lines_of(ChoiceTable((), ("kv",), width)))
+    yield from (("palette_rows", line) for line in lines_of(palette_rows(commands_of(()), width)))
+    yield from (("choice_rows", line) for line in lines_of(choice_rows((), ("kv",), width)))
 
 
 def check(drawn: Iterable[tuple[str, Line]], width: int) -> None:
@@ -187,7 +187,7 @@ def check(drawn: Iterable[tuple[str, Line]], width: int) -> None:
 
 def test_there_are_views_and_each_is_drawn_here_or_elsewhere() -> None:
     names = {name for name, _, _ in VIEWS}
-    assert {"title_line", "detail_lines", "AlertsTable", "latency_page", "compare_title"} <= names
+    assert {"title_line", "detail_lines", "alert_rows", "latency_page", "compare_title"} <= names
     assert ELSEWHERE.keys() <= names
     values = values_for(picture_of((), "", past=False), 80, 24, "").keys()
     for name, _, signature in VIEWS:

@@ -17,7 +17,7 @@ from tests.tui.snapshots import AT, FakeSource, down_replica, event, fleet, gpu,
 from tui.app import FleetApp
 from tui.view.below import LoadMemory, WithBelow, below_lines
 from tui.view.cells import line_text, line_width, printable, to_ascii
-from tui.view.column_choice import ChoiceTable
+from tui.view.column_choice import choice_rows
 from tui.view.columns import BY_KEY
 from tui.view.heading import title_line, verdict_line
 from tui.view.picture import Picture
@@ -107,7 +107,7 @@ def test_no_line_of_the_fleet_is_wider_than_the_terminal(
     )
     below = below_lines(picture, LoadMemory(), width, height - len(table))
     whole = WithBelow(table, below, max(height, len(table) + len(below)))
-    picker = ChoiceTable(choice, table.placed_keys(), width)
+    picker = choice_rows(choice, table.placed_keys(), width)
     lines = [table.header(), title_line(picture, width), verdict_line(picture, width)]
     lines += [totals_line(picture, width)]
     lines += [whole.line(index, selected=index % 2 == 0) for index in range(len(whole))]

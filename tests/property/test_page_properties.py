@@ -28,9 +28,10 @@ from tui.view.cells import Line, line_text, line_width, to_ascii
 from tui.view.event_list import event_rows, events_verdict
 from tui.view.gpus import gpu_rows
 from tui.view.latency import latency_page
-from tui.view.page import Rows, page_title
+from tui.view.page import page_title
 from tui.view.picture import Picture
 from tui.view.reasoning import reasoning_rows
+from tui.view.rows import Rows
 from tui.view.speculation import speculation_rows
 
 ratios = st.none() | st.floats(0, 1)
@@ -89,7 +90,7 @@ def busy_replicas(draw: st.DrawFn, number: int) -> ReplicaSnapshot:
 fleets = st.integers(0, 4).flatmap(lambda size: st.tuples(*(busy_replicas(number) for number in range(size))))
 
 
-def lines_of(rows: Rows) -> list[Line]:
+def lines_of(rows: Rows[str]) -> list[Line]:
     return [rows.line(index, selected=index % 2 == 0) for index in range(len(rows))]
 
 

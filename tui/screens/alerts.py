@@ -19,9 +19,10 @@ from tui.screens.detail import DetailScreen
 from tui.screens.listing import ListScreen
 from tui.screens.why import HistoryScreen, WhyScreen
 from tui.timeline import AlertBegin
-from tui.view.alerts import AlertsTable, alert_key, alerts_title, alerts_verdict
+from tui.view.alerts import alert_key, alert_rows, alerts_title, alerts_verdict
 from tui.view.cells import Span, plain, printable, spread, wrap_text
 from tui.view.heading import badges
+from tui.view.rows import Rows
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 from tui.widgets.row_list import RowList
@@ -46,7 +47,7 @@ class AlertsScreen(ListScreen):
         begins: Callable[[], Sequence[AlertBegin]] = tuple,
     ) -> None:
         super().__init__(inks, complain)
-        self.table: AlertsTable | None = None
+        self.table: Rows[Alert] = Rows((), 0)
         self._begins = begins
         self._desk = desk
         self._said = ""
@@ -78,7 +79,7 @@ class AlertsScreen(ListScreen):
                 lines = self.build_lines(part, lambda build=build: [build()])  # type: ignore[misc]
                 self.part(f"#{part}").show_lines(lines)
             try:
-                self.table = AlertsTable(picture, width)
+                self.table = alert_rows(picture, width)
             except Exception as error:  # noqa: BLE001 - the rest of the screen must go on
                 self.complain("alerts", error)
                 self.rows.show_lines([plain(f" the alerts failed: {type(error).__name__}: {error}", "crit")])
@@ -88,7 +89,7 @@ class AlertsScreen(ListScreen):
 
     def open_row(self, key: str) -> None:
         """Show the replica that the alert is about."""
-        alert = self.table.alert(key) if self.table is not None else None
+        alert = self.table.about(key)
         if alert is not None and self.picture.replica(alert.target) is not None:
             self.open_screen(DetailScreen(self.inks, self.complain, alert.target, lambda _: None))
 
@@ -156,7 +157,7 @@ class AlertsScreen(ListScreen):
 
     def _selected(self) -> Alert | None:
         key = self.rows.cursor if self.can_paint else None
-        return self.table.alert(key) if self.table is not None and key is not None else None
+        return None if key is None else self.table.about(key)
 
     def _do(self, act: Callable[[AlertDesk, Alert], None]) -> None:
         alert = self._selected()

@@ -18,7 +18,7 @@ from tui.screens.listing import ListScreen
 from tui.screens.reading import ReadingScreen
 from tui.view.cells import Line, clip, plain
 from tui.view.change import change_lines, change_title
-from tui.view.past import PastChange, PastTable, past_changes, past_lines, past_title
+from tui.view.past import PastChange, past_changes, past_lines, past_rows, past_title
 from tui.view.undo import Undo, can_roll_back, undo_of
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
@@ -138,7 +138,7 @@ class PastScreen(ListScreen):
             if self._message:
                 self.rows.show_lines([clip(plain(f" {self._message}", "warn"), width)])
             else:
-                self.rows.show_rows(PastTable(picture, self._changes, width))
+                self.rows.show_rows(past_rows(picture, self._changes, width))
             self.paint_footer(self.rows)
 
     def open_row(self, key: str) -> None:

@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from tui.actions import Place
 from tui.screens.base import bindings_for
 from tui.screens.listing import ListScreen
-from tui.view.column_choice import Choice, ChoiceTable, choice_title, moved, toggled
+from tui.view.column_choice import Choice, choice_rows, choice_title, moved, toggled
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 from tui.widgets.row_list import RowList
@@ -52,7 +52,7 @@ class ColumnsScreen(ListScreen):
             self.part("#title").show_lines(
                 self.build_lines("title", lambda: [choice_title(self.picture, self.choice, width)])
             )
-            self.rows.show_rows(ChoiceTable(self.choice, self._on_screen(), width))
+            self.rows.show_rows(choice_rows(self.choice, self._on_screen(), width))
             self.paint_footer(self.rows)
 
     def open_row(self, key: str) -> None:

@@ -18,9 +18,10 @@ from tui.view.cells import Line, clip, plain
 from tui.view.event_list import event_rows, events_verdict, next_kind
 from tui.view.gpus import gpu_rows
 from tui.view.latency import CurveMemory, latency_page
-from tui.view.page import Rows, page_title
+from tui.view.page import page_title
 from tui.view.picture import Picture
 from tui.view.reasoning import reasoning_rows
+from tui.view.rows import Rows
 from tui.view.speculation import speculation_rows
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
@@ -58,7 +59,7 @@ class PageScreen(ListScreen):
         yield LineView(self.inks, self.complain, id="footer")
 
     @abstractmethod
-    def rows_of(self, width: int) -> Rows:
+    def rows_of(self, width: int) -> Rows[str]:
         """The list."""
 
     def paint(self) -> None:
@@ -84,20 +85,20 @@ class PageScreen(ListScreen):
     def paint_parts(self, picture: Picture, width: int) -> None:
         """Parts of its own that a subclass has."""
 
-    _shown = Rows((), 0)
+    _shown: Rows[str] = Rows((), 0)
 
     def open_row(self, key: str) -> None:
         """Show the replica that a row is about."""
-        url = self._shown.url(key)
+        url = self._shown.about(key)
         if url is not None and self.picture.replica(url) is not None:
             self.open_screen(DetailScreen(self.inks, self.complain, url, self._neighbour))
 
     def _neighbour(self, step: int) -> str | None:
         """The next or previous row that opens another replica."""
-        before = self.rows.cursor and self._shown.url(self.rows.cursor)
+        before = self.rows.cursor and self._shown.about(self.rows.cursor)
         while (key := self.rows.cursor) is not None:
             following = self.rows.neighbour(step)
-            url = self._shown.url(following) if following is not None else None
+            url = self._shown.about(following) if following is not None else None
             if url != before or following == key:
                 return url
         return None
@@ -110,7 +111,7 @@ class SpeculationScreen(PageScreen):
     TITLE_WORDS = "speculation"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.SPECULATION)]
 
-    def rows_of(self, width: int) -> Rows:
+    def rows_of(self, width: int) -> Rows[str]:
         """The list."""
         return speculation_rows(self.picture, width)
 
@@ -122,7 +123,7 @@ class ReasoningScreen(PageScreen):
     TITLE_WORDS = "reasoning"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.REASONING)]
 
-    def rows_of(self, width: int) -> Rows:
+    def rows_of(self, width: int) -> Rows[str]:
         """The list."""
         return reasoning_rows(self.picture, width)
 
@@ -134,7 +135,7 @@ class GpuScreen(PageScreen):
     TITLE_WORDS = "GPUs"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.GPU)]
 
-    def rows_of(self, width: int) -> Rows:
+    def rows_of(self, width: int) -> Rows[str]:
         """The list."""
         return gpu_rows(self.picture, width)
 
@@ -161,7 +162,7 @@ class EventsScreen(PageScreen):
             self.build_lines("kinds", lambda: [events_verdict(picture, width, self.kind)])
         )
 
-    def rows_of(self, width: int) -> Rows:
+    def rows_of(self, width: int) -> Rows[str]:
         """The list."""
         return event_rows(self.picture, width, self.kind)
 

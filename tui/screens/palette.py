@@ -15,7 +15,7 @@ from tui.screens.base import bindings_for
 from tui.screens.listing import ListScreen
 from tui.view.cells import Span, clip, plain, spread
 from tui.view.heading import badges
-from tui.view.palette import PaletteTable
+from tui.view.palette import palette_rows
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 from tui.widgets.row_list import RowList
@@ -52,7 +52,7 @@ class PaletteScreen(ListScreen):
         with self.app.batch_update():
             self.part("#title").show_lines([spread(title, badges(self.picture), width)])
             if found:
-                self.rows.show_rows(PaletteTable(found, width))
+                self.rows.show_rows(palette_rows(found, width))
             else:
                 self.rows.show_lines([clip(plain(" no such command", "warn"), width)])
             self.paint_footer(self.rows)

@@ -14,7 +14,7 @@ from tui.screens.reading import ReadingScreen
 from tui.timeline import AlertBegin
 from tui.view.alert_history import history_rows
 from tui.view.cells import Line
-from tui.view.page import Rows
+from tui.view.rows import Rows
 from tui.view.why import alert_with, why_lines, why_title
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain
@@ -50,6 +50,6 @@ class HistoryScreen(PageScreen):
         super().__init__(inks, complain)
         self._begins = begins
 
-    def rows_of(self, width: int) -> Rows:
+    def rows_of(self, width: int) -> Rows[str]:
         """The list."""
         return history_rows(self.picture, self._begins(), width)

@@ -11,16 +11,17 @@ from tui.view.alerts import SEVERITIES, alert_key
 from tui.view.cells import Span, fit, printable
 from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.figures import WIDE
-from tui.view.page import Row, Rows, paragraph
+from tui.view.page import paragraph
 from tui.view.picture import Picture
+from tui.view.rows import Row, Rows
 
 
-def history_rows(picture: Picture, begins: Sequence[AlertBegin], width: int) -> Rows:
+def history_rows(picture: Picture, begins: Sequence[AlertBegin], width: int) -> Rows[str]:
     """The alerts that began to fire in the time that is kept, newest first, and whether they still do."""
     return Rows(_history(picture, begins, width), width)
 
 
-def _history(picture: Picture, begins: Sequence[AlertBegin], width: int) -> Iterator[Row]:
+def _history(picture: Picture, begins: Sequence[AlertBegin], width: int) -> Iterator[Row[str]]:
     if picture.snapshot is None or not begins:
         yield from paragraph(
             "no alert began to fire since enginetop looks on, at most 15 minutes back; what fired "

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from enginetop.alerts.rule import FIRING, PENDING, identity
 from enginetop.fleet.snapshot import Alert
 from enginetop.fleet.state import duration_text
 from themes.loader import Ink
-from tui.view.cells import Line, Span, clip, fit, merge, plain, printable, spread, width_of
+from tui.view.cells import Line, Span, clip, fit, plain, printable, spread, width_of
 from tui.view.condition import GLYPH_OF, INK_OF, Severity
+from tui.view.figures import WIDE
 from tui.view.heading import badges
 from tui.view.picture import Picture
+from tui.view.rows import Row, Rows
 
 SEVERITIES: Mapping[str, Severity] = {
     "critical": Severity.CRIT,
@@ -19,7 +22,6 @@ SEVERITIES: Mapping[str, Severity] = {
     "info": Severity.INFO,
 }
 """How an alert's word for its severity is shown."""
-_WIDE = 120
 _MOST_RULE, _NARROW_RULE = 26, 20
 _MOST_NAME, _LEAST_NAME = 40, 10
 _REST = 19
@@ -32,64 +34,39 @@ def alert_key(alert: Alert) -> str:
     return "\n".join((*texts, *(f"{name}={value}" for name, value in subject)))
 
 
-class AlertsTable:
-    """The alerts of a picture for one width, two lines each: what, and why."""
-
-    def __init__(self, picture: Picture, width: int) -> None:
-        self._picture = picture
-        self._width = width
-        self._alerts = picture.snapshot.alerts if picture.snapshot is not None else ()
-        self._positions = {alert_key(alert): 2 * place for place, alert in enumerate(self._alerts)}
-        rules = [printable(alert.rule) for alert in self._alerts]
-        self._rule_width = min(_longest(rules), _MOST_RULE if width >= _WIDE else _NARROW_RULE)
-        room = max(min(width - self._rule_width - _REST, _MOST_NAME), _LEAST_NAME)
-        self._name_width = min(_longest([picture.name_of(alert.target) for alert in self._alerts]), room)
-
-    def __len__(self) -> int:
-        return 2 * len(self._alerts)
-
-    def alert(self, key: str) -> Alert | None:
-        """The alert of a row."""
-        position = self._positions.get(key)
-        return None if position is None else self._alerts[position // 2]
-
-    def line(self, index: int, *, selected: bool = False) -> Line:
-        """One line of an alert."""
-        alert = self._alerts[index // 2]
-        if index % 2:
-            return clip((Span("     "), Span(printable(alert.summary or alert.rule), "dim")), self._width)
-        severity = SEVERITIES.get(alert.severity, Severity.WARN)
-        quiet = alert.state != FIRING or bool(marks(alert))
-        ink: Ink = "dim" if quiet else INK_OF[severity]
-        line = [
-            Span("▸" if selected else " ", "title" if selected else "text"),
-            Span(f"{GLYPH_OF[severity]} ", ink),
-            Span(f"{fit(printable(alert.rule), self._rule_width)} ", "dim" if quiet else "title"),
-            Span(f"{self._picture.name_cell(alert.target, self._name_width)} "),
-            Span(f"{alert.state} {self._age(alert)}", ink),
-        ]
-        line += [Span(f" · {printable(mark)}", "info") for mark in marks(alert)]
-        return clip(merge(line), self._width)
-
-    def key(self, index: int) -> str | None:
-        """The alert's key."""
-        return alert_key(self._alerts[index // 2])
-
-    def position(self, key: str) -> int | None:
-        """The first line of an alert."""
-        return self._positions.get(key)
-
-    def is_row(self, index: int) -> bool:
-        """The cursor stands on the first line of an alert."""
-        return index % 2 == 0
-
-    def _age(self, alert: Alert) -> str:
-        at = self._picture.snapshot.at if self._picture.snapshot is not None else alert.since
-        return duration_text(at - alert.since)
+def alert_rows(picture: Picture, width: int) -> Rows[Alert]:
+    """The alerts of a picture, two lines each: what, and why."""
+    snapshot = picture.snapshot
+    if snapshot is None:
+        return Rows((), width)
+    alerts = snapshot.alerts
+    longest_rule = max((width_of(printable(alert.rule)) for alert in alerts), default=0)
+    longest_name = max((width_of(picture.name_of(alert.target)) for alert in alerts), default=0)
+    rule_width = min(longest_rule, _MOST_RULE if width >= WIDE else _NARROW_RULE)
+    room = max(min(width - rule_width - _REST, _MOST_NAME), _LEAST_NAME)
+    drawn = partial(_line, picture, snapshot.at, rule_width, min(longest_name, room))
+    return Rows((row for alert in alerts for row in _rows(alert, drawn)), width)
 
 
-def _longest(texts: Sequence[str]) -> int:
-    return max(map(width_of, texts), default=0)
+def _rows(alert: Alert, drawn: Callable[[Alert], Line]) -> Iterator[Row[Alert]]:
+    key = alert_key(alert)
+    yield Row(partial(drawn, alert), key, alert)
+    yield Row((Span("     "), Span(printable(alert.summary or alert.rule), "dim")), key, more=True)
+
+
+def _line(picture: Picture, at: float, rule_width: int, name_width: int, alert: Alert) -> Line:
+    severity = SEVERITIES.get(alert.severity, Severity.WARN)
+    said = marks(alert)
+    quiet = alert.state != FIRING or bool(said)
+    ink: Ink = "dim" if quiet else INK_OF[severity]
+    return (
+        Span(" "),
+        Span(f"{GLYPH_OF[severity]} ", ink),
+        Span(f"{fit(printable(alert.rule), rule_width)} ", "dim" if quiet else "title"),
+        Span(f"{picture.name_cell(alert.target, name_width)} "),
+        Span(f"{alert.state} {duration_text(at - alert.since)}", ink),
+        *(Span(f" · {printable(mark)}", "info") for mark in said),
+    )
 
 
 def marks(alert: Alert) -> tuple[str, ...]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tui.view.cells import Line, Span, clip, fit, merge, spread
+from tui.view.cells import Line, Span, fit, spread
 from tui.view.columns import BY_KEY
 from tui.view.heading import badges
 from tui.view.picture import Picture
 from tui.view.placing import FIXED
+from tui.view.rows import Row, Rows
 
 Choice = tuple[str, ...]
 """Keys of columns in order, the fixed ones first; empty: all of the table, as far as there is room."""
@@ -59,44 +60,23 @@ def moved(choice: Choice, key: str, step: int) -> Choice:
     return tuple(shown)
 
 
-class ChoiceTable:
-    """The columns as rows of a list for one width. `on_screen`: those that the grid has now."""
+def choice_rows(choice: Choice, on_screen: Sequence[str], width: int) -> Rows[str]:
+    """A row for each column, by its key. `on_screen`: those that the grid has now."""
+    shown, now = frozenset(choice or BY_KEY), frozenset(on_screen)
+    return Rows((Row(_line(key, key in shown, key in now), key, key) for key in listed(choice)), width)
 
-    def __init__(self, choice: Choice, on_screen: Sequence[str], width: int) -> None:
-        self._keys = listed(choice)
-        self._shown = frozenset(choice or BY_KEY)
-        self._on_screen = frozenset(on_screen)
-        self._width = width
 
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def line(self, index: int, *, selected: bool = False) -> Line:
-        """Whether it is chosen, its title, whether it is on the screen, what it means."""
-        key = self._keys[index]
-        column = BY_KEY[key]
-        box = "[=]" if key in FIXED else "[x]" if key in self._shown else "[ ]"
-        now = "on screen" if key in self._on_screen else ""
-        line = (
-            Span("▸" if selected else " ", "title" if selected else "text"),
-            Span(f"{box} ", "key" if key in self._shown else "dim"),
-            Span(fit(column.title, 12), "title" if key in self._shown else "dim"),
-            Span(f"{now:<10}", "dim"),
-            Span(column.meaning, "text" if key in self._shown else "dim"),
-        )
-        return clip(merge(line), self._width)
-
-    def key(self, index: int) -> str | None:
-        """The column's key."""
-        return self._keys[index]
-
-    def position(self, key: str) -> int | None:
-        """The line of a column."""
-        return self._keys.index(key) if key in self._keys else None
-
-    def is_row(self, index: int) -> bool:  # noqa: ARG002 - every line is one
-        """Whether the cursor may stand on the line."""
-        return True
+def _line(key: str, chosen: bool, on_screen: bool) -> Line:
+    """Whether it is chosen, its title, whether it is on the screen, what it means."""
+    column = BY_KEY[key]
+    box = "[=]" if key in FIXED else "[x]" if chosen else "[ ]"
+    return (
+        Span(" "),
+        Span(f"{box} ", "key" if chosen else "dim"),
+        Span(fit(column.title, 12), "title" if chosen else "dim"),
+        Span(f"{'on screen' if on_screen else '':<10}", "dim"),
+        Span(column.meaning, "text" if chosen else "dim"),
+    )
 
 
 def choice_title(picture: Picture, choice: Choice, width: int) -> Line:

@@ -12,8 +12,9 @@ from themes.loader import Ink
 from tui.view import numbers
 from tui.view.cells import Line, Span, clip, fit, plain
 from tui.view.figures import WIDE
-from tui.view.page import Row, Rows, paragraph
+from tui.view.page import paragraph
 from tui.view.picture import Picture
+from tui.view.rows import Row, Rows
 
 KIND_WORDS = {
     "appeared": "appeared",
@@ -49,7 +50,7 @@ def next_kind(picture: Picture, kind: str) -> str:
     return kinds[(kinds.index(kind) + 1) % len(kinds)] if kind in kinds else ""
 
 
-def event_rows(picture: Picture, width: int, kind: str = "") -> Rows:
+def event_rows(picture: Picture, width: int, kind: str = "") -> Rows[str]:
     """A row for each event of this kind (empty: of every kind)."""
     return Rows(_rows(picture, kind, width), width)
 
@@ -65,7 +66,7 @@ def events_verdict(picture: Picture, width: int, kind: str = "") -> Line:
     return clip(parts, width)
 
 
-def _rows(picture: Picture, kind: str, width: int) -> Iterator[Row]:
+def _rows(picture: Picture, kind: str, width: int) -> Iterator[Row[str]]:
     snapshot = picture.snapshot
     if snapshot is None:
         yield from paragraph("waiting for the first scrape", width)

@@ -14,8 +14,9 @@ from themes.loader import Ink
 from tui.view import charts, numbers
 from tui.view.cells import UNKNOWN, Line, Span, cut_middle, fit, pad
 from tui.view.figures import WIDE, number_of
-from tui.view.page import Row, Rows, heading, many, names_text, paragraph
+from tui.view.page import heading, many, names_text, paragraph
 from tui.view.picture import Picture
+from tui.view.rows import Row, Rows
 
 _BAR_WIDTH = 10
 _NARROW = 70
@@ -66,12 +67,12 @@ def devices_of(replicas: Iterable[ReplicaSnapshot]) -> list[Placed]:
     )
 
 
-def gpu_rows(picture: Picture, width: int) -> Rows:
+def gpu_rows(picture: Picture, width: int) -> Rows[str]:
     """A row for each device, by host."""
     return Rows(_rows(picture, width), width)
 
 
-def _rows(picture: Picture, width: int) -> Iterator[Row]:
+def _rows(picture: Picture, width: int) -> Iterator[Row[str]]:
     snapshot = picture.snapshot
     if snapshot is None:
         yield from paragraph("waiting for the first scrape", width)

@@ -1,81 +1,28 @@
-"""Pages that list replicas or what belongs to them: lines, some of which the cursor may stand on."""
+"""What the pages about the whole fleet are made of: a title, groups by model, headings, paragraphs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Never
 
 from enginetop.fleet.snapshot import ModelSummary, ReplicaSnapshot
 from tui.view.cells import (
     UNKNOWN,
     Line,
     Span,
-    clip,
     cut_end,
     cut_middle,
     line_width,
-    merge,
     spread,
     wrap_text,
 )
 from tui.view.heading import badges
 from tui.view.numbers import time_of_day
 from tui.view.picture import Picture
+from tui.view.rows import Row
 
 MODEL_UNKNOWN = "model not known"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line. `key` is that of the row it belongs to, None for a heading; `url` the replica that it opens.
-
-    `line` may be a call that makes it, once it comes into sight. `more`: a further line of the row above,
-    which the cursor passes over.
-    """
-
-    line: Line | Callable[[], Line]
-    key: str | None = None
-    url: str | None = None
-    more: bool = False
-
-
-class Rows:
-    """Rows for one width, as a list draws them. The marker of the cursor takes each line's first cell."""
-
-    def __init__(self, rows: Iterable[Row], width: int) -> None:
-        self._rows = tuple(rows)
-        self._width = width
-        self._positions = {row.key: place for place, row in enumerate(self._rows) if row.key and not row.more}
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def line(self, index: int, *, selected: bool = False) -> Line:
-        """The line at `index`."""
-        made = self._rows[index].line
-        line = made() if callable(made) else made
-        if selected and line and line[0].text.startswith(" "):
-            first = line[0]
-            line = (Span("▸", "title"), Span(first.text[1:], first.ink), *line[1:])
-        return merge(clip(line, self._width))
-
-    def key(self, index: int) -> str | None:
-        """The key of the row that the line belongs to; None for a heading."""
-        return self._rows[index].key
-
-    def position(self, key: str) -> int | None:
-        """The line of the row with this key; None when there is none."""
-        return self._positions.get(key)
-
-    def is_row(self, index: int) -> bool:
-        """Whether the cursor may stand on the line."""
-        row = self._rows[index]
-        return row.key is not None and not row.more
-
-    def url(self, key: str) -> str | None:
-        """The target URL of the replica that a row opens; None where it opens none."""
-        position = self._positions.get(key)
-        return None if position is None else self._rows[position].url
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +60,7 @@ def heading_line(text: str, width: int, note: str = "") -> Line:
     return (*lead, Span("─" * max(width - line_width(lead), 0), "dim"))
 
 
-def heading(text: str, width: int, note: str = "") -> Row:
+def heading(text: str, width: int, note: str = "") -> Row[Never]:
     """The same as a row."""
     return Row(heading_line(text, width, note))
 
@@ -124,7 +71,7 @@ def paragraph_lines(text: str, width: int) -> Iterator[Line]:
         yield (Span(f" {line}", "dim"),)
 
 
-def paragraph(text: str, width: int) -> Iterator[Row]:
+def paragraph(text: str, width: int) -> Iterator[Row[Never]]:
     """The same as rows."""
     return map(Row, paragraph_lines(text, width))
 

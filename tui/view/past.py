@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from enginetop.fleet.change import AuditRow, ChangeState, Verdict
 from tui.view import numbers
@@ -13,6 +14,7 @@ from tui.view.change_words import STATE_INK, VERDICT_INK, diff_text, state_words
 from tui.view.figures import WIDE
 from tui.view.heading import badges
 from tui.view.picture import Picture
+from tui.view.rows import Row, Rows
 from tui.view.undo import Undo
 
 _MAY_BE_REFUSED = frozenset(
@@ -64,48 +66,26 @@ def past_changes(rows: Sequence[AuditRow]) -> tuple[PastChange, ...]:
     return tuple(PastChange(change, tuple(own)) for change, own in reversed(found.items()))
 
 
-class PastTable:
-    """The list of past changes for one width; keys are the changes' ids."""
+def past_rows(picture: Picture, changes: Sequence[PastChange], width: int) -> Rows[PastChange]:
+    """A row for each change, by its id."""
+    return Rows((Row(partial(_line, picture, change, width), change.id, change) for change in changes), width)
 
-    def __init__(self, picture: Picture, changes: Sequence[PastChange], width: int) -> None:
-        self._picture = picture
-        self._changes = changes
-        self._width = width
-        self._positions = {change.id: index for index, change in enumerate(changes)}
 
-    def __len__(self) -> int:
-        return len(self._changes)
-
-    def line(self, index: int, *, selected: bool = False) -> Line:
-        """When, where, what, and how it ended."""
-        change = self._changes[index]
-        began, verdict = change.began, change.verdict
-        narrow = self._width < WIDE
-        name_width = 10 if narrow else 28
-        when = numbers.date_and_time(began.at)
-        name = self._picture.name_cell(began.target, name_width)
-        line = [
-            Span("▸", "title") if selected else Span(" "),
-            Span(f"{when.partition('-')[2] if narrow else when} ", "dim"),
-            Span(f"{name} ", "title"),
-            Span(f"{fit(began.knob, 22)} {fit(diff_text(began.before, began.after), 13)} "),
-            Span(state_words(change.state), STATE_INK[change.state]),
-        ]
-        if verdict is not None:
-            line.append(Span(f" {verdict_text(verdict)}", VERDICT_INK[verdict]))
-        return clip(merge(line), self._width)
-
-    def key(self, index: int) -> str | None:
-        """The change's id."""
-        return self._changes[index].id
-
-    def position(self, key: str) -> int | None:
-        """The line of a change."""
-        return self._positions.get(key)
-
-    def is_row(self, index: int) -> bool:  # noqa: ARG002 - every line is one
-        """Whether the cursor may stand on the line."""
-        return True
+def _line(picture: Picture, change: PastChange, width: int) -> Line:
+    """When, where, what, and how it ended."""
+    began, verdict = change.began, change.verdict
+    narrow = width < WIDE
+    when = numbers.date_and_time(began.at)
+    name = picture.name_cell(began.target, 10 if narrow else 28)
+    line = [
+        Span(f" {when.partition('-')[2] if narrow else when} ", "dim"),
+        Span(f"{name} ", "title"),
+        Span(f"{fit(began.knob, 22)} {fit(diff_text(began.before, began.after), 13)} "),
+        Span(state_words(change.state), STATE_INK[change.state]),
+    ]
+    if verdict is not None:
+        line.append(Span(f" {verdict_text(verdict)}", VERDICT_INK[verdict]))
+    return tuple(line)
 
 
 def past_title(picture: Picture, count: int, width: int) -> Line:

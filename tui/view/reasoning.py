@@ -14,19 +14,9 @@ from tui.view.advice import ACTIONABLE, advice_of, change_text, reason_text
 from tui.view.cells import UNKNOWN, Line, Span, fit
 from tui.view.engines import absence
 from tui.view.figures import WIDE, Signalled, short_figure, signal_of
-from tui.view.page import (
-    MODEL_UNKNOWN,
-    ModelGroup,
-    Row,
-    Rows,
-    groups_of,
-    heading,
-    many,
-    names_text,
-    paragraph,
-    wrapped,
-)
+from tui.view.page import MODEL_UNKNOWN, ModelGroup, groups_of, heading, many, names_text, paragraph, wrapped
 from tui.view.picture import Picture
+from tui.view.rows import Row, Rows
 
 _KNOB = "thinking_token_budget"
 _NAME_WIDTHS = (11, 24)
@@ -36,7 +26,7 @@ _SIGNS = (("p99", "◆"), ("p95", "○"), ("p50", "●"))
 _SHORTEST_RULER = 24
 
 
-def reasoning_rows(picture: Picture, width: int) -> Rows:
+def reasoning_rows(picture: Picture, width: int) -> Rows[str]:
     """A row for each replica whose reasoning is counted, by model; the others, and why, at the end."""
     return Rows(_rows(picture, width), width)
 
@@ -68,7 +58,7 @@ def ruler(marks: Sequence[tuple[float, str]], budget: float | None, top: float, 
     return tuple(Span(sign, ink) for sign, ink in cells)
 
 
-def _rows(picture: Picture, width: int) -> Iterator[Row]:
+def _rows(picture: Picture, width: int) -> Iterator[Row[str]]:
     snapshot = picture.snapshot
     if snapshot is None:
         yield from paragraph("waiting for the first scrape", width)
@@ -86,7 +76,7 @@ def _rows(picture: Picture, width: int) -> Iterator[Row]:
     yield from _others(snapshot.replicas, width)
 
 
-def _group(picture: Picture, group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
+def _group(picture: Picture, group: ModelGroup, name_width: int, width: int) -> Iterator[Row[str]]:
     members = [replica for replica in group.replicas if reasons(replica)]
     if not members:
         return
@@ -203,7 +193,7 @@ def _further(replica: ReplicaSnapshot, notes: Sequence[str], name_width: int, wi
             yield (Span(f"{indent}  {text}", "info"),)
 
 
-def _others(replicas: Sequence[ReplicaSnapshot], width: int) -> Iterator[Row]:
+def _others(replicas: Sequence[ReplicaSnapshot], width: int) -> Iterator[Row[str]]:
     """Whose reasoning is not counted, by the reason."""
     found: dict[str, list[str]] = {}
     for replica in replicas:

@@ -11,19 +11,9 @@ from tui.view.advice import ACTIONABLE, advice_of, change_text, reason_text
 from tui.view.cells import UNKNOWN, Line, Span, fit
 from tui.view.engines import absence
 from tui.view.figures import WIDE, Signalled, number_of, setting, short_figure
-from tui.view.page import (
-    MODEL_UNKNOWN,
-    ModelGroup,
-    Row,
-    Rows,
-    groups_of,
-    heading,
-    many,
-    names_text,
-    paragraph,
-    wrapped,
-)
+from tui.view.page import MODEL_UNKNOWN, ModelGroup, groups_of, heading, many, names_text, paragraph, wrapped
 from tui.view.picture import Picture
+from tui.view.rows import Row, Rows
 
 _KNOB = "num_speculative_tokens"
 _NAME_WIDTHS = (11, 24)
@@ -32,7 +22,7 @@ _MOST_POSITIONS = 4
 _NARROW = 60
 
 
-def speculation_rows(picture: Picture, width: int) -> Rows:
+def speculation_rows(picture: Picture, width: int) -> Rows[str]:
     """A row for each replica that speculates, by model; who does not, and why, at the end."""
     return Rows(_rows(picture, width), width)
 
@@ -64,7 +54,7 @@ def saved_ratio(length: float | None) -> float | None:
     return None if length is None or length < 1 else 1.0 - 1.0 / length
 
 
-def _rows(picture: Picture, width: int) -> Iterator[Row]:
+def _rows(picture: Picture, width: int) -> Iterator[Row[str]]:
     snapshot = picture.snapshot
     if snapshot is None:
         yield from paragraph("waiting for the first scrape", width)
@@ -84,7 +74,7 @@ def _rows(picture: Picture, width: int) -> Iterator[Row]:
     yield from _others(snapshot.replicas, width)
 
 
-def _group(picture: Picture, group: ModelGroup, name_width: int, width: int) -> Iterator[Row]:
+def _group(picture: Picture, group: ModelGroup, name_width: int, width: int) -> Iterator[Row[str]]:
     members = [replica for replica in group.replicas if speculates(replica)]
     if not members:
         return
@@ -152,7 +142,7 @@ def _verdict_text(advice: Advice) -> str:
     return f"{advice.action}{change}: {reason_text(advice)}"
 
 
-def _others(replicas: Sequence[ReplicaSnapshot], width: int) -> Iterator[Row]:
+def _others(replicas: Sequence[ReplicaSnapshot], width: int) -> Iterator[Row[str]]:
     """Who does not speculate, by the reason."""
     reasons: dict[str, list[str]] = {}
     for replica in replicas:

@@ -11,7 +11,7 @@ from enginetop.cli.column_file import ColumnFile, ColumnFileError
 from enginetop.fleet.errors import ConfigError
 from tests.tui.snapshots import fleet, replica
 from tui.view.cells import line_text, line_width
-from tui.view.column_choice import ChoiceTable, listed, moved, toggled
+from tui.view.column_choice import choice_rows, listed, moved, toggled
 from tui.view.columns import BY_KEY
 from tui.view.condition import conditions_of
 from tui.view.placing import read_choice
@@ -79,7 +79,7 @@ def test_columns_move_one_place_and_not_before_the_fixed_ones() -> None:
 
 
 def test_the_list_tells_what_is_chosen_and_what_is_on_the_screen() -> None:
-    shown = ChoiceTable(("name", "state", "kv"), ("name", "state"), 80)
+    shown = choice_rows(("name", "state", "kv"), ("name", "state"), 80)
     assert len(shown) == len(ALL)
     lines = [line_text(shown.line(index, selected=index == 2)) for index in range(4)]
     assert [line[:27].rstrip() for line in lines] == [

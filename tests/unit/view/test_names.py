@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from enginetop.fleet.model import Target
 from tests.tui.snapshots import AT, alert, down_replica, event, fleet, replica
-from tui.view.alerts import AlertsTable
+from tui.view.alerts import alert_rows
 from tui.view.below import LoadMemory, below_lines
 from tui.view.cells import line_text
 from tui.view.events import events_line
@@ -55,7 +55,7 @@ def test_a_name_is_the_same_wherever_it_has_as_much_room() -> None:
     lines = [
         verdict_line(shown, 80),
         events_line(shown, 120),
-        AlertsTable(shown, 50).line(0),
+        alert_rows(shown, 50).line(0),
         *below_lines(shown, LoadMemory(), 80, 9),
     ]
     telling = [line_text(line) for line in lines if "x2x4z" in line_text(line)]

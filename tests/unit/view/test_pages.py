@@ -38,13 +38,14 @@ from tui.view.cells import line_text
 from tui.view.event_list import event_rows, events_verdict, kinds_of, next_kind
 from tui.view.gpus import devices_of, gpu_rows
 from tui.view.latency import latency_page
-from tui.view.page import Rows, names_text, wrapped
+from tui.view.page import names_text, wrapped
 from tui.view.picture import Picture
 from tui.view.reasoning import reasoning_rows, ruler
+from tui.view.rows import Rows
 from tui.view.speculation import conditionals, saved_ratio, speculation_rows
 
 
-def texts(rows: Rows) -> list[str]:
+def texts(rows: Rows[str]) -> list[str]:
     return [line_text(rows.line(index)).rstrip() for index in range(len(rows))]
 
 
@@ -214,7 +215,7 @@ def test_a_device_that_two_replicas_share_is_one_row_and_its_energy_nobodys() ->
     first = replica("a1", gpus=(gpu(0),), changes={"energy_joules_per_token": 0.33})
     second = replace(first, target=replace(replica("a2").target, url="http://a1.example:8001"))
     rows = gpu_rows(Picture(fleet([first, second])), 200)
-    assert [rows.url(rows.key(i) or "") for i in range(len(rows)) if rows.is_row(i)] == [first.target.url]
+    assert [rows.about(rows.key(i) or "") for i in range(len(rows)) if rows.is_row(i)] == [first.target.url]
     assert texts(rows)[-1].split()[-3:] == ["–", "a1", "a2"]
 
 
@@ -262,7 +263,7 @@ def test_events_of_all_replicas_newest_first() -> None:
         " 19:58:48  72s  c0             state             ok → down: connection refused",
         " 19:45:00  15m  a1             appeared",
     ]
-    assert rows.url(rows.key(1) or "") == "http://c0.example:8000"
+    assert rows.about(rows.key(1) or "") == "http://c0.example:8000"
 
 
 def test_one_kind_of_events_after_the_other_then_all_again() -> None:
@@ -392,4 +393,4 @@ def test_the_cursor_takes_the_first_cell_of_its_row_alone() -> None:
     assert line_text(rows.line(0, selected=True)).startswith("▸19:59:40")
     assert line_text(rows.line(0)).startswith(" 19:59:40")
     assert rows.position("nowhere") is None
-    assert rows.url("nowhere") is None
+    assert rows.about("nowhere") is None

@@ -18,7 +18,7 @@ from tui.view.change import change_lines, change_title
 from tui.view.change_words import expiry_text, time_left
 from tui.view.heading import title_line, verdict_line
 from tui.view.numbers import between, countdown, fine_percent, knob
-from tui.view.past import PastTable, past_changes, past_lines, past_title
+from tui.view.past import past_changes, past_lines, past_rows, past_title
 from tui.view.picture import Picture
 from tui.view.suggestion import Plan, proposal_lines, suggestion_lines, suggestion_title
 from tui.view.undo import can_roll_back, leave_question, undo_of, undo_question
@@ -332,12 +332,12 @@ def test_what_changes_at_once_is_said_to() -> None:
 def test_past_changes_newest_first_by_hand() -> None:
     changes = past_changes(PAST)
     assert [change.id for change in changes] == ["7f3a", "11aa"]
-    table = PastTable(PICTURE, changes, 80)
+    table = past_rows(PICTURE, changes, 80)
     assert [line_text(table.line(index)).rstrip() for index in range(len(table))] == [
         " 11-29 19:47 b1         max_num_batched_tokens 8192 → 6144   OBSERVE",
         " 11-28 19:00 b3         max_num_batched_tokens 8192 → 6144   ROLLED BACK worse",
     ]
-    wide = line_text(PastTable(PICTURE, changes, 200).line(1))
+    wide = line_text(past_rows(PICTURE, changes, 200).line(1))
     assert wide.startswith(" 2025-11-28 19:00 b3 ")
     assert line_text(table.line(1, selected=True)).startswith("▸11-28")
     assert (table.key(1), table.position("11aa"), table.position("none"), table.is_row(0)) == (
@@ -467,7 +467,7 @@ def test_every_size_and_text_fits(
         *suggestion_lines(picture, url("b1"), KNOB, Plan(proposal, trouble=detail), width),
         *proposal_lines(picture, proposal, width),
         *past_lines(picture, past[0], width),
-        PastTable(picture, past, width).line(0, selected=True),
+        past_rows(picture, past, width).line(0, selected=True),
         *undo_question(picture, undo_of(change), width),
         *leave_question(picture, width),
     ]

@@ -106,6 +106,6 @@ def test_history_newest_first_with_what_is_over() -> None:
         " 19:59:18  42s ✖ TargetDown         c0           still fires  connection refused",
         " 19:55:00   5m ▲ TtftSlo            a1           over         TTFT p95 1.4 s",
     ]
-    assert rows.url(rows.key(0) or "") == C
+    assert rows.about(rows.key(0) or "") == C
     empty = history_rows(picture, [], 80)
     assert line_text(empty.line(0)).startswith(" no alert began to fire since enginetop looks on")
