@@ -145,13 +145,23 @@ def _summary(code: int, problems: Sequence[Problem], snapshot: FleetSnapshot) ->
     total = snapshot.fleet.replicas
     touched = len({problem.target for problem in problems})
     count = f"{touched} of {total}" if problems else f"{total} of {total}"
-    said = "; ".join(problem.text for problem in problems) or "nothing to report"
+    told = [problem.text for problem in problems] + _doubts(snapshot, {one.target for one in problems})
+    said = "; ".join(told) or "nothing to report"
     silenced = sum(bool(alert.silenced_by) and _matters(alert) for alert in snapshot.alerts)
     if silenced:
         said += f"; {silenced} silenced"
     goodput = _goodput(snapshot)
     line = f"{_WORDS[code]} {count}: {said}{f' | goodput {goodput}' if goodput else ''}"
     return " ".join("".join(c if c.isprintable() else " " for c in line).split())
+
+
+def _doubts(snapshot: FleetSnapshot, told: set[str]) -> list[str]:
+    """Who did not answer the newest look: no problem yet, and worth a word."""
+    return [
+        f"{replica.target.name} {replica.state.value}, {'; '.join(replica.reasons)}"
+        for replica in snapshot.replicas
+        if replica.in_doubt and replica.target.url not in told
+    ]
 
 
 def _goodput(snapshot: FleetSnapshot) -> str:

@@ -61,6 +61,7 @@ class NdjsonLines:
                 "at": snapshot.at,
                 "replicas": snapshot.fleet.replicas,
                 "states": {state.value: states[state] for state in STATE_ORDER if states.get(state)},
+                "in_doubt": sum(replica.in_doubt for replica in snapshot.replicas),
                 "alerts": dict(Counter(alert.state for alert in snapshot.alerts)),
                 "late_ticks": snapshot.collector.late_ticks,
                 "problem": snapshot.collector.told,
@@ -121,6 +122,10 @@ class PlainLines:
                 was = "new" if old is None else f"was {old.state}"
                 why = f". {'; '.join(replica.reasons)}" if replica.reasons else ""
                 lines.append(f"{replica.target.name}: {replica.state}, {was}{why}")
+            elif replica.in_doubt and not old.in_doubt:
+                lines.append(f"{replica.target.name}: still {replica.state}. {'; '.join(replica.reasons)}")
+            elif old.in_doubt and not replica.in_doubt:
+                lines.append(f"{replica.target.name}: answers again")
         lines += (f"{old.target.name}: gone" for url, old in former.items() if url not in now)
         return [one_line(f"{_clock(snapshot.at)} {line}") for line in lines]
 

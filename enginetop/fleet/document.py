@@ -58,10 +58,11 @@ def snapshot_document(snapshot: FleetSnapshot) -> Json:
 
     Beyond the contract's keys: `sequence`, `interval_seconds`, `simulated` (any replica is), `collector` and
     `gpu_problem`; of a replica `since` (Unix seconds), `simulated`, `next_try_at`, `spacing_seconds`,
-    `product` (which router or gateway) and `sources` (where version, model and role were read); of both fleet
-    and replica `beyond`, the signals that only some engines export, where they do; `pools`, advice on all
-    replicas of a model and role as one; of the fleet `models`, a row for each with its own goodput; of a
-    replica `outliers`, figures that stand out from the median of its like.
+    `failed_looks` (in a row), `unanswered_seconds` (of a look that waits too long), `product` (which router
+    or gateway) and `sources` (where version, model and role were read); of both fleet and replica `beyond`,
+    the signals that only some engines export, where they do; `pools`, advice on all replicas of a model and
+    role as one; of the fleet `models`, a row for each with its own goodput; of a replica `outliers`, figures
+    that stand out from the median of its like.
     """
     return {
         "schema": SCHEMA,
@@ -99,6 +100,8 @@ def replica_document(replica: ReplicaSnapshot) -> Json:
         "process": _process(replica.target.process),
         "spacing_seconds": _finite(replica.spacing_seconds),
         "next_try_at": _finite(replica.next_try_at),
+        "failed_looks": replica.failed_looks,
+        "unanswered_seconds": _finite(replica.unanswered_seconds),
         "bad_lines": replica.bad_lines,
         "simulated": replica.simulated,
         "signals": _signals(replica.signals),

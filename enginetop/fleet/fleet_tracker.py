@@ -75,6 +75,7 @@ class FleetTracker:
         self._records = RequestLog(window_seconds)
         self._owned = self._foreign = 0
         self._outliers = OutlierBoard()
+        self._unanswered: frozenset[str] = frozenset()
         self._pictures_a_tick = max(1.0, pictures_per_second * interval_seconds)
         for target in targets:
             self._track(target)
@@ -158,6 +159,7 @@ class FleetTracker:
         """The fleet at Unix time `now`. Replicas on which nothing changed are the same objects as before."""
         trackers = tuple(self._trackers.values())
         self._give_out(trackers)
+        self._tell_unanswered(collector.unanswered)
         roles = roles_of_workers(tracker.workers for tracker in trackers if tracker.workers)
         for tracker in trackers:
             worker = tracker.who.identity.worker
@@ -212,6 +214,12 @@ class FleetTracker:
                 self._records.add(record.figures)
             else:
                 self.observe_request(owner.url, record.figures)
+
+    def _tell_unanswered(self, unanswered: Mapping[str, float]) -> None:
+        for url in self._unanswered | unanswered.keys():
+            if (tracker := self._trackers.get(url)) is not None:
+                tracker.wait(unanswered.get(url))
+        self._unanswered = frozenset(unanswered)
 
     def _with_strangers(self, collector: CollectorHealth) -> CollectorHealth:
         """The collector's state with the records that were passed over, a problem if that is all of them."""

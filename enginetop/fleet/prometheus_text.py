@@ -74,6 +74,20 @@ def _families(snapshot: FleetSnapshot) -> Iterator[list[str]]:
             if replica.scraped_at is not None
         ],
     )
+    yield family_lines(
+        "enginetop_replica_failed_looks",
+        "failed looks in a row up to the newest; 0 after a good one",
+        [(labels, float(replica.failed_looks)) for labels, replica in replicas],
+    )
+    yield family_lines(
+        "enginetop_replica_unanswered_seconds",
+        "for how long the look under way has had no answer, where that is longer than it should be",
+        [
+            (labels, replica.unanswered_seconds)
+            for labels, replica in replicas
+            if replica.unanswered_seconds is not None
+        ],
+    )
     groups = [(labels, replica.signals) for labels, replica in replicas]
     yield from _signal_families("enginetop_replica", groups)
     yield from _signal_families("enginetop_fleet", [({}, snapshot.fleet.signals)])

@@ -150,6 +150,11 @@ class ReplicaTracker:
         self._next_try_at = next_try_at
         self._looked_since = True
 
+    def wait(self, seconds: float | None) -> None:
+        """The look under way has waited so long, which is longer than it should; None: no longer so."""
+        self._state.wait(seconds)
+        self._looked_since = True
+
     def leave(self, at: float) -> None:
         """Discovery ceased to list the target: it is asked no more, and counts for nothing."""
         self._next_try_at, self._picture = None, None
@@ -322,6 +327,8 @@ class ReplicaTracker:
             bound_by=UNKNOWN if told.facts is None else self._bounds.shares,
             simulated=who.identity.simulated,
             last_failure=state.failure,
+            failed_looks=state.failed_looks,
+            unanswered_seconds=state.unanswered_seconds,
             next_try_at=self._next_try_at,
             gone_at=state.gone_at,
             spacing_seconds=state.spacing_seconds,

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from enginetop.fleet.gpu_device import GpuDevice as GpuDevice
 from enginetop.fleet.gpu_device import GpuReport as GpuReport
-from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target
+from enginetop.fleet.model import UP_STATES, EngineKind, Quality, ReplicaState, Role, Target
 from enginetop.fleet.observation import Failure
 from enginetop.fleet.reading import ConfigValue
 
@@ -249,6 +249,8 @@ class ReplicaSnapshot:
     `since` is when the present state began, or its cause if that is older (the first failure, the last
     movement). `scraped_at` is the time of the last good page. `trends` holds recent values of a few signals,
     oldest first, None where nothing was known, at the times of `trend_times`.
+    `failed_looks` counts looks in a row, up to the newest, that failed; `unanswered_seconds` is how long the
+    look under way has waited, where that is longer than it should.
     `next_try_at` is when a failing target is asked again, if known. `gone_at` is when discovery ceased to
     list it; None while it is listed. `live_progress`: as in `Reading`.
     `totals` holds running totals of counters since the replica was first seen, resets included, as of
@@ -280,6 +282,8 @@ class ReplicaSnapshot:
     slo: Slo
     simulated: bool = False
     last_failure: Failure | None = None
+    failed_looks: int = 0
+    unanswered_seconds: float | None = None
     next_try_at: float | None = None
     gone_at: float | None = None
     spacing_seconds: float | None = None
@@ -295,6 +299,11 @@ class ReplicaSnapshot:
     bound_by: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({"unknown": 1.0}))
     beyond: Signals = field(default_factory=lambda: MappingProxyType({}))
     what_if: WhatIf | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it is up by what was seen before, while its newest look failed or waits for an answer."""
+        return (self.failed_looks > 0 or self.unanswered_seconds is not None) and self.state in UP_STATES
 
     def scalar(self, name: str) -> Scalar:
         """The scalar signal `name`; KeyError: no such signal, TypeError: it is a distribution."""
@@ -342,7 +351,8 @@ class CollectorHealth:
     Rates are scrapes per second over the last window; `asked` and `achieved` count scrapes, `late_ticks`
     ticks dropped, since start. Of logs of single requests, `bad_records` are lines that could not be read,
     `foreign_records` those of servers that are no target, and `record_problem` says what is wrong with a log,
-    `discovery_problem` what is wrong with a source of targets.
+    `discovery_problem` what is wrong with a source of targets. `unanswered` holds looks under way that have
+    waited longer than they should: seconds, by URL.
     """
 
     asked_per_second: float | None = None
@@ -355,6 +365,7 @@ class CollectorHealth:
     foreign_records: int = 0
     record_problem: str = ""
     discovery_problem: str = ""
+    unanswered: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
     @property
     def told(self) -> str:

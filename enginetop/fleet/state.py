@@ -7,7 +7,7 @@ did not move.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.observation import Failure, FailureKind
@@ -24,6 +24,9 @@ NO_FLAGS = EngineFlags()
 
 _HELPS = "; "
 """In the detail of a failure: after it stands what helps."""
+
+_EXACT_BELOW_SECONDS = 10.0
+"""A wait is told to a tenth of a second below this."""
 
 _MINUTE = 60.0
 _HOUR = 3600.0
@@ -135,6 +138,7 @@ class Evidence:
     newest page shows at hand.
     `hold_seconds` is how long a standstill must last before it counts, 0 where the engine has a series that
     moves during a request. `gone_at` is when discovery ceased to list the target: it is asked no more.
+    `unanswered_seconds` is how long a look that is under way has waited, where that is longer than it should.
     """
 
     now: float
@@ -148,6 +152,7 @@ class Evidence:
     standstill_since: float | None = None
     hold_seconds: float = 0.0
     gone_at: float | None = None
+    unanswered_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +167,8 @@ class Judgement:
 def judge(evidence: Evidence) -> Judgement:
     """The first state that applies, in the order of `STATE_ORDER`.
 
-    One connection failure is no evidence: everything else is judged as if it had not happened.
+    One connection failure is no evidence, and neither is an answer that takes its time: everything else is
+    judged as if they had not happened, and they are told among the reasons.
     """
     if evidence.gone_at is not None:
         gone_for = duration_text(evidence.now - evidence.gone_at)
@@ -170,10 +176,15 @@ def judge(evidence: Evidence) -> Judgement:
     unreachable = evidence.unreachable
     if unreachable is not None and _is_down(unreachable):
         return Judgement(ReplicaState.DOWN, (_failure_reason(unreachable, evidence.now),), unreachable.since)
+    judgement, doubts = _judge_reachable(evidence), _doubts(evidence)
+    return replace(judgement, reasons=(*judgement.reasons, *doubts)) if doubts else judgement
+
+
+def _judge_reachable(evidence: Evidence) -> Judgement:
     if evidence.answer_failure is not None:
         return _judge_answer(evidence, evidence.answer_failure)
     if evidence.page_at is None:
-        return Judgement(ReplicaState.UNKNOWN, _first_failure_reason(evidence))
+        return Judgement(ReplicaState.UNKNOWN, ("no good page yet",))
     if evidence.now > evidence.fresh_until:
         reason = f"no good page for {duration_text(evidence.now - evidence.page_at)}"
         return Judgement(ReplicaState.STALE, (reason,), evidence.page_at)
@@ -181,13 +192,13 @@ def judge(evidence: Evidence) -> Judgement:
 
 
 def rests_on_page(evidence: Evidence) -> bool:
-    """Whether the judgement follows from a good page, so that it holds until `fresh_until`."""
-    reachable = evidence.unreachable is None or not _is_down(evidence.unreachable)
+    """Whether the judgement follows from a good page alone, so that it holds until `fresh_until`."""
     return (
-        evidence.gone_at is None
-        and reachable
+        evidence.page_at is not None
+        and evidence.gone_at is None
+        and evidence.unreachable is None
         and evidence.answer_failure is None
-        and evidence.page_at is not None
+        and evidence.unanswered_seconds is None
     )
 
 
@@ -204,11 +215,19 @@ def _judge_answer(evidence: Evidence, run: FailureRun) -> Judgement:
     return Judgement(state, tuple(reasons), run.since)
 
 
-def _first_failure_reason(evidence: Evidence) -> tuple[str, ...]:
-    if evidence.unreachable is None:
-        return ("no good page yet",)
-    what, mark, helps = _connection_words(evidence.unreachable.newest).partition(_HELPS)
-    return (f"{what} once, no good page yet{mark}{helps}",)
+def _doubts(evidence: Evidence) -> tuple[str, ...]:
+    """What is wrong with the newest look, or with the one under way, and tells no state yet."""
+    if evidence.unreachable is not None:
+        failure = evidence.unreachable.newest
+        ago = evidence.now - failure.at
+        when = "just now" if ago < 1 else f"{duration_text(ago)} ago"
+        return (_connection_reason(failure, f"once, {when}"),)
+    seconds = evidence.unanswered_seconds
+    if seconds is None:
+        return ()
+    return (
+        f"no answer for {duration_text(seconds) if seconds >= _EXACT_BELOW_SECONDS else f'{seconds:.1f} s'}",
+    )
 
 
 def _judge_page(evidence: Evidence, page_at: float) -> Judgement:
@@ -242,14 +261,18 @@ def _work_text(evidence: Evidence) -> str:
 
 def _failure_reason(run: FailureRun, now: float) -> str:
     """One line: what fails, for how long, what helps. The detail leads where it says more than the kind."""
-    failure = run.newest
+    failure, held = run.newest, f"for {duration_text(now - run.since)}"
     if is_connection_failure(failure):
-        what, mark, helps = _connection_words(failure).partition(_HELPS)
-        unsaid = failure.kind is FailureKind.TLS and failure.detail and not mark
-        cause = f" ({failure.detail})" if unsaid else ""
-        return f"{what} for {duration_text(now - run.since)}{cause}{mark}{helps}"
+        return _connection_reason(failure, held)
     text = failure.detail or _meaning(failure).words
-    return f"{text}, for {duration_text(now - run.since)}" if now > run.since else text
+    return f"{text}, {held}" if now > run.since else text
+
+
+def _connection_reason(failure: Failure, when: str) -> str:
+    what, mark, helps = _connection_words(failure).partition(_HELPS)
+    unsaid = failure.kind is FailureKind.TLS and failure.detail and not mark
+    cause = f" ({failure.detail})" if unsaid else ""
+    return f"{what} {when}{cause}{mark}{helps}"
 
 
 def _connection_words(failure: Failure) -> str:

@@ -29,6 +29,7 @@ class StateWatch:
 
     `page_at` is the Unix time of the newest good page and `scrape_seconds` how long it took, None before the
     first; `gone_at` is when discovery ceased to list the target, None while it is listed.
+    `unanswered_seconds` is how long the look under way has waited, where that is longer than it should.
     """
 
     def __init__(self, log: EventLog, fixed_spacing_seconds: float | None) -> None:
@@ -39,6 +40,7 @@ class StateWatch:
         self._unreachable: FailureRun | None = None
         self._answer_failure: FailureRun | None = None
         self._answered = False
+        self._failed_looks = 0
         self._reading: Reading | None = None
         self._work = NO_WORK
         self._longest_e2e: tuple[float, float] | None = None  # Unix time of a window, and its p99 in seconds
@@ -50,6 +52,7 @@ class StateWatch:
         self.page_at: float | None = None
         self.scrape_seconds: float | None = None
         self.gone_at: float | None = None
+        self.unanswered_seconds: float | None = None
 
     @property
     def state(self) -> ReplicaState:
@@ -66,6 +69,11 @@ class StateWatch:
         """The newest failure that no good look has ended."""
         run = self._unreachable or self._answer_failure
         return run.newest if run is not None else None
+
+    @property
+    def failed_looks(self) -> int:
+        """Failures in a row up to the newest look; 0 when none was, or a good look has ended them."""
+        return self._failed_looks if self.failure is not None else 0
 
     @property
     def spacing_seconds(self) -> float | None:
@@ -89,6 +97,7 @@ class StateWatch:
         if calm is not None and calm == self._calm:
             self._judged_until = self._fresh_until()
             return
+        self.unanswered_seconds = None
         self._judged_until = -math.inf
         appeared = first_answer and self._answered
         if appeared:
@@ -112,6 +121,11 @@ class StateWatch:
 
     def _fresh_until(self) -> float:
         return -math.inf if self.page_at is None else self.page_at + self._spacing.fresh_seconds
+
+    def wait(self, seconds: float | None) -> None:
+        """The look under way has waited so long, which is longer than it should; None: no longer so."""
+        self.unanswered_seconds = seconds
+        self._judged_until, self._calm = -math.inf, None
 
     def leave(self, at: float) -> None:
         """Discovery ceased to list the target."""
@@ -155,6 +169,7 @@ class StateWatch:
         self._unreachable = None
 
     def _take_failure(self, failure: Failure) -> None:
+        self._failed_looks = self.failed_looks + 1
         if is_connection_failure(failure):
             self._unreachable = FailureRun.extended(self._unreachable, failure)
             return
@@ -186,6 +201,7 @@ class StateWatch:
                 unreachable=self._unreachable,
                 answer_failure=self._answer_failure,
                 gone_at=self.gone_at,
+                unanswered_seconds=self.unanswered_seconds,
             )
         return Evidence(
             now,
@@ -198,6 +214,7 @@ class StateWatch:
             standstill_pages=self._standstill.pages,
             standstill_since=self._standstill.since,
             hold_seconds=0.0 if reading.live_progress else self._hold_seconds(reading.at),
+            unanswered_seconds=self.unanswered_seconds,
         )
 
     def _hold_seconds(self, at: float) -> float:

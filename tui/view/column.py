@@ -66,10 +66,10 @@ class Column:
 
 
 def is_old(replica: ReplicaSnapshot, at: float, interval_seconds: float) -> bool:
-    """Whether the numbers are older than two of the target's own intervals."""
+    """Whether the numbers are older than two of the target's own intervals, or a look since has failed."""
     seen = replica.scraped_at
     spacing = max(interval_seconds, replica.spacing_seconds or 0.0)
-    return seen is not None and at - seen > 2 * spacing
+    return seen is not None and (replica.in_doubt or at - seen > 2 * spacing)
 
 
 def no_value(_replica: ReplicaSnapshot) -> Value:

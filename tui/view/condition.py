@@ -27,6 +27,9 @@ RESTART_SECONDS = 120.0
 SLOW = "slow"
 """The word of a replica whose requests take longer than those of its like, objective or not."""
 
+NO_ANSWER = "no answer"
+"""The word of a replica whose newest look failed, or waits, and whose state is that of before."""
+
 _OK = Condition(Severity.OK, "ok", "ok")
 
 STATES: Mapping[ReplicaState, tuple[Severity, str]] = {
@@ -181,6 +184,9 @@ def condition_of(
         return alert_condition(leading, at)
     if known is not None:
         return known
+    if replica.in_doubt:
+        # No trouble yet: one look that is lost in an hour must not move the grid.
+        return Condition(Severity.INFO, NO_ANSWER, NO_ANSWER, "; ".join(replica.reasons))
     if replica.events and severity <= Severity.QUIET and _restarted_within(replica, at, RESTART_SECONDS):
         return Condition(Severity.INFO, "restarted", "restarted")
     if severity is Severity.OK:

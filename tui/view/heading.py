@@ -22,7 +22,7 @@ from tui.view.cells import (
     spread,
     wrap_items,
 )
-from tui.view.condition import GLYPH_OF, INK_OF, SLOW, Severity, alert_condition, leads
+from tui.view.condition import GLYPH_OF, INK_OF, NO_ANSWER, SLOW, Severity, alert_condition, leads
 from tui.view.picture import Picture
 
 SILENCE_INTERVALS = 3.0
@@ -207,13 +207,17 @@ def _quiet_verdict(snapshot: FleetSnapshot, picture: Picture, width: int) -> Lin
 
 
 def _asides(picture: Picture, room: int) -> Line:
-    """Who is slower than its like, and by what: worth the rest of the line."""
-    slow = [
-        (Span(f"{picture.name_in(url, _NAME_WIDTH)} "), Span(f"{SLOW}: {condition.because}", condition.ink))
+    """Who does not answer, and who is slower than its like and by what: worth the rest of the line."""
+    said = [
+        (
+            Span(f"{picture.name_in(url, _NAME_WIDTH)} "),
+            Span(f"{condition.word}: {condition.because}", condition.ink),
+        )
+        for word in (NO_ANSWER, SLOW)
         for url, condition in picture.conditions.items()
-        if condition.word == SLOW
+        if condition.word == word
     ]
-    shown = join_while_fitting(slow, room - line_width((SEPARATOR,)))
+    shown = join_while_fitting(said, room - line_width((SEPARATOR,)))
     return (SEPARATOR, *shown) if shown else ()
 
 

@@ -14,7 +14,7 @@ from tui.view.query import FILTER_HELP
 _SEVERITY_WORDS = {
     Severity.OK: "serving",
     Severity.QUIET: "nothing to do, or nothing known yet",
-    Severity.INFO: "in transition: loading, draining, restarted",
+    Severity.INFO: "in transition: loading, draining, restarted, no answer to one look",
     Severity.WARN: "needs you: look at it",
     Severity.CRIT: "needs you: does not serve",
 }

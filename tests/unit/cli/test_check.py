@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,18 @@ SLOW = alert("TtftSlo", B, "warning", "TTFT p95 1.4 s, the SLO allows 1 s")
 
 def test_a_good_fleet() -> None:
     assert verdict(with_alerts()) == (0, "OK 2 of 2: nothing to report")
+
+
+def test_one_failed_look_is_told_and_counts_for_nothing() -> None:
+    once: dict[str, Any] = {"failed_looks": 1, "reasons": ("connection refused once, just now",)}
+    assert verdict(fleet([replica("a"), replica("b", **once)])) == (
+        0,
+        "OK 2 of 2: b ok, connection refused once, just now",
+    )
+    troubled = fleet([replica("a", **once), replica("b", **once)], alerts=(SLOW,))
+    code, said = verdict(troubled)
+    assert code == 1
+    assert said.endswith("the SLO allows 1 s; a ok, connection refused once, just now")
 
 
 def test_what_is_silenced_is_told_by_its_number() -> None:

@@ -159,6 +159,7 @@ def test_sentences_for_people(
     assert [line.partition(" ")[2] for line in lines] == [
         "1 of 1 up, 0 firing",
         "r1:8000: ok, 1 running",
+        "r1:8000: still ok. connection refused once, just now",
         "r1:8000: TargetDown pending, critical. connection refused for 5 s",
         "r1:8000: down, was ok. connection refused for 5 s",
         "r1:8000: TargetDown firing, critical. connection refused for 30 s",

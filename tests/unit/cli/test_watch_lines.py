@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enginetop.cli.watch_lines import PlainLines
+from enginetop.cli.watch_lines import NdjsonLines, PlainLines
 from enginetop.fleet.model import Quality, ReplicaState
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tests.property.test_view_properties import fleets
@@ -58,6 +59,18 @@ def test_changes_of_state_newcomers_and_leavers() -> None:
         "a3: gone",
     ]
     assert PlainLines().changes(before, before) == []
+
+
+def test_a_failed_look_is_said_once() -> None:
+    well = fleet([replica("a1")])
+    once = fleet([replica("a1", failed_looks=1, reasons=("connection refused once, just now",))])
+    assert said(PlainLines().changes(once, well)) == ["a1: still ok. connection refused once, just now"]
+    assert PlainLines().changes(once, once) == []
+    assert said(PlainLines().changes(well, once)) == ["a1: answers again"]
+    down = fleet([down_replica("a1", 3, failed_looks=2)])
+    assert said(PlainLines().changes(down, once)) == ["a1: down, was ok. connection refused for 3 s"]
+    beats = [json.loads(NdjsonLines().heartbeat(now, [])) for now in (well, once, down)]
+    assert [beat["in_doubt"] for beat in beats] == [0, 1, 0]
 
 
 @settings(max_examples=30, deadline=None)

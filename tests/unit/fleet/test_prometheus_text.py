@@ -42,6 +42,14 @@ def read(replicas: list[ReplicaSnapshot], **fields: object) -> Read:
     return found
 
 
+def test_looks_that_failed_or_wait() -> None:
+    found = read([replica("a"), replica("b", failed_looks=1), replica("c", unanswered_seconds=1.5)])
+    failed = [found["enginetop_replica_failed_looks", (("name", name),)] for name in "abc"]
+    assert failed == [0, 1, 0]
+    waits = {key: value for key, value in found.items() if key[0] == "enginetop_replica_unanswered_seconds"}
+    assert waits == {("enginetop_replica_unanswered_seconds", (("name", "c"),)): 1.5}
+
+
 def test_signals_percentiles_and_states() -> None:
     changes: dict[str, float | SignalValue | None] = {
         "kv_usage_ratio": 0.64,

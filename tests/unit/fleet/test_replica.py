@@ -38,6 +38,93 @@ def events(replica: ReplicaSnapshot) -> list[tuple[float, str, str]]:
     return [(event.at, event.kind, event.detail) for event in replica.events]
 
 
+HIDDEN = [
+    (FailureKind.REFUSED, "connection refused once"),
+    (FailureKind.DNS, "host name not found once"),
+    (FailureKind.TLS, "TLS failed once"),
+    (FailureKind.TIMEOUT, "no answer in time once"),
+]
+"""Failures of which the first in a row is no state yet."""
+
+TOLD_AT_ONCE = [
+    (FailureKind.TIMEOUT, ReplicaState.STALE),
+    (FailureKind.TRUNCATED, ReplicaState.STALE),
+    (FailureKind.PROTOCOL, ReplicaState.STALE),
+    (FailureKind.TOO_LARGE, ReplicaState.STALE),
+    (FailureKind.SERVER_ERROR, ReplicaState.STALE),
+    (FailureKind.DISABLED, ReplicaState.STALE),
+    (FailureKind.COLLECTOR, ReplicaState.STALE),
+    (FailureKind.UNAUTHORIZED, ReplicaState.UNAUTHORIZED),
+    (FailureKind.LOADING, ReplicaState.LOADING),
+    (FailureKind.NO_ENGINE_METRICS, ReplicaState.NO_ENGINE_METRICS),
+]
+
+
+class TestDoubts:
+    """What is visible of a fault before it is a state."""
+
+    def test_every_kind_of_failure_is_one_or_the_other(self) -> None:
+        assert {kind for kind, _ in (*HIDDEN, *TOLD_AT_ONCE)} == set(FailureKind)
+
+    @pytest.mark.parametrize(("kind", "said"), HIDDEN)
+    @pytest.mark.parametrize("quiet", [1, 5])
+    def test_the_first_failed_look_is_told_at_the_next_picture(
+        self, kind: FailureKind, said: str, quiet: int
+    ) -> None:
+        made = tracker(*(page(2.0 * n, tokens=n) for n in range(quiet)))
+        made.snapshot(2.0 * quiet - 1)
+        made.observe(failure(2.0 * quiet, kind))
+        shown = made.snapshot(2.0 * quiet + 1.5)
+        assert (shown.state, shown.reasons) == (ReplicaState.OK, (f"{said}, 1 s ago",))
+        assert (shown.failed_looks, shown.in_doubt) == (1, True)
+        assert made.snapshot(2.0 * quiet + 3.0).reasons == (f"{said}, 3 s ago",)
+
+    @pytest.mark.parametrize(("kind", "state"), TOLD_AT_ONCE)
+    def test_others_are_a_state_at_the_first(self, kind: FailureKind, state: ReplicaState) -> None:
+        shown = seen(page(2), failure(4, kind, answered=kind is FailureKind.TIMEOUT))
+        assert (shown.state, shown.failed_looks) == (state, 1)
+
+    def test_a_good_page_ends_it(self) -> None:
+        made = tracker(page(2, tokens=1), page(4, tokens=2), failure(6, FailureKind.REFUSED))
+        assert made.snapshot(7.0).in_doubt
+        made.observe(page(8, tokens=3))
+        well = made.snapshot(9.0)
+        assert (well.reasons, well.failed_looks, well.in_doubt) == ((), 0, False)
+        made.observe(page(10, tokens=4))
+        assert made.snapshot(11.0).reasons == ()
+
+    def test_a_fleet_in_turns_tells_it_out_of_turn(self) -> None:
+        made = tracker(page(2, tokens=1))
+        made.snapshot(3.0)
+        made.observe(failure(4, FailureKind.REFUSED))
+        assert made.snapshot(4.5, may_wait=True).failed_looks == 1
+        made.observe(page(6, tokens=2))
+        assert made.snapshot(6.5, may_wait=True).reasons == ()
+        made.wait(1.5)
+        assert made.snapshot(9.5, may_wait=True).unanswered_seconds == 1.5
+        made.wait(None)
+        assert not made.snapshot(9.6, may_wait=True).in_doubt
+
+    def test_failed_looks_are_counted_over_all_kinds(self) -> None:
+        looks = [page(2), failure(4, FailureKind.REFUSED), failure(6, FailureKind.SERVER_ERROR)]
+        assert seen(*looks, failure(8, FailureKind.TIMEOUT)).failed_looks == 3
+        assert seen(*looks, page(8), failure(10, FailureKind.DNS)).failed_looks == 1
+        assert seen(failure(2, FailureKind.DNS), failure(4, FailureKind.DNS)).failed_looks == 2
+
+    def test_a_look_that_waits_too_long_is_told_until_it_ends(self) -> None:
+        made = tracker(page(2, tokens=1), page(4, tokens=2))
+        made.wait(1.4)
+        shown = made.snapshot(7.4)
+        assert (shown.state, shown.reasons) == (ReplicaState.OK, ("no answer for 1.4 s",))
+        assert (shown.unanswered_seconds, shown.failed_looks, shown.in_doubt) == (1.4, 0, True)
+        made.observe(page(7.5, tokens=3))
+        assert made.snapshot(7.6).reasons == ()
+        made.wait(1.2)
+        made.observe(failure(9.5, FailureKind.TIMEOUT))
+        failed = made.snapshot(9.5)
+        assert (failed.reasons, failed.unanswered_seconds) == (("no answer in time once, just now",), None)
+
+
 class TestStates:
     def test_nothing_is_known_before_the_first_look(self) -> None:
         replica = tracker().snapshot(5.0)

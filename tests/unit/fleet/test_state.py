@@ -13,10 +13,12 @@ from enginetop.fleet.reading import EngineFlags
 from enginetop.fleet.state import (
     Evidence,
     FailureRun,
+    Judgement,
     Standstill,
     duration_text,
     is_connection_failure,
     judge,
+    rests_on_page,
 )
 from enginetop.fleet.work import Work
 
@@ -57,7 +59,8 @@ def test_a_connection_that_fails_otherwise_than_refused_says_how() -> None:
     )
     once = failed(FailureKind.REFUSED, detail="no route to host")
     assert judge(replace(NEVER_ANSWERED, unreachable=once)).reasons == (
-        "no route to host once, no good page yet",
+        "no good page yet",
+        "no route to host once, just now",
     )
 
 
@@ -75,6 +78,57 @@ def test_one_connection_failure_does_not_make_an_old_page_young() -> None:
     assert judge(
         replace(FRESH, page_at=993.0, fresh_until=999.0, unreachable=failed(FailureKind.REFUSED))
     ).state is (ReplicaState.STALE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "detail", "reason"),
+    [
+        (FailureKind.REFUSED, "", "connection refused once, 3 s ago"),
+        (FailureKind.REFUSED, "no route to host", "no route to host once, 3 s ago"),
+        (FailureKind.DNS, "", "host name not found once, 3 s ago"),
+        (FailureKind.TLS, "certificate has expired", "TLS failed once, 3 s ago (certificate has expired)"),
+        (FailureKind.TLS, "the key is not known; verify it", "the key is not known once, 3 s ago; verify it"),
+        (FailureKind.TIMEOUT, "", "no answer in time once, 3 s ago"),
+    ],
+)
+def test_one_connection_failure_is_said_beside_the_state_that_it_keeps(
+    kind: FailureKind, detail: str, reason: str
+) -> None:
+    once = FailureRun(Failure(kind, NOW - 3.0, detail), since=NOW - 3.0)
+    assert judge(replace(FRESH, unreachable=once)) == Judgement(ReplicaState.OK, (reason,))
+    asleep = judge(replace(FRESH, unreachable=once, flags=EngineFlags(sleeping=True)))
+    assert asleep.reasons == ("the engine sleeps", reason)
+    old = judge(replace(FRESH, page_at=993.0, fresh_until=999.0, unreachable=once))
+    assert old == Judgement(ReplicaState.STALE, ("no good page for 7 s", reason), 993.0)
+    cut = judge(replace(FRESH, unreachable=once, answer_failure=failed(FailureKind.SERVER_ERROR)))
+    assert cut.reasons[-1] == reason
+
+
+def test_what_failed_this_instant_failed_just_now() -> None:
+    once = FailureRun(Failure(FailureKind.REFUSED, NOW - 0.9, ""), since=NOW - 0.9)
+    assert judge(replace(FRESH, unreachable=once)).reasons == ("connection refused once, just now",)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"),
+    [(0.75, "no answer for 0.8 s"), (3.0, "no answer for 3.0 s"), (42.4, "no answer for 42 s")],
+)
+def test_a_look_that_waits_too_long_is_said_beside_the_state(seconds: float, reason: str) -> None:
+    assert judge(replace(FRESH, unanswered_seconds=seconds)) == Judgement(ReplicaState.OK, (reason,))
+    assert judge(replace(NEVER_ANSWERED, unanswered_seconds=seconds)).reasons == ("no good page yet", reason)
+    # what is down is down; of a failure that is told already the next look says nothing more
+    run = failed(FailureKind.TIMEOUT, count=2)
+    assert judge(replace(FRESH, unreachable=run, unanswered_seconds=seconds)).reasons == (
+        "no answer in time for 28 s",
+    )
+    once = judge(replace(FRESH, unreachable=failed(FailureKind.REFUSED), unanswered_seconds=seconds))
+    assert once.reasons == ("connection refused once, just now",)
+
+
+def test_what_is_beside_the_state_does_not_rest_on_the_page() -> None:
+    assert rests_on_page(FRESH)
+    assert not rests_on_page(replace(FRESH, unanswered_seconds=2.0))
+    assert not rests_on_page(replace(FRESH, unreachable=failed(FailureKind.REFUSED)))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +182,8 @@ def test_what_helps_stands_after_how_long() -> None:
             "the key is not known for 28 s; verify it; then go on",
         )
         assert judge(replace(NEVER_ANSWERED, unreachable=replace(run, count=1))).reasons == (
-            "the key is not known once, no good page yet; verify it; then go on",
+            "no good page yet",
+            "the key is not known once, just now; verify it; then go on",
         )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,50 @@ from tests.tui.snapshots import (
     replica,
     scalar,
 )
-from tui.view.condition import ALERT_WORDS, Severity, condition_of, conditions_of
+from tui.view.arrange import Sort, arrange
+from tui.view.condition import ALERT_WORDS, Conditions, Severity, condition_of, conditions_of
+
+
+def conditions_of_all(replicas: Sequence[ReplicaSnapshot]) -> Conditions:
+    """The conditions of so many, without alerts."""
+    return conditions_of(fleet(list(replicas)))
+
+
+DOUBTS: list[dict[str, Any]] = [
+    {"failed_looks": 1, "reasons": ("connection refused once, just now",)},
+    {"unanswered_seconds": 2.5, "reasons": ("no answer for 2.5 s",)},
+]
+
+
+@pytest.mark.parametrize("doubt", DOUBTS)
+def test_one_failed_look_has_a_word_and_moves_nobody(doubt: dict[str, Any]) -> None:
+    for state in (ReplicaState.OK, ReplicaState.IDLE, ReplicaState.DRAINING):
+        condition = condition_of(replica("a", state, **doubt), AT)
+        assert (condition.severity, condition.word) == (Severity.INFO, "no answer")
+        assert condition.because == doubt["reasons"][0]
+        assert not condition.needs_you
+    quiet, shaken = [replica("a"), replica("b")], [replica("a"), replica("b", **doubt)]
+    orders = [
+        [
+            item.replica.target.name
+            for item in arrange(shown, conditions_of_all(shown), Sort())
+            if item.replica
+        ]
+        for shown in (quiet, shaken)
+    ]
+    assert orders == [["a", "b"], ["a", "b"]]
+
+
+@pytest.mark.parametrize("doubt", DOUBTS)
+def test_what_is_trouble_already_leads_over_a_failed_look(doubt: dict[str, Any]) -> None:
+    for state in (ReplicaState.STALE, ReplicaState.NO_PROGRESS, ReplicaState.UNAUTHORIZED):
+        assert condition_of(replica("a", state, **doubt), AT).severity >= Severity.WARN
+    full = replica("a", changes={"kv_usage_ratio": 0.97, "requests_waiting": 3}, **doubt)
+    assert condition_of(full, AT).short == "KV 97 %"
+    never = replica("a", ReplicaState.UNKNOWN, scraped_at=None, **doubt)
+    assert condition_of(never, AT).severity is Severity.QUIET
+    both = replica("a", events=(event("restarted", 10),), **doubt)
+    assert condition_of(both, AT).word == "no answer"
 
 
 @pytest.mark.parametrize("state", list(ReplicaState))
