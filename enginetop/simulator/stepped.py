@@ -6,15 +6,13 @@ without its wire.
 
 from __future__ import annotations
 
-import math
-
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.knobs import KnobAnswer, KnobTransport
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import Failure, FailureKind, Observation
 from enginetop.fleet.reading import Identity
 from enginetop.fleet.snapshot import FleetSnapshot
-from enginetop.simulator.faults import Fault, FaultKind
+from enginetop.simulator.faults import Fault
 from enginetop.simulator.fleet_model import WARM_UP_SECONDS, FleetModel
 from enginetop.simulator.gpus import SimulatedGpus
 from enginetop.simulator.knobbed_fleet import KnobbedFleet
@@ -122,14 +120,6 @@ class SteppedWorld:
     def inject(self, name: str, fault: Fault) -> None:
         """Let a fault happen to a replica, at `fault.at_seconds` or at once if that has passed."""
         self._by_name[name].inject(fault)
-
-    def degrade(self, name: str, share: float) -> None:
-        """Cost a replica `share` (0 to 1) of SLO attainment from now on: that much less of all requests is
-        within the SLO, drawn one by one; nothing else changes.
-        """
-        attainment = self.truth(name).attainment_ratio or 1.0
-        spoilt = min(1.0, share / attainment)
-        self.inject(name, Fault(FaultKind.MISSES, self._second, math.inf, ratio=spoilt))
 
     def restart(self, name: str, **start_values: int) -> None:
         """Restart a replica now with other start values; see `SimulatedReplica.restart`."""

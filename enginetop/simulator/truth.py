@@ -34,7 +34,6 @@ class Truth:
         self.reasoning_requests = 0
         self.truncated = 0
         self.output_tokens = 0
-        self.good_tokens = 0
 
     @property
     def judged(self) -> int:
@@ -58,6 +57,4 @@ class Truth:
         self.output_tokens += request.output_tokens
         self.reasoning_requests += request.drawn.reasoning_tokens > 0
         self.truncated += request.truncated
-        if within:
-            self.within_slo += 1
-            self.good_tokens += request.output_tokens
+        self.within_slo += within

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,7 @@ from enginetop.fleet.change import ChangeState, Verdict
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.snapshot import Advice, FleetSnapshot
 from enginetop.simulator.builtin import scenario_named
+from enginetop.simulator.faults import Fault, FaultKind
 from enginetop.simulator.scenario import Scenario
 from enginetop.simulator.stepped import SteppedWorld
 from tests.support.memory_journal import MemoryJournal
@@ -82,6 +84,15 @@ def plan_on(world: SteppedTrial, knob: str, to: int, *, canary: int = 0, promote
     return plan_from_advice(snapshot, replica, advice, sheets, now=world.now(), tool_version=VERSION)
 
 
+def degrade(world: SteppedWorld, name: str, share: float) -> None:
+    """Cost a replica `share` (0 to 1) of SLO attainment from now on: that much less of all requests is within
+    the SLO, drawn one by one; nothing else changes.
+    """
+    attainment = world.truth(name).attainment_ratio or 1.0
+    spoilt = min(1.0, share / attainment)
+    world.inject(name, Fault(FaultKind.MISSES, 0.0, math.inf, ratio=spoilt))
+
+
 def try_change(
     seed: int,
     *,
@@ -94,7 +105,7 @@ def try_change(
     world.stepped.advance(120.0)
     plan = plan_on(world, NULL_KNOB, 250, promote=False)
     if loss:
-        world.stepped.degrade(world.stepped.targets[0].name, loss)
+        degrade(world.stepped, world.stepped.targets[0].name, loss)
     end = run_change(
         plan,
         world,

@@ -14,6 +14,7 @@ from enginetop.fleet.snapshot import Scalar
 from enginetop.simulator.builtin import SCENARIOS, scenario_named
 from enginetop.simulator.faults import Fault, FaultKind
 from enginetop.simulator.stepped import EPOCH, SteppedWorld
+from tests.support.stepped_control import degrade
 from tests.unit.simulator.read_page import ReadPage
 
 BUDGET = "max_num_batched_tokens"
@@ -113,7 +114,7 @@ def test_equal_seeds_and_calls_make_equal_worlds() -> None:
         for seconds in steps:
             world.advance(seconds)
         return [
-            (truth.judged, truth.within_slo, truth.good_tokens)
+            (truth.judged, truth.within_slo, truth.output_tokens)
             for truth in (world.truth(target.name) for target in world.targets)
         ] + [world.page(target.url) for target in world.targets]
 
@@ -213,7 +214,7 @@ def test_degrade_costs_the_points_that_it_is_told_to() -> None:
     world = world_of("already-optimal", replicas=2)
     world.advance(100.0)
     before = world.truth("a1").judged, world.truth("a1").within_slo
-    world.degrade("a1", 0.05)
+    degrade(world, "a1", 0.05)
     world.advance(900.0)
     judged = world.truth("a1").judged - before[0]
     within = world.truth("a1").within_slo - before[1]
