@@ -1,8 +1,7 @@
-"""Preflight: whether a plan still fits the fleet, and what trying it out will take. Pure."""
+"""Preflight: whether a plan still fits the fleet. Pure."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,66 +9,23 @@ from enginetop.fleet.admin_surface import AdminSurface, Openness, admin_surface
 from enginetop.fleet.change import value_text
 from enginetop.fleet.knobs import KnobRow
 from enginetop.fleet.plan import VIA_KNOB_API, VIA_KUBERNETES, Plan, PlannedChange
-from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Scalar
+from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tuners.control.concerns import concerns
 from tuners.control.guards import FRESH_STATES
-from tuners.control.judge import FEWEST_BLOCKS, POWER, required_requests
+from tuners.control.judge import FEWEST_BLOCKS
 from tuners.control.knob_api import KnobReply, ReplyKind
-from tuners.control.observe import JUDGED, WITHIN, replica_of
+from tuners.control.observe import JUDGED, replica_of
 from tuners.control.paths import path_of
-from tuners.control.probability import normal_quantile
 from tuners.control.settings import ControlSettings
+from tuners.control.sizing import Sizing, size
 
-ASSUMED_DESIGN_EFFECT = 2.0
-"""Before any block is seen; requests that share a batch are not independent (2 to 10 in the field)."""
 PREFERRED_BASELINES = 2
 NOT_WATCHED = "is not among the watched targets"
 """The end of a problem that naming more of the fleet solves."""
-_ENOUGH_JUDGED = 200
 _ALONE = (
     "one change reaches all who serve this model: no canary, nothing to compare with, no verdict; they are "
     "counted before it and during it, then the value goes back, and a person decides"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Sizing:
-    """What an observation can show, from the present rate and attainment.
-
-    `canary_per_second` are its finished requests. `attainment` is that of canary and baselines so far, or the
-    objective's target while too few are `attainment_seen`. `visible` is the difference (a ratio) that the
-    configured blocks show with power 0.8, `needed_seconds` the time to show `not_worse` within the margin,
-    `needed_requests` those of each arm if both had the same traffic; None: not known, or no traffic.
-    """
-
-    canary_per_second: float
-    attainment: float
-    attainment_seen: bool
-    design_effect: float
-    visible: float | None
-    needed_requests: int | None
-    needed_seconds: float | None
-    observation_seconds: float
-
-    @property
-    def words(self) -> str:
-        """The sizing as one line for people."""
-        shown = f"observation takes {self.observation_seconds / 60:.0f} min"
-        if self.visible is None or self.needed_requests is None:
-            return f"{shown}; no traffic, no verdict"
-        so_far = " so far," if self.attainment_seen else " and"
-        line = (
-            f"{shown} at {self.canary_per_second:.1f} req/s and shows differences from "
-            f"{100 * self.visible:.1f} points (attainment {100 * self.attainment:.1f} %{so_far} "
-            f"design effect {self.design_effect:g} assumed)"
-        )
-        if self.needed_seconds is None or self.needed_seconds <= self.observation_seconds:
-            return line
-        return (
-            f"{line}; not_worse within the margin needs about {self.needed_seconds / 60:.0f} min "
-            f"({self.needed_requests} requests an arm if both had as many): expect `inconclusive` unless the "
-            f"difference is plain"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,44 +110,6 @@ def check_plan(
     found = [replica for target in baselines if (replica := replica_of(snapshot, target))]
     sizing = size(canary, found, settings) if found else None
     return Preflight(tuple(problems), baselines, tuple(notes), sizing)
-
-
-def size(
-    canary: ReplicaSnapshot,
-    baselines: Iterable[ReplicaSnapshot],
-    settings: ControlSettings,
-    design_effect: float = ASSUMED_DESIGN_EFFECT,
-) -> Sizing:
-    """What an observation at the present rates can show."""
-    others = tuple(baselines)
-    own_rate = _rate(canary)
-    rate = sum(map(_rate, others))
-    judged = sum(replica.totals.get(JUDGED, 0.0) for replica in (canary, *others))
-    within = sum(replica.totals.get(WITHIN, 0.0) for replica in (canary, *others))
-    # what is judged counts since we look; a handful of requests tells less than the objective does
-    seen = judged >= _ENOUGH_JUDGED
-    attainment = within / judged if seen else canary.slo.target
-    seconds = settings.blocks * settings.block_seconds
-    visible = needed = needed_seconds = None
-    if own_rate > 0 and rate > 0:
-        # an attainment of exactly 1 so far is no proof that none will miss
-        spread = max(attainment * (1 - attainment), 1 / (max(judged, _ENOUGH_JUDGED) + 2))
-        z = normal_quantile(1 - settings.alpha) + normal_quantile(POWER)
-        per_request = design_effect * spread * (1 / own_rate + 1 / rate)
-        visible = z * math.sqrt(per_request / seconds)
-        level = (1 + math.sqrt(max(0.0, 1 - 4 * spread))) / 2
-        needed = required_requests(level, settings.margin, settings.alpha, design_effect=design_effect)
-        needed_seconds = settings.warmup_seconds + z * z * per_request / settings.margin**2
-    return Sizing(
-        canary_per_second=own_rate,
-        attainment=attainment,
-        attainment_seen=seen,
-        design_effect=design_effect,
-        visible=visible,
-        needed_requests=needed,
-        needed_seconds=needed_seconds,
-        observation_seconds=settings.observation_seconds,
-    )
 
 
 def _replica_problem(plan: Plan, change: PlannedChange, replica: ReplicaSnapshot | None) -> str:
@@ -282,9 +200,3 @@ def _baselines(plan: Plan, snapshot: FleetSnapshot, reached: Collection[str]) ->
         and replica.role == plan.scope.role
         and JUDGED in replica.totals
     )
-
-
-def _rate(replica: ReplicaSnapshot) -> float:
-    signal = replica.signals.get("requests_finished_per_second")
-    value = signal.number if isinstance(signal, Scalar) else None
-    return value or 0.0

@@ -14,8 +14,8 @@ from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control.judge import Judgement
 from tuners.control.knob_api import KnobReply
 from tuners.control.observe import Mark
-from tuners.control.preflight import Sizing
 from tuners.control.settings import ControlSettings
+from tuners.control.sizing import Sizing
 from tuners.control.trace import NO_TRACE, Trace
 
 

@@ -14,8 +14,9 @@ from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.plan import Plan
 from tests.support.control_runs import SHORT, gain, run, values
 from tests.support.virtual_fleet import VERSION, Engine, VirtualFleet, plan_for, three
-from tuners.control.preflight import Preflight, check_plan, size
+from tuners.control.preflight import Preflight, check_plan
 from tuners.control.settings import ControlSettings
+from tuners.control.sizing import size
 
 OLD = 2048
 
