@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from enginetop.fleet.knobs import BY_HAND, FAILED, KnobRow, KnobSheet, Outcome, unknown_knob
 from tuners.control.restartable import NothingDoneError, Restartable, RestartError, StartKnob, Values
+from tuners.control.start_values import StartValues
 
 DRAINING, RESTARTING, GOING_BACK = "draining", "restarting", "going_back"
 
@@ -44,8 +45,8 @@ class _Move:
     """
 
     knob: str
-    to: dict[str, int | None]
-    former: dict[str, int | None]
+    to: Values
+    former: Values
     ttl_seconds: float | None
     phase: str
     until: float
@@ -83,10 +84,7 @@ class RestartBoard:
         self._writer, self._instance = writer, instance
         self._engine_name, self._engine_version = engine_name, engine_version
         self._patience = patience or Patience()
-        self._present = {knob.name: (present or {}).get(knob.name, knob.start) for knob in knobs}
-        self._lasting = dict(self._present)
-        self._versions = dict.fromkeys(self._present, 0)
-        self._expiries: dict[str, float] = {}
+        self._values = StartValues(knobs, present or {})
         self._note = ""
         self._move: _Move | None = None
         self._ticks_elsewhere = ticks_elsewhere
@@ -123,9 +121,10 @@ class RestartBoard:
         knob = self._knobs.get(name)
         if knob is None:
             return unknown_knob(name, self._knobs)
-        if if_version is not None and if_version != self._versions[name]:
-            return self._refusal(409, knob, now, f"at version {self._versions[name]}, not {if_version}")
-        known = value in (self._lasting[name], knob.start)
+        version = self._values.version(name)
+        if if_version is not None and if_version != version:
+            return self._refusal(409, knob, now, f"at version {version}, not {if_version}")
+        known = value in (self._values.lasting[name], knob.start)
         if not (known or knob.min <= value <= knob.max):
             return self._refusal(422, knob, now, f"{value} is not within {knob.min} to {knob.max}")
         return self._set(knob, value, ttl_seconds, now)
@@ -157,7 +156,7 @@ class RestartBoard:
     @property
     def lasting(self) -> Values:
         """The values that are there to stay."""
-        return dict(self._lasting)
+        return dict(self._values.lasting)
 
     @property
     def note(self) -> str:
@@ -180,28 +179,27 @@ class RestartBoard:
                 self._cancel(move, "the change was taken back before anything was restarted")
                 return self._done(knob, now)
             return self._refusal(429, knob, now, f"the engine is {move.phase.replace('_', ' ')}", 2.0)
-        if value == self._present[name] and not self.failed:
-            self._hold(name, ttl_seconds, now)
+        if value == self._values.present[name] and not self.failed:
+            self._values.hold(name, ttl_seconds, now)
             return self._done(knob, now)
-        self._begin(name, {**self._present, name: value}, ttl_seconds, now)
+        self._begin(name, {**self._values.present, name: value}, ttl_seconds, now)
         return self._done(knob, now)
 
-    def _begin(self, name: str, to: dict[str, int | None], ttl_seconds: float | None, now: float) -> None:
+    def _begin(self, name: str, to: Values, ttl_seconds: float | None, now: float) -> None:
+        lasting = self._values.lasting
         move = _Move(
             knob=name,
             to=to,
-            former=dict(self._present),
+            former=dict(self._values.present),
             ttl_seconds=ttl_seconds,
             phase=DRAINING,
             until=now + self._patience.drain_seconds,
-            back=to == self._lasting,
-            cuts=self._patience.cuts_requests or to[name] in (self._lasting[name], self._knobs[name].start),
+            back=to == lasting,
+            cuts=self._patience.cuts_requests or to[name] in (lasting[name], self._knobs[name].start),
         )
-        for known, value in to.items():
-            if value == self._lasting[known]:
-                self._expiries.pop(known, None)
+        self._values.end_loans(known for known, value in to.items() if value == lasting[known])
         self._move, self._note = move, ""
-        self._put(to)
+        self._values.put(to)
         if self.failed:  # nothing runs that could be drained
             try:
                 self._restart(move, now)
@@ -233,23 +231,10 @@ class RestartBoard:
 
     def _settle(self, move: _Move, now: float) -> None:
         self._move, self.failed = None, False
-        self._hold(move.knob, move.ttl_seconds, now)
-
-    def _hold(self, name: str, ttl_seconds: float | None, now: float) -> None:
-        if ttl_seconds is None:
-            self._lasting[name] = self._present[name]
-            self._expiries.pop(name, None)
-        else:
-            self._expiries[name] = now + ttl_seconds
-
-    def _put(self, values: Values) -> None:
-        for name, value in values.items():
-            if self._present[name] != value:
-                self._present[name] = value
-                self._versions[name] += 1
+        self._values.hold(move.knob, move.ttl_seconds, now)
 
     def _cancel(self, move: _Move, why: str) -> None:
-        self._put(move.former)
+        self._values.put(move.former)
         self._move, self._note = None, why
 
     def _take(self, move: _Move, error: RestartError, now: float) -> None:
@@ -261,9 +246,9 @@ class RestartBoard:
             self._cancel(move, why)
         else:
             self._note = f"{move.knob} {move.to[move.knob]} did not work: {why}"
-            back = replace(move, to=dict(self._lasting), ttl_seconds=None, back=True)
-            self._expiries.clear()
-            self._put(back.to)
+            back = replace(move, to=self.lasting, ttl_seconds=None, back=True)
+            self._values.end_loans(back.to)
+            self._values.put(back.to)
             self._move = back
             try:
                 self._restart(back, now)
@@ -272,9 +257,9 @@ class RestartBoard:
 
     def _give_up(self, why: str) -> None:
         self._move, self.failed = None, True
-        self._put(self._lasting)
-        self._expiries.clear()
-        self._note = f"{why}{BY_HAND}{self._engine.by_hand(self._lasting)}"
+        self._values.put(self.lasting)
+        self._values.end_loans(self.lasting)
+        self._note = f"{why}{BY_HAND}{self._engine.by_hand(self.lasting)}"
 
     def _idle(self, now: float) -> None:
         if self.failed or self.ended:
@@ -285,50 +270,40 @@ class RestartBoard:
             self._died(error, now)
             return
         self._adopt()
-        over = [name for name, moment in self._expiries.items() if moment <= now]
-        for name in over:
-            del self._expiries[name]
-        to = {**self._present, **{name: self._lasting[name] for name in over}}
-        if to != self._present:
+        over = self._values.take_expired(now)
+        to = {**self._values.present, **{name: self._values.lasting[name] for name in over}}
+        if to != self._values.present:
             self._begin(over[0], to, None, now)
 
     def _adopt(self) -> None:
         """Take over what somebody else has set."""
         with suppress(RestartError):
             found = self._stands() if self._stands is not None else {}
-            others = {
-                name: value
-                for name, value in found.items()
-                if name in self._present and value != self._present[name]
-            }
-            self._put(others)
-            self._lasting.update(others)
-            for name, value in others.items():
-                self._expiries.pop(name, None)
+            for name, value in self._values.adopt(found).items():
                 self._note = f"{name} was set to {value} by somebody else"
 
     def _died(self, error: RestartError, now: float) -> None:
         """It ended by itself: with a value on trial that value is blamed, else whoever owns us decides."""
-        on_trial = next((name for name, value in self._present.items() if value != self._lasting[name]), None)
+        on_trial = self._values.on_trial()
         if on_trial is None:
             self.ended = str(error)
             return
-        present = dict(self._present)
+        present = dict(self._values.present)
         self._take(_Move(on_trial, present, present, None, RESTARTING, now, back=False), error, now)
 
     def _row(self, knob: StartKnob, now: float) -> KnobRow:
-        expiry, move = self._expiries.get(knob.name), self._move
+        left, move = self._values.loan_seconds(knob.name, now), self._move
         coming = move.ttl_seconds if move is not None and move.knob == knob.name else None
         phase = move.phase if move is not None else FAILED if self.failed else ""
         return KnobRow(
             name=knob.name,
-            value=self._present[knob.name],
+            value=self._values.present[knob.name],
             start=knob.start,
             min=knob.min,
             max=knob.max,
             unit=knob.unit,
-            version=self._versions[knob.name],
-            expires_in_seconds=coming if expiry is None else max(0.0, expiry - now),
+            version=self._values.version(knob.name),
+            expires_in_seconds=coming if left is None else left,
             note=self._note,
             apply="restart",
             phase=phase,
