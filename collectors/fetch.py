@@ -8,10 +8,10 @@ import re
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from collectors.answer import Answer
 from collectors.sanitise import clean_text
@@ -25,6 +25,7 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 KEPT_HEADERS: frozenset[str] = frozenset({"content-type", "server", "process-start-time-unix", "retry-after"})
 """The headers of an answer that anybody reads, and the only ones that leave the fetcher or are recorded."""
 
+USER_AGENT = "enginetop"
 MAX_DETAIL_CHARACTERS = 200
 
 # Faults of this machine rather than of a target: they must not make a healthy replica look down.
@@ -46,6 +47,26 @@ class Fetcher(Protocol):
 
     async def aclose(self) -> None:
         """Close every connection."""
+
+
+class Asked(Protocol):
+    """A GET on its way."""
+
+    def call_off(self) -> None:
+        """Drop the connection; nothing is told any more."""
+
+
+@runtime_checkable
+class PromptFetcher(Fetcher, Protocol):
+    """A fetcher that needs no task where a connection stands: most of what a GET costs beside its page."""
+
+    def ask(
+        self, url: str, path: str, *, timeout_seconds: float, tell: Callable[[Answer | None], None]
+    ) -> Asked | None:
+        """As `fetch`; `tell` is called later, from the event loop. It must not raise.
+
+        None, returned or told: there is no answer this way, it takes a `fetch`.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The live engine: one task a target in a thread of its own, one immutable snapshot a tick."""
+"""The live engine: targets watched in a thread of their own, one immutable snapshot a tick."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from collectors.fetch import Fetcher
 from collectors.gpu_thread import gpu_threads
 from collectors.listeners import Listeners
 from collectors.pace import Pace
+from collectors.patience import patient_clock
 from collectors.records.reader import RecordReader, Sink
-from collectors.schedule import TargetSchedule
+from collectors.schedule import TargetSchedule, Turn
 from collectors.scrape import (
     DEADLINE_SHARE,
     Clock,
@@ -30,6 +31,8 @@ from collectors.scrape import (
     Tracker,
     unchanged,
 )
+from collectors.watch import Beat, Watch
+from collectors.wheel import Wheel
 from enginetop.fleet.attribution import ClaimedRecord
 from enginetop.fleet.model import Target
 from enginetop.fleet.ports import GpuSource
@@ -42,7 +45,7 @@ _REFRESH_GAP_SECONDS = 0.5
 class LiveEngine:
     """Scrapes a fleet; a `FleetSource`.
 
-    Every target has its own task, at most one scrape in flight and its own deadline, so that a slow or dead
+    Every target has its own turns, at most one scrape in flight and its own deadline, so that a slow or dead
     one delays nobody. A snapshot is published at once on `start`, as soon as every target has been looked at
     for the first time (or again after a refresh), and every `interval_seconds`. `finish` adds to each
     snapshot what the caller wants in it. `tracker` and `new_feed` objects are used from the engine's thread
@@ -93,7 +96,8 @@ class LiveEngine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._publish_early: Alarm | None = None
-        self._watches: dict[str, _Watch] = {}
+        self._watches: dict[str, Watch] = {}
+        self._beat: Beat | None = None
         self._fetcher: Fetcher | None = None
         self._awaited: set[str] = set()
 
@@ -176,6 +180,8 @@ class LiveEngine:
         self._running.set()
         self._listeners.notify(self._intake.note_fault)
         self._fetcher = self._new_fetcher()
+        wheel = Wheel(self._loop, self._clock.monotonic)
+        self._beat = Beat(wheel, self._clock, patient_clock(), self._timeout)
         started_at = self._clock.monotonic()
         self._awaited = {target.url for target in self._targets}
         for target in self._targets:
@@ -184,10 +190,10 @@ class LiveEngine:
         try:
             await self._stopping.wait()
         finally:
-            tasks = [ticking, *(watch.task for watch in self._watches.values())]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            ticking.cancel()
+            wheel.stop()
+            left = [task for watch in self._watches.values() if (task := watch.end()) is not None]
+            await asyncio.gather(ticking, *left, return_exceptions=True)
             await self._fetcher.aclose()
             await asyncio.sleep(0)  # lets closed transports release their sockets
 
@@ -198,18 +204,17 @@ class LiveEngine:
 
     def _begin_watch(self, target: Target, started_at: float, together: int) -> None:
         assert self._fetcher is not None
-        watch = _Watch(
-            Scraper(target, self._new_feed(target), self._fetcher, self._clock),
-            TargetSchedule(target.url, self._interval, started_at, together),
-        )
-        self._watches[target.url] = watch
-        watch.task = self._begin_task(self._watch(watch))
+        assert self._beat is not None
+        scraper = Scraper(target, self._new_feed(target), self._fetcher, self._clock)
+        schedule = TargetSchedule(target.url, self._interval, started_at, together)
+        watch = self._watches[target.url] = Watch(scraper, schedule, self._beat, self._take)
+        watch.begin()
 
     def _end_watch(self, url: str) -> None:
         watch = self._watches.pop(url, None)
         self._awaited.discard(url)
         if watch is not None:
-            watch.task.cancel()
+            watch.end()
             if self._fetcher is not None:
                 self._begin_task(self._fetcher.forget(url))
 
@@ -234,21 +239,10 @@ class LiveEngine:
         if self._publish_early is not None:
             self._publish_early.ring()
 
-    async def _watch(self, watch: _Watch) -> None:
-        turn = watch.schedule.first
-        while True:
-            begun = await self._until(turn.due, watch.alarm)
-            watch.in_flight = True
-            scrape = await watch.scraper.scrape(self._timeout)
-            watch.in_flight = False
-            watch.ended = self._clock.monotonic()
-            turn = watch.schedule.next_turn(begun, watch.ended, scrape.unanswered)
-            self._pace.count_turn(turn.dropped)
-            self._take(scrape, self._clock.now() + turn.due - watch.ended)
-            del scrape  # a page is of no use while its target waits for the next turn
-
-    def _take(self, scrape: Scrape, next_try_at: float) -> None:
-        self._intake.take(scrape, next_try_at)
+    def _take(self, scrape: Scrape, turn: Turn, seconds: float) -> None:
+        """Take a scrape, after which `turn` is due in so many seconds."""
+        self._pace.count_turn(turn.dropped)
+        self._intake.take(scrape, self._clock.now() + seconds)
         if self._awaited:
             self._awaited.discard(scrape.url)
             if not self._awaited and self._publish_early is not None:
@@ -271,12 +265,11 @@ class LiveEngine:
         return self._clock.monotonic() if rung else due
 
     def _refresh(self) -> None:
-        now = self._clock.monotonic()
         gap = min(_REFRESH_GAP_SECONDS, self._interval / 2)
         for watch in self._watches.values():
-            if not watch.in_flight and now - watch.ended >= gap:
-                watch.alarm.ring()
-                self._awaited.add(watch.scraper.target.url)
+            if watch.rests(gap):
+                self._awaited.add(watch.url)
+                watch.look_now()
 
     def _publish(self) -> None:
         now = self._clock.now()
@@ -305,15 +298,3 @@ class LiveEngine:
         self._intake.note_fault(
             error if isinstance(error, Exception) else RuntimeError(context.get("message"))
         )
-
-
-class _Watch:
-    """What the engine keeps for one target."""
-
-    def __init__(self, scraper: Scraper, schedule: TargetSchedule) -> None:
-        self.scraper = scraper
-        self.schedule = schedule
-        self.task: asyncio.Task[None]
-        self.alarm = Alarm()
-        self.in_flight = False
-        self.ended = float("-inf")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from collectors.answer import Answer
-from collectors.fetch import Fetcher, one_line
+from collectors.fetch import Asked, Fetcher, PromptFetcher, one_line
 from collectors.patience import patient_time
+from enginetop.fleet.changing import changed
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import CONNECTION_FAILURES, Failure, FailureKind, Observation
 from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuReport
@@ -87,6 +89,20 @@ class Scrape:
         return failure.kind in CONNECTION_FAILURES or failure.kind is FailureKind.COLLECTOR
 
 
+@dataclass(slots=True, eq=False)
+class _Look:
+    """A scrape under way: its deadline by `patient_time`, its beginning, and what was answered so far."""
+
+    patient_time: Callable[[], float]
+    deadline: float
+    began: float
+    answers: list[Answer] = field(default_factory=list)
+
+    def take(self, answer: Answer) -> None:
+        # one time for all pages of a scrape, as a replay knows it
+        self.answers.append(changed(answer, at=self.began))
+
+
 class Scraper:
     """Scrapes one target, one scrape at a time."""
 
@@ -94,30 +110,98 @@ class Scraper:
         self.target = target
         self._feed = feed
         self._fetcher = fetcher
+        self._prompt = fetcher if isinstance(fetcher, PromptFetcher) else None
         self._clock = clock
+        self._under_way: Asked | asyncio.Task[None] | None = None
 
     async def scrape(self, timeout_seconds: float) -> Scrape:
         """One scrape, over after `timeout_seconds` of `patient_time`. A fault of our own is a failure too."""
-        deadline = patient_time() + timeout_seconds
-        began = self._clock.now()
-        answers: list[Answer] = []
-        url = self.target.url
+        return await self._rest(_Look(patient_time, patient_time() + timeout_seconds, self._clock.now()))
+
+    def begin(
+        self, timeout_seconds: float, time: Callable[[], float], tell: Callable[[Scrape], None]
+    ) -> None:
+        """As `scrape`, but what came is told, from the event loop or at once. `time` is its `patient_time`.
+
+        It takes no task where pages come over connections that stand, as nearly all do: a task with its
+        futures costs a large fleet as much as the pages themselves. `tell` must not raise.
+        """
+        self._go_on(_Look(time, time() + timeout_seconds, self._clock.now()), tell)
+
+    def call_off(self) -> asyncio.Task[None] | None:
+        """End what `begin` began and tell nothing; its task, if there is one, is cancelled and returned."""
+        under_way, self._under_way = self._under_way, None
+        if isinstance(under_way, asyncio.Task):
+            under_way.cancel()
+            return under_way
+        if under_way is not None:
+            under_way.call_off()
+        return None
+
+    def _go_on(self, look: _Look, tell: Callable[[Scrape], None]) -> None:
+        """Ask the next page, or tell what all of them amount to."""
+
+        def take(answer: Answer | None) -> None:
+            self._under_way = None
+            if answer is None:
+                self._go_the_long_way(look, tell)
+            else:
+                look.take(answer)
+                self._go_on(look, tell)
+
         try:
-            while len(answers) < _MAX_PAGES and (left := deadline - patient_time()) > 0:
-                path = self._feed.next_path(answers)
-                if path is None:
-                    break
-                answer = await self._fetcher.fetch(url, path, timeout_seconds=left * _PAGE_SHARE)
-                # one time for all pages of a scrape, as a replay knows it
-                answers.append(replace(answer, at=began))
-            at = self._clock.now()
-            # the sum of the pages, not the time of the loop: a replay knows the pages alone
-            seconds = sum(answer.seconds for answer in answers)
-            return Scrape(url, tuple(answers), self._feed.take(answers, at, seconds))
+            path, seconds = self._next(look)
+            if path is None:
+                scrape = self._made_of(look)
+            elif self._prompt is None or (
+                (asked := self._prompt.ask(self.target.url, path, timeout_seconds=seconds, tell=take)) is None
+            ):
+                self._go_the_long_way(look, tell)
+                return
+            else:
+                self._under_way = asked
+                return
         except Exception as error:  # noqa: BLE001 - one target's trouble is shown as its state
-            at = self._clock.now()
-            failure = Failure(FailureKind.COLLECTOR, at, one_line(f"{type(error).__name__}: {error}"))
-            return Scrape(url, (), Observation(at, 0.0, failure=failure))
+            scrape = self._fault(error)
+        tell(scrape)
+
+    def _go_the_long_way(self, look: _Look, tell: Callable[[Scrape], None]) -> None:
+        async def rest() -> None:
+            scrape = await self._rest(look)
+            self._under_way = None
+            tell(scrape)
+
+        self._under_way = asyncio.get_running_loop().create_task(rest())
+
+    async def _rest(self, look: _Look) -> Scrape:
+        """The scrape, its remaining pages asked by `fetch`."""
+        try:
+            while True:
+                path, seconds = self._next(look)
+                if path is None:
+                    return self._made_of(look)
+                look.take(await self._fetcher.fetch(self.target.url, path, timeout_seconds=seconds))
+        except Exception as error:  # noqa: BLE001 - one target's trouble is shown as its state
+            return self._fault(error)
+
+    def _next(self, look: _Look) -> tuple[str | None, float]:
+        """The path to ask now, None if there is none, and how long it may take."""
+        left = look.deadline - look.patient_time()
+        if left <= 0 or len(look.answers) >= _MAX_PAGES:
+            return None, left
+        return self._feed.next_path(look.answers), left * _PAGE_SHARE
+
+    def _made_of(self, look: _Look) -> Scrape:
+        at = self._clock.now()
+        # the sum of the pages, not the time of the loop: a replay knows the pages alone
+        seconds = sum([answer.seconds for answer in look.answers])
+        answers = tuple(look.answers)
+        return Scrape(self.target.url, answers, self._feed.take(answers, at, seconds))
+
+    def _fault(self, error: Exception) -> Scrape:
+        at = self._clock.now()
+        failure = Failure(FailureKind.COLLECTOR, at, one_line(f"{type(error).__name__}: {error}"))
+        return Scrape(self.target.url, (), Observation(at, 0.0, failure=failure))
 
 
 class Intake:

@@ -20,9 +20,8 @@ from urllib.parse import SplitResult, urlsplit
 import httpx
 
 from collectors.engines.json_fields import integer, items, text
-from collectors.fetch import FetchError, connection_fault
+from collectors.fetch import USER_AGENT, FetchError, connection_fault
 from collectors.full_http import proxy_for, tls_context
-from collectors.http import USER_AGENT
 from collectors.kubernetes.identity import Identity
 from collectors.kubernetes.kubeconfig import Context, KubernetesError
 from collectors.origin import Origin

@@ -20,9 +20,15 @@ import requests
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
-from collectors.fetch import NO_CREDENTIALS, Credentials, FetchError, connection_fault, one_line
+from collectors.fetch import (
+    NO_CREDENTIALS,
+    USER_AGENT,
+    Credentials,
+    FetchError,
+    connection_fault,
+    one_line,
+)
 from collectors.full_http import tls_context
-from collectors.http import USER_AGENT
 from collectors.origin import Origin
 from collectors.prometheus.ahead import asked_ahead
 from collectors.secrets import without_these
