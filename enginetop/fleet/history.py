@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeGuard
 
-from enginetop.fleet.extract import Extraction, Growth, shared_extraction
+from enginetop.fleet.extract import Extraction, shared_extraction
 from enginetop.fleet.facts import WindowFacts
+from enginetop.fleet.growth import Growth
 from enginetop.fleet.increase import NONE, Reached, SeriesTotals, Step
 from enginetop.fleet.reading import Columns, Reading
 from enginetop.fleet.slots import Slots, slots_of

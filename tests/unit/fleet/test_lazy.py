@@ -8,8 +8,9 @@ import pytest
 
 from bench.memory import Fleet
 from bench.page_server import MovingPage
-from enginetop.fleet.extract import Growth, _LabelSet
+from enginetop.fleet.growth import Growth
 from enginetop.fleet.histogram import HistogramIncrease
+from enginetop.fleet.label_set import LabelSet
 from enginetop.fleet.lazy import Lazy, joint_names, overlaid
 
 
@@ -101,14 +102,14 @@ class TestATick:
             found["sums"] += 1
             return gain(growth, slots)
 
-        whole = _LabelSet.increase
+        whole = LabelSet.increase
 
-        def counted_histogram(label_set: _LabelSet, growth: Growth) -> HistogramIncrease:
+        def counted_histogram(label_set: LabelSet, growth: Growth) -> HistogramIncrease:
             found["histograms"] += 1
             return whole(label_set, growth)
 
         monkeypatch.setattr(Growth, "increase", counted_gain)
-        monkeypatch.setattr(_LabelSet, "increase", counted_histogram)
+        monkeypatch.setattr(LabelSet, "increase", counted_histogram)
         return found
 
     def test_a_tick_adds_up_what_is_judged_and_kept_and_no_more(self, measures: Counter[str]) -> None:
