@@ -8,27 +8,26 @@ from enginetop.fleet.snapshot import FleetSnapshot, PoolAdvice
 from tui.view.advice import (
     ACTIONABLE,
     APPLY_WORDS,
-    Quiet,
     Suggestion,
     advice_of,
     caveats_of,
     change_text,
     expectation_items,
     pool_of,
-    quiet_of,
     reason_text,
     reasons_of,
     suggestions_of,
 )
 from tui.view.cells import Line, plain, printable
+from tui.view.left_alone import LeftAlone, left_alone_of
 
 _LABEL_WIDTH = 9
 
 
 def report_lines(snapshot: FleetSnapshot) -> Iterator[Line]:
     """The report; never empty. Of a pool one suggestion is told in full, since a plan carries it to all."""
-    suggestions, quiet = suggestions_of(snapshot), quiet_of(snapshot.replicas)
-    if not suggestions and not quiet:
+    suggestions, left_alone = suggestions_of(snapshot), left_alone_of(snapshot.replicas)
+    if not suggestions and not left_alone:
         yield plain("nothing to advise on: no engine answers")
         return
     pools: dict[tuple[object, ...], list[Suggestion]] = {}
@@ -41,8 +40,8 @@ def report_lines(snapshot: FleetSnapshot) -> Iterator[Line]:
         yield from labelled("also", [" · ".join(map(_in_short, others))])
         yield from labelled("though", [_carried_along(snapshot, first)])
         yield plain("")
-    for group in quiet:
-        yield from _quiet(group)
+    for group in left_alone:
+        yield from _left_alone(group)
     for pool in snapshot.pools:
         yield plain("")
         yield from _pool(pool)
@@ -97,7 +96,7 @@ def labelled(label: str, texts: Iterable[str]) -> Iterator[Line]:
         label = ""
 
 
-def _quiet(group: Quiet) -> Iterator[Line]:
+def _left_alone(group: LeftAlone) -> Iterator[Line]:
     """One line where all replicas have the same reason, else one each."""
     head = f"{group.action:<8} {group.knob}"
     if group.alike:

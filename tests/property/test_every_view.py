@@ -43,7 +43,6 @@ ELSEWHERE = {
     "past_lines": "tests/unit/view/test_tuners_change.py",
     "proposal_lines": "tests/unit/view/test_tuners_change.py",
     "suggestion_lines": "tests/unit/view/test_tuners_change.py",
-    "tuners_verdict": "tests/unit/view/test_tuners.py",
 }
 
 INKS = Inks(load_theme("dark"))

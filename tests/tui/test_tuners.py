@@ -20,7 +20,9 @@ from tui.screens.change import ChangeScreen, PastScreen
 from tui.screens.confirm import ConfirmScreen
 from tui.screens.detail import DetailScreen
 from tui.screens.fleet import FleetScreen
-from tui.screens.tuners import QuietScreen, SuggestionScreen, TunersScreen
+from tui.screens.left_alone import LeftAloneScreen
+from tui.screens.suggestion import SuggestionScreen
+from tui.screens.tuners import TunersScreen
 from tui.screens.what_if import WhatIfScreen
 
 FLEET = fleet([*pool(), down_replica("c0")])
@@ -180,7 +182,7 @@ def test_a_value_is_asked_of_all_replicas_of_a_quiet_row() -> None:
         assert screen_kind(app) is WhatIfScreen
         title = screen_lines(app)[0]
         await press(app, pilot, "7", "escape", "enter")
-        assert screen_kind(app) is QuietScreen
+        assert screen_kind(app) is LeftAloneScreen
         await press(app, pilot, "w")
         assert (screen_kind(app), screen_lines(app)[0]) == (WhatIfScreen, title)
 
@@ -412,7 +414,7 @@ def test_the_cursor_stays_on_its_suggestion_and_quiet_rows_open() -> None:
         await publish(app, pilot, source, replace(FLEET, sequence=2))
         assert next(line for line in screen_lines(app) if line.startswith("▸")) == marked
         await press(app, pilot, "enter")
-        assert screen_kind(app) is QuietScreen
+        assert screen_kind(app) is LeftAloneScreen
         assert "b3           TPOT p95 41 ms is within the 50 ms SLO" in screen_text(app)
         await press(app, pilot, "escape")
         assert screen_kind(app) is TunersScreen
@@ -543,14 +545,14 @@ def test_a_view_that_fails_leaves_the_rest(monkeypatch: pytest.MonkeyPatch) -> N
     def broken(*_: object) -> None:
         raise ValueError("half a table")
 
-    monkeypatch.setattr("tui.screens.tuners.TunersTable", broken)
+    monkeypatch.setattr("tui.screens.tuners.tuners_rows", broken)
 
     async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
         await press(app, pilot, "8")
-        assert "the advice failed: ValueError: half a table" in screen_text(app)
+        assert "tuners failed: ValueError: half a table" in screen_text(app)
         assert "q quit" in footer(app)
 
-    assert play(story).failures == ["advice: ValueError: half a table"]
+    assert play(story).failures == ["tuners: ValueError: half a table"]
 
 
 def test_control_ends_before_the_source(

@@ -16,27 +16,27 @@ from tui.actions import Action, Place
 from tui.alert_desk import WORDS_HELP, AlertDesk
 from tui.screens.base import PictureScreen, bindings_for
 from tui.screens.detail import DetailScreen
-from tui.screens.listing import ListScreen
+from tui.screens.listing import TitledListScreen
 from tui.screens.why import HistoryScreen, WhyScreen
 from tui.timeline import AlertBegin
 from tui.view.alerts import alert_key, alert_rows, alerts_title, alerts_verdict
-from tui.view.cells import Span, plain, printable, spread, wrap_text
+from tui.view.cells import Line, Span, plain, printable, spread, wrap_text
 from tui.view.heading import badges
 from tui.view.rows import Rows
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
-from tui.widgets.row_list import RowList
 
 _ACTS = frozenset({"acknowledge", "note", "silence(1800)", "silence(7200)", "silence_words", "undo_quiet"})
 
 
-class AlertsScreen(ListScreen):
+class AlertsScreen(TitledListScreen):
     """Pending and firing alerts, the gravest first. Without `desk` nobody can say anything to them.
 
     `begins` tells which alerts began in the time that is kept.
     """
 
     PLACE = Place.ALERTS
+    HAS_VERDICT = True
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.ALERTS)]
 
     def __init__(
@@ -59,33 +59,18 @@ class AlertsScreen(ListScreen):
             super().__init__()
             self.alert = alert
 
-    def compose(self) -> ComposeResult:
-        """Title, verdict, list, footer."""
-        yield LineView(self.inks, self.complain, id="title")
-        yield LineView(self.inks, self.complain, id="verdict")
-        yield RowList(self.inks, self.complain, id="list")
-        yield LineView(self.inks, self.complain, id="footer")
+    def title_line(self, width: int) -> Line:
+        """What this list is."""
+        return alerts_title(self.picture, width)
 
-    def paint(self) -> None:
-        """Bring every part up to date; each fails alone."""
-        picture, width = self.picture, self.size.width
-        if not self.can_paint:
-            return
-        with self.app.batch_update():
-            for part, build in (
-                ("title", lambda: alerts_title(picture, width)),
-                ("verdict", lambda: alerts_verdict(picture, width, self._said)),
-            ):
-                lines = self.build_lines(part, lambda build=build: [build()])  # type: ignore[misc]
-                self.part(f"#{part}").show_lines(lines)
-            try:
-                self.table = alert_rows(picture, width)
-            except Exception as error:  # noqa: BLE001 - the rest of the screen must go on
-                self.complain("alerts", error)
-                self.rows.show_lines([plain(f" the alerts failed: {type(error).__name__}: {error}", "crit")])
-            else:
-                self.rows.show_rows(self.table)
-            self.paint_footer(self.rows)
+    def verdict_line(self, width: int) -> Line:
+        """What came of the last act, else how many alerts there are."""
+        return alerts_verdict(self.picture, width, self._said)
+
+    def list_rows(self, width: int) -> Rows[Alert]:
+        """The list."""
+        self.table = alert_rows(self.picture, width)
+        return self.table
 
     def open_row(self, key: str) -> None:
         """Show the replica that the alert is about."""

@@ -235,9 +235,17 @@ class PictureScreen(Screen[None]):
         try:
             return build()
         except Exception as error:  # noqa: BLE001 - the rest of the screen must go on
-            self.complain(where, error)
-            said = f" {where} failed: {type(error).__name__}: {error}{self._logged}"
-            return [clip(plain(printable(said), "crit"), max(self.size.width, 1))]
+            return [self.failed_line(where, error)]
+
+    def failed_line(self, where: str, error: Exception) -> Line:
+        """Tell of a fault in one part, in its place."""
+        self.complain(where, error)
+        said = f" {where} failed: {type(error).__name__}: {error}{self._logged}"
+        return clip(plain(printable(said), "crit"), max(self.size.width, 1))
+
+    def show_line(self, part: str, build: Callable[[], Line]) -> None:
+        """Bring a part of one line up to date."""
+        self.part(f"#{part}").show_lines(self.build_lines(part, lambda: [build()]))
 
     def paint_footer(self, view: LineView) -> None:
         """The keys of this place, and what part of `view` is in sight."""

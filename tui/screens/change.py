@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from enginetop.fleet.change import AuditRow
@@ -14,15 +13,15 @@ from tui.control_desk import ControlDesk
 from tui.screens.audit_reader import AuditReader
 from tui.screens.base import bindings_for
 from tui.screens.confirm import confirm_roll_back
-from tui.screens.listing import ListScreen
+from tui.screens.listing import TitledListScreen
 from tui.screens.reading import ReadingScreen
 from tui.view.cells import Line, clip, plain
 from tui.view.change import change_lines, change_title
 from tui.view.past import PastChange, past_changes, past_lines, past_rows, past_title
+from tui.view.rows import Rows
 from tui.view.undo import Undo, can_roll_back, undo_of
 from tui.widgets.ink import Inks
-from tui.widgets.line_view import Complain, LineView
-from tui.widgets.row_list import RowList
+from tui.widgets.line_view import Complain
 
 
 class ChangeScreen(ReadingScreen):
@@ -96,7 +95,7 @@ class ChangeScreen(ReadingScreen):
         self.paint()
 
 
-class PastScreen(ListScreen):
+class PastScreen(TitledListScreen):
     """The changes of the audit, newest first."""
 
     PLACE = Place.PAST
@@ -109,12 +108,6 @@ class PastScreen(ListScreen):
         self._changes: tuple[PastChange, ...] = ()
         self._message = "" if desk is not None else "no controller: the config has no [control]"
 
-    def compose(self) -> ComposeResult:
-        """Title, list, footer."""
-        yield LineView(self.inks, self.complain, id="title")
-        yield RowList(self.inks, self.complain, id="list")
-        yield LineView(self.inks, self.complain, id="footer")
-
     def on_mount(self) -> None:
         """Follow the audit."""
         if self._audit is not None:
@@ -126,20 +119,15 @@ class PastScreen(ListScreen):
         if self._audit is not None:
             self._audit.read()
 
-    def paint(self) -> None:
-        """Bring every part up to date."""
-        picture, width = self.picture, self.size.width
-        if not self.can_paint:
-            return
-        with self.app.batch_update():
-            self.part("#title").show_lines(
-                self.build_lines("title", lambda: [past_title(picture, len(self._changes), width)])
-            )
-            if self._message:
-                self.rows.show_lines([clip(plain(f" {self._message}", "warn"), width)])
-            else:
-                self.rows.show_rows(past_rows(picture, self._changes, width))
-            self.paint_footer(self.rows)
+    def title_line(self, width: int) -> Line:
+        """What this list is."""
+        return past_title(self.picture, len(self._changes), width)
+
+    def list_rows(self, width: int) -> Rows[PastChange] | Line:
+        """The changes, or what keeps them from being read."""
+        if self._message:
+            return plain(f" {self._message}", "warn")
+        return past_rows(self.picture, self._changes, width)
 
     def open_row(self, key: str) -> None:
         """Show one change."""

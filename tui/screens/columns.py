@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from tui.actions import Place
 from tui.screens.base import bindings_for
-from tui.screens.listing import ListScreen
+from tui.screens.listing import TitledListScreen
+from tui.view.cells import Line
 from tui.view.column_choice import Choice, choice_rows, choice_title, moved, toggled
+from tui.view.rows import Rows
 from tui.widgets.ink import Inks
-from tui.widgets.line_view import Complain, LineView
-from tui.widgets.row_list import RowList
+from tui.widgets.line_view import Complain
 
 
-class ColumnsScreen(ListScreen):
+class ColumnsScreen(TitledListScreen):
     """`choose` is told of every change; `on_screen` are the columns that the grid has now."""
 
     PLACE = Place.COLUMNS
@@ -37,23 +37,13 @@ class ColumnsScreen(ListScreen):
         self._on_screen = on_screen
         self._choose = choose
 
-    def compose(self) -> ComposeResult:
-        """Title, the list, footer."""
-        yield LineView(self.inks, self.complain, id="title")
-        yield RowList(self.inks, self.complain, id="list")
-        yield LineView(self.inks, self.complain, id="footer")
+    def title_line(self, width: int) -> Line:
+        """What this list is."""
+        return choice_title(self.picture, self.choice, width)
 
-    def paint(self) -> None:
-        """Bring the list up to date."""
-        if not self.can_paint:
-            return
-        width = self.size.width
-        with self.app.batch_update():
-            self.part("#title").show_lines(
-                self.build_lines("title", lambda: [choice_title(self.picture, self.choice, width)])
-            )
-            self.rows.show_rows(choice_rows(self.choice, self._on_screen(), width))
-            self.paint_footer(self.rows)
+    def list_rows(self, width: int) -> Rows[str]:
+        """Every column."""
+        return choice_rows(self.choice, self._on_screen(), width)
 
     def open_row(self, key: str) -> None:
         """Show the column, or hide it."""

@@ -77,16 +77,13 @@ class FleetScreen(ListScreen):
         if not self.can_paint:
             return
         with self.app.batch_update():
-            for part, build in (("title", title_line), ("verdict", verdict_line), ("totals", totals_line)):
-                self.part(f"#{part}").show_lines(
-                    self.build_lines(part, lambda build=build: [build(picture, width)])  # type: ignore[misc]
-                )
+            self.show_line("title", lambda: title_line(picture, width))
+            self.show_line("verdict", lambda: verdict_line(picture, width))
+            self.show_line("totals", lambda: totals_line(picture, width))
             self._paint_grid(width)
             if self.part("#events").display:
-                self.part("#events").show_lines(
-                    self.build_lines("events", lambda: [events_line(picture, width)])
-                )
-            self.part("#filtered").show_lines(self.build_lines("filter", lambda: [self._filter_line(width)]))
+                self.show_line("events", lambda: events_line(picture, width))
+            self.show_line("filtered", lambda: self._filter_line(width))
             self.paint_footer(self.rows)
         if not self._painted:
             self._painted = True
@@ -110,9 +107,7 @@ class FleetScreen(ListScreen):
             )
             header = table.header()
         except Exception as error:  # noqa: BLE001 - the heading still tells what is wrong with the fleet
-            self.complain("grid", error)
-            message = plain(f" the grid failed: {type(error).__name__}: {error}", "crit")
-            self.rows.show_lines([clip(message, width)])
+            self.rows.show_lines([self.failed_line("grid", error)])
             return
         self.table = table
         self.part("#columns").show_lines([header])

@@ -1,12 +1,17 @@
-"""A screen with one list to choose from: the keys that move its cursor, and its footer."""
+"""Screens with one list to choose from: the keys that move its cursor, and what stands around it."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import ComposeResult
 
 from tui.screens.base import PictureScreen
-from tui.view.cells import line_text, printable
-from tui.widgets.row_list import RowList
+from tui.view.cells import Line, clip, line_text, printable
+from tui.widgets.line_view import LineView
+from tui.widgets.row_list import RowList, RowSource
 
 
 class ListScreen(PictureScreen):
@@ -20,6 +25,18 @@ class ListScreen(PictureScreen):
     @abstractmethod
     def open_row(self, key: str) -> None:
         """Show all about the row with this key."""
+
+    def show_rows(self, where: str, build: Callable[[], RowSource | Line]) -> None:
+        """The rows of the list, or a line that says why there are none; if building fails, that it does."""
+        try:
+            found = build()
+        except Exception as error:  # noqa: BLE001 - the rest of the screen must go on
+            self.rows.show_lines([self.failed_line(where, error)])
+        else:
+            if isinstance(found, tuple):
+                self.rows.show_lines([clip(found, self.size.width)])
+            else:
+                self.rows.show_rows(found)
 
     def copied_text(self) -> str:
         """The row under the cursor with its reason."""
@@ -49,3 +66,41 @@ class ListScreen(PictureScreen):
     def on_row_list_opened(self, message: RowList.Opened) -> None:
         """A row was clicked twice."""
         self.open_row(message.key)
+
+
+class TitledListScreen(ListScreen):
+    """A title, a verdict where `HAS_VERDICT`, the list, a footer. A subclass says what stands there."""
+
+    HAS_VERDICT: ClassVar[bool] = False
+
+    def compose(self) -> ComposeResult:
+        """Title, verdict, list, footer."""
+        yield LineView(self.inks, self.complain, id="title")
+        if self.HAS_VERDICT:
+            yield LineView(self.inks, self.complain, id="verdict")
+        yield RowList(self.inks, self.complain, id="list")
+        yield LineView(self.inks, self.complain, id="footer")
+
+    @abstractmethod
+    def title_line(self, width: int) -> Line:
+        """What this list is."""
+
+    def verdict_line(self, width: int) -> Line:
+        """What the list comes to."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def list_rows(self, width: int) -> RowSource | Line:
+        """The rows, or a line that says why there are none."""
+
+    def paint(self) -> None:
+        """Bring every part up to date; each fails alone."""
+        if not self.can_paint:
+            return
+        width = self.size.width
+        with self.app.batch_update():
+            self.show_line("title", lambda: self.title_line(width))
+            if self.HAS_VERDICT:
+                self.show_line("verdict", lambda: self.verdict_line(width))
+            self.show_rows(str(self.PLACE), lambda: self.list_rows(width))
+            self.paint_footer(self.rows)

@@ -6,26 +6,23 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from tui.actions import Place
 from tui.screens.base import PictureScreen, bindings_for
 from tui.screens.detail import DetailScreen
-from tui.screens.listing import ListScreen
+from tui.screens.listing import TitledListScreen
 from tui.screens.reading import ReadingScreen
-from tui.view.cells import Line, clip, plain
+from tui.view.cells import Line
 from tui.view.event_list import event_rows, events_verdict, next_kind
 from tui.view.gpus import gpu_rows
 from tui.view.latency import CurveMemory, latency_page
 from tui.view.page import page_title
-from tui.view.picture import Picture
 from tui.view.reasoning import reasoning_rows
 from tui.view.rows import Rows
 from tui.view.speculation import speculation_rows
 from tui.widgets.ink import Inks
-from tui.widgets.line_view import Complain, LineView
-from tui.widgets.row_list import RowList
+from tui.widgets.line_view import Complain
 
 
 class LatencyScreen(ReadingScreen):
@@ -47,45 +44,27 @@ class LatencyScreen(ReadingScreen):
         return latency_page(self.picture, width, self._memory)
 
 
-class PageScreen(ListScreen):
+class PageScreen(TitledListScreen):
     """A list whose rows open replicas. A subclass says what is in it."""
 
     TITLE_WORDS = ""
 
-    def compose(self) -> ComposeResult:
-        """Title, list, footer."""
-        yield LineView(self.inks, self.complain, id="title")
-        yield RowList(self.inks, self.complain, id="list")
-        yield LineView(self.inks, self.complain, id="footer")
+    def __init__(self, inks: Inks, complain: Complain) -> None:
+        super().__init__(inks, complain)
+        self._shown: Rows[str] = Rows((), 0)
+
+    def title_line(self, width: int) -> Line:
+        """Which page."""
+        return page_title(self.picture, self.TITLE_WORDS, width)
 
     @abstractmethod
-    def rows_of(self, width: int) -> Rows[str]:
+    def page_rows(self, width: int) -> Rows[str]:
+        """The rows, each about the target URL of a replica."""
+
+    def list_rows(self, width: int) -> Rows[str]:
         """The list."""
-
-    def paint(self) -> None:
-        """Bring every part up to date; each fails alone."""
-        if not self.can_paint:
-            return
-        picture, width = self.picture, self.size.width
-        with self.app.batch_update():
-            self.part("#title").show_lines(
-                self.build_lines("title", lambda: [page_title(picture, self.TITLE_WORDS, width)])
-            )
-            self.paint_parts(picture, width)
-            try:
-                self._shown = self.rows_of(width)
-            except Exception as error:  # noqa: BLE001 - the rest of the screen must go on
-                self.complain(str(self.PLACE), error)
-                failed = plain(f" this page failed: {type(error).__name__}: {error}", "crit")
-                self.rows.show_lines([clip(failed, width)])
-            else:
-                self.rows.show_rows(self._shown)
-            self.paint_footer(self.rows)
-
-    def paint_parts(self, picture: Picture, width: int) -> None:
-        """Parts of its own that a subclass has."""
-
-    _shown: Rows[str] = Rows((), 0)
+        self._shown = self.page_rows(width)
+        return self._shown
 
     def open_row(self, key: str) -> None:
         """Show the replica that a row is about."""
@@ -111,7 +90,7 @@ class SpeculationScreen(PageScreen):
     TITLE_WORDS = "speculation"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.SPECULATION)]
 
-    def rows_of(self, width: int) -> Rows[str]:
+    def page_rows(self, width: int) -> Rows[str]:
         """The list."""
         return speculation_rows(self.picture, width)
 
@@ -123,7 +102,7 @@ class ReasoningScreen(PageScreen):
     TITLE_WORDS = "reasoning"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.REASONING)]
 
-    def rows_of(self, width: int) -> Rows[str]:
+    def page_rows(self, width: int) -> Rows[str]:
         """The list."""
         return reasoning_rows(self.picture, width)
 
@@ -135,7 +114,7 @@ class GpuScreen(PageScreen):
     TITLE_WORDS = "GPUs"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.GPU)]
 
-    def rows_of(self, width: int) -> Rows[str]:
+    def page_rows(self, width: int) -> Rows[str]:
         """The list."""
         return gpu_rows(self.picture, width)
 
@@ -145,24 +124,16 @@ class EventsScreen(PageScreen):
 
     PLACE = Place.EVENTS
     TITLE_WORDS = "events"
+    HAS_VERDICT = True
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.EVENTS)]
 
     kind = ""
 
-    def compose(self) -> ComposeResult:
-        """Title, kinds, list, footer."""
-        yield LineView(self.inks, self.complain, id="title")
-        yield LineView(self.inks, self.complain, id="kinds")
-        yield RowList(self.inks, self.complain, id="list")
-        yield LineView(self.inks, self.complain, id="footer")
-
-    def paint_parts(self, picture: Picture, width: int) -> None:
+    def verdict_line(self, width: int) -> Line:
         """How many of each kind."""
-        self.part("#kinds").show_lines(
-            self.build_lines("kinds", lambda: [events_verdict(picture, width, self.kind)])
-        )
+        return events_verdict(self.picture, width, self.kind)
 
-    def rows_of(self, width: int) -> Rows[str]:
+    def page_rows(self, width: int) -> Rows[str]:
         """The list."""
         return event_rows(self.picture, width, self.kind)
 

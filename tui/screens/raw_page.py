@@ -86,7 +86,7 @@ class RawPageScreen(ReadingScreen):
         super().paint()
         if self.can_paint:
             width = self.size.width
-            self.part("#found").show_lines(self.build_lines("search", lambda: [self._found_line(width)]))
+            self.show_line("found", lambda: self._found_line(width))
 
     def _found_line(self, width: int) -> Line:
         found = f"{found_text(self._scrape, self.words)} · esc clears "

@@ -36,7 +36,7 @@ class ReadingScreen(PictureScreen):
         if not self.can_paint:
             return
         with self.app.batch_update():
-            self.part("#title").show_lines(self.build_lines("title", lambda: [self.title_line(width)]))
+            self.show_line("title", lambda: self.title_line(width))
             self.part("#body").show_lines(self.build_lines("body", lambda: self.body_lines(width)))
             self.paint_footer(self.part("#body"))
 

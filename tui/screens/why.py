@@ -50,6 +50,6 @@ class HistoryScreen(PageScreen):
         super().__init__(inks, complain)
         self._begins = begins
 
-    def rows_of(self, width: int) -> Rows[str]:
+    def page_rows(self, width: int) -> Rows[str]:
         """The list."""
         return history_rows(self.picture, self._begins(), width)

@@ -1,18 +1,16 @@
-"""Advice as the tuners' screens tell it: what is suggested, and what is left alone and why."""
+"""Advice in words: what is suggested, why, what to expect of it, what would make it wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
 from tui.view import numbers
 
 ACTIONABLE = frozenset({"lower", "raise", "disable"})
 """Actions that change something; `hold` and `withheld` leave things as they are."""
 
-_KNOB_ORDER = {knob: place for place, knob in enumerate(KNOBS)}
 _CONFIDENCE = {"high": 0, "medium": 1, "low": 2}
 
 APPLY_WORDS: Mapping[str, str] = {
@@ -33,29 +31,6 @@ class Suggestion:
 
     replica: ReplicaSnapshot
     advice: Advice
-
-
-@dataclass(frozen=True, slots=True)
-class Quiet:
-    """Advice that leaves a knob as it is, the same for all these replicas."""
-
-    action: str
-    knob: str
-    members: tuple[Suggestion, ...]
-
-    @property
-    def reason(self) -> str:
-        """The first one's reason in few words: rules put what decides last."""
-        return _deciding(self.members[0].advice)
-
-    @property
-    def alike(self) -> bool:
-        """Whether all have the same reason."""
-        return all(_deciding(member.advice) == self.reason for member in self.members)
-
-
-def _deciding(advice: Advice) -> str:
-    return next(reversed(reasons_of(advice)), "")
 
 
 _WRONG_IF = "wrong if "
@@ -87,17 +62,6 @@ def suggestions_of(snapshot: FleetSnapshot | None) -> tuple[Suggestion, ...]:
         if advice.action in ACTIONABLE
     ]
     return tuple(sorted(found, key=lambda suggestion: _CONFIDENCE.get(suggestion.advice.confidence, 3)))
-
-
-def quiet_of(replicas: Iterable[ReplicaSnapshot]) -> list[Quiet]:
-    """What is left alone: `hold` first, then `withheld`, in the order of the knobs."""
-    groups: dict[tuple[str, str], list[Suggestion]] = {}
-    for replica in replicas:
-        for advice in replica.advice:
-            if advice.action not in ACTIONABLE:
-                groups.setdefault((advice.action, advice.knob), []).append(Suggestion(replica, advice))
-    quiet = [Quiet(action, knob, tuple(members)) for (action, knob), members in groups.items()]
-    return sorted(quiet, key=lambda group: (group.action != "hold", _KNOB_ORDER.get(group.knob, len(KNOBS))))
 
 
 def advice_of(replica: ReplicaSnapshot | None, knob: str) -> Advice | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from enginetop.fleet.change import ChangeState, ChangeView
+from enginetop.fleet.change import FINAL_STATES, ChangeState, ChangeView
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, merge, plain
 from tui.view.change_words import diff_text, state_text
 from tui.view.picture import Picture
@@ -31,6 +32,14 @@ class Undo:
 def undo_of(change: ChangeView) -> Undo:
     """What undoing a change means."""
     return Undo(change.id, change.canary_target, change.knob, change.before, change.after)
+
+
+def change_to_undo(changes: Sequence[ChangeView], chosen: ChangeView | None) -> ChangeView | None:
+    """The chosen change, if it can be undone; else the only one that is under way."""
+    if chosen is not None and can_roll_back(chosen.state):
+        return chosen
+    flying = [change for change in changes if change.state not in FINAL_STATES]
+    return flying[0] if len(flying) == 1 else None
 
 
 def undo_question(picture: Picture, undo: Undo, width: int) -> list[Line]:

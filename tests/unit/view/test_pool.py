@@ -12,7 +12,8 @@ from tests.tui.snapshots import fleet, replica
 from tui.view.cells import line_text, line_width
 from tui.view.picture import Picture
 from tui.view.pool import pool_change, pool_key, pool_lines
-from tui.view.tuners import TunersTable
+from tui.view.rows import Rows
+from tui.view.tuners import Listed, tuners_rows
 
 LOWER = Advice(
     "max_num_batched_tokens", "lower", ("TPOT p95 61 ms breaks the 50 ms SLO", "wrong if prompts grow"),
@@ -31,8 +32,8 @@ def snapshot(*pools: PoolAdvice) -> FleetSnapshot:
     return replace(fleet(MEMBERS), pools=pools)
 
 
-def texts(width: int = 80, only: str | None = None) -> tuple[TunersTable, list[str]]:
-    table = TunersTable(Picture(snapshot(QUIET, POOL)), width, only)
+def texts(width: int = 80, only: str | None = None) -> tuple[Rows[Listed], list[str]]:
+    table = tuners_rows(Picture(snapshot(QUIET, POOL)), width, only)
     return table, [line_text(table.line(index)).rstrip() for index in range(len(table))]
 
 
@@ -47,9 +48,9 @@ def test_pools_come_before_single_replicas() -> None:
     assert lines[4].startswith(" suggestions for single replicas ──")
     key = table.key(1)
     assert key is not None
-    assert table.pool(key) is POOL
-    assert table.pool(table.key(3) or "") is QUIET
-    assert table.pool("suggestion x") is None
+    assert table.about(key) is POOL
+    assert table.about(table.key(3) or "") is QUIET
+    assert table.about("suggestion x") is None
     assert [table.is_row(index) for index in range(4)] == [False, True, False, True]
 
 
@@ -96,7 +97,7 @@ def test_a_pool_that_is_gone_and_no_line_too_wide() -> None:
     assert "gone" in line_text(pool_lines(picture, None, 80)[0])
     assert pool_key(POOL) != pool_key(QUIET)
     for width in range(20, 301, 7):
-        table = TunersTable(picture, width)
+        table = tuners_rows(picture, width)
         lines = [table.line(index, selected=True) for index in range(len(table))]
         for line in (*lines, *pool_lines(picture, POOL, width)):
             assert line_width(line) <= width

@@ -8,30 +8,32 @@ from enginetop.fleet.change import ChangeState, Verdict
 from enginetop.fleet.snapshot import Advice
 from tests.tui.changes import KNOB, LOWER, OBSERVED, REST, changed, hold, pool, url, withheld
 from tests.tui.snapshots import fleet, replica
-from tui.view.advice import expectation_items, quiet_of, suggestions_of
+from tui.view.advice import Suggestion, expectation_items, suggestions_of
 from tui.view.cells import line_text, line_width
+from tui.view.left_alone import LeftAlone, left_alone_lines, left_alone_of
 from tui.view.picture import Picture
+from tui.view.rows import Rows
 from tui.view.tuners import (
-    TunersTable,
+    Listed,
     change_key,
-    change_to_undo,
-    quiet_key,
-    quiet_lines,
+    left_alone_key,
     suggestion_key,
+    tuners_rows,
     tuners_title,
     tuners_verdict,
 )
+from tui.view.undo import change_to_undo
 
 FLEET = fleet(pool())
 PICTURE = Picture(FLEET, title="prod-eu", changes=(OBSERVED,), read_only=False)
 
 
-def texts(table: TunersTable) -> list[str]:
+def texts(table: Rows[Listed]) -> list[str]:
     return [line_text(table.line(index)).rstrip() for index in range(len(table))]
 
 
 def test_the_list_at_80_columns_by_hand() -> None:
-    table = TunersTable(PICTURE, 80)
+    table = tuners_rows(PICTURE, 80)
     assert texts(table) == [
         " changes " + 71 * "─",
         " b1          OBSERVE 11 of 30 8192 → 6144     max_num_batche… about 19 min left",
@@ -48,7 +50,7 @@ def test_the_list_at_80_columns_by_hand() -> None:
 
 
 def test_the_list_at_200_columns_has_room_for_the_reasons() -> None:
-    lines = texts(TunersTable(PICTURE, 200))
+    lines = texts(tuners_rows(PICTURE, 200))
     change = " b1          OBSERVE 11 of 30 8192 → 6144     max_num_batched_tokens"
     assert lines[1] == change + (199 - len(change) - 17) * " " + "about 19 min left"
     assert lines[5] == (
@@ -64,22 +66,22 @@ def test_the_list_at_200_columns_has_room_for_the_reasons() -> None:
 
 @pytest.mark.parametrize("width", [20, 80, 119, 120, 200])
 def test_no_line_is_wider_than_the_screen(width: int) -> None:
-    table = TunersTable(PICTURE, width)
+    table = tuners_rows(PICTURE, width)
     assert max(line_width(table.line(index, selected=True)) for index in range(len(table))) <= width
     assert line_width(tuners_title(PICTURE, width)) <= width
-    assert line_width(tuners_verdict(table, PICTURE, width)) <= width
+    assert line_width(tuners_verdict(PICTURE, width)) <= width
 
 
 def test_rows_have_keys_and_headings_have_none() -> None:
-    table = TunersTable(PICTURE, 80)
+    table = tuners_rows(PICTURE, 80)
     keys = [table.key(index) for index in range(len(table)) if table.is_row(index)]
     assert keys == [
         change_key("7f3a"),
         suggestion_key(url("b1"), KNOB),
-        quiet_key("hold", KNOB),
-        quiet_key("withheld", "num_speculative_tokens"),
-        quiet_key("withheld", "thinking_token_budget"),
-        quiet_key("withheld", "max_num_seqs"),
+        left_alone_key("hold", KNOB),
+        left_alone_key("withheld", "num_speculative_tokens"),
+        left_alone_key("withheld", "thinking_token_budget"),
+        left_alone_key("withheld", "max_num_seqs"),
     ]
     assert [table.position(key) for key in keys if key is not None] == [1, 4, 7, 8, 9, 10]
     assert table.key(0) is None
@@ -88,23 +90,22 @@ def test_rows_have_keys_and_headings_have_none() -> None:
 
 
 def test_what_a_row_stands_for() -> None:
-    table = TunersTable(PICTURE, 80)
+    table = tuners_rows(PICTURE, 80)
     change, suggestion, group = table.key(1), table.key(4), table.key(7)
     assert change is not None
     assert suggestion is not None
     assert group is not None
-    assert table.change(change) is OBSERVED
-    found = table.suggestion(suggestion)
-    assert found is not None
+    assert table.about(change) is OBSERVED
+    found = table.about(suggestion)
+    assert isinstance(found, Suggestion)
     assert found.advice is LOWER
-    quiet = table.group(group)
-    assert quiet is not None
-    assert [member.replica.target.name for member in quiet.members] == ["b2", "b3", "b4"]
-    assert (table.change(group), table.suggestion(change), table.group(suggestion)) == (None, None, None)
+    left_alone = table.about(group)
+    assert isinstance(left_alone, LeftAlone)
+    assert [member.replica.target.name for member in left_alone.members] == ["b2", "b3", "b4"]
 
 
 def test_the_list_of_one_replica_shows_only_what_touches_it() -> None:
-    of_b2 = texts(TunersTable(PICTURE, 80, only=url("b2")))
+    of_b2 = texts(tuners_rows(PICTURE, 80, only=url("b2")))
     assert of_b2[1].startswith(" b1          OBSERVE")  # b2 would get the change after b1
     assert of_b2[3:] == [
         " left as it is " + 65 * "─",
@@ -114,7 +115,7 @@ def test_the_list_of_one_replica_shows_only_what_touches_it() -> None:
         " b2          withheld max_num_seqs           not built yet",
     ]
     elsewhere = Picture(FLEET, changes=(changed(promote_targets=()),))
-    assert len(TunersTable(elsewhere, 80, only=url("b2")).changes) == 0
+    assert tuners_rows(elsewhere, 80, only=url("b2")).position(change_key("7f3a")) is None
 
 
 @pytest.mark.parametrize(
@@ -128,15 +129,15 @@ def test_the_list_of_one_replica_shows_only_what_touches_it() -> None:
 )
 def test_verdict(changes: tuple, read_only: bool, said: str) -> None:  # type: ignore[type-arg]
     picture = Picture(FLEET, changes=changes, read_only=read_only)
-    assert line_text(tuners_verdict(TunersTable(picture, 80), picture, 80)) == said
+    assert line_text(tuners_verdict(picture, 80)) == said
 
 
 def test_verdict_when_nothing_is_suggested_or_known() -> None:
     quiet = Picture(fleet([replica("b2", advice=(hold("enough"),))]), read_only=False)
-    assert line_text(tuners_verdict(TunersTable(quiet, 80), quiet, 80)) == " nothing suggested"
+    assert line_text(tuners_verdict(quiet, 80)) == " nothing suggested"
     nothing = Picture(None)
-    assert line_text(tuners_verdict(TunersTable(nothing, 80), nothing, 80)) == " waiting for the first scrape"
-    assert line_text(tuners_verdict(TunersTable(quiet, 80), quiet, 80, "no lock")) == " ✖ no lock"
+    assert line_text(tuners_verdict(nothing, 80)) == " waiting for the first scrape"
+    assert line_text(tuners_verdict(quiet, 80, trouble="no lock")) == " ✖ no lock"
 
 
 def test_title_names_fleet_time_and_badges() -> None:
@@ -158,8 +159,8 @@ def test_the_surest_suggestion_comes_first_else_the_configured_order() -> None:
 @pytest.mark.parametrize("action", ["raise", "lower", "disable"])
 def test_every_action_that_changes_something_is_a_suggestion(action: str) -> None:
     snapshot = fleet([replica("a", advice=(Advice(KNOB, action, ("because",), 4, None),))])
-    table = TunersTable(Picture(snapshot), 80)
-    assert [found.advice.action for found in table.suggestions] == [action]
+    table = tuners_rows(Picture(snapshot), 80)
+    assert [found.advice.action for found in suggestions_of(snapshot)] == [action]
     after = "off" if action == "disable" else "–"
     assert f"4 → {after} " in texts(table)[1]
 
@@ -169,17 +170,17 @@ def test_quiet_advice_is_grouped_hold_first_and_by_knob() -> None:
         replica("a", advice=(withheld("max_num_seqs"), withheld(KNOB, "too few windows"))),
         replica("b", advice=(hold("within"), withheld("max_num_seqs"))),
     ]
-    groups = [(group.action, group.knob, len(group.members)) for group in quiet_of(replicas)]
+    groups = [(group.action, group.knob, len(group.members)) for group in left_alone_of(replicas)]
     assert groups == [("hold", KNOB, 1), ("withheld", KNOB, 1), ("withheld", "max_num_seqs", 2)]
 
 
 def test_a_quiet_row_shows_what_decides_and_its_page_all_reasons() -> None:
     advice = Advice(KNOB, "withheld", ("TPOT p95 29 ms breaks the 25 ms SLO", "seen for 42 s, needs 60 s"))
     picture = Picture(fleet([replica("a", advice=(advice,))]))
-    assert texts(TunersTable(picture, 80))[1] == (
+    assert texts(tuners_rows(picture, 80))[1] == (
         " a           withheld max_num_batched_tokens seen for 42 s, needs 60 s"
     )
-    assert [line_text(line).rstrip() for line in quiet_lines(picture, "withheld", KNOB, 80)] == [
+    assert [line_text(line).rstrip() for line in left_alone_lines(picture, "withheld", KNOB, 80)] == [
         " a            TPOT p95 29 ms breaks the 25 ms SLO; seen for 42 s, needs 60 s"
     ]
 
@@ -187,13 +188,13 @@ def test_a_quiet_row_shows_what_decides_and_its_page_all_reasons() -> None:
 def test_quiet_rows_are_told_replica_by_replica() -> None:
     long = "a reason of many words " * 5
     picture = Picture(fleet([replica("a", advice=(hold("short"),)), replica("b", advice=(hold(long),))]))
-    lines = [line_text(line).rstrip() for line in quiet_lines(picture, "hold", KNOB, 80)]
+    lines = [line_text(line).rstrip() for line in left_alone_lines(picture, "hold", KNOB, 80)]
     assert lines == [
         " a            short",
         " b            a reason of many words a reason of many words a reason of many",
         "              words a reason of many words a reason of many words",
     ]
-    assert [line_text(line) for line in quiet_lines(picture, "withheld", KNOB, 80)] == [
+    assert [line_text(line) for line in left_alone_lines(picture, "withheld", KNOB, 80)] == [
         " no replica is left as it is for that reason any more"
     ]
 
@@ -232,13 +233,13 @@ def test_expectations_in_words(expected: dict[str, float], items: list[str]) -> 
 def test_what_the_key_of_rolling_back_would_undo() -> None:
     done = changed(id="0001", state=ChangeState.DONE, verdict=Verdict.IMPROVED)
     held = changed(id="0002", state=ChangeState.HELD)
-    assert change_to_undo((OBSERVED, done, held), change_key("0001")) is done
-    assert change_to_undo((OBSERVED, done, held), change_key("0002")) is OBSERVED
+    assert change_to_undo((OBSERVED, done, held), done) is done
+    assert change_to_undo((OBSERVED, done, held), held) is OBSERVED
     assert change_to_undo((OBSERVED, done), None) is OBSERVED
-    assert change_to_undo((done, held), change_key("0002")) is None
+    assert change_to_undo((done, held), held) is None
     assert change_to_undo((OBSERVED, changed(id="0003")), None) is None  # which of the two?
 
 
 def test_a_thousand_replicas_make_few_lines() -> None:
     many = fleet([replica(f"n{number:04}", advice=(hold("within"), *REST)) for number in range(1000)])
-    assert len(TunersTable(Picture(many), 80)) == 5
+    assert len(tuners_rows(Picture(many), 80)) == 5
