@@ -4,8 +4,9 @@ A fleet of 64 replicas is watched by `enginetop watch` (alerts to a webhook, sta
 the screen on a pseudo-terminal. One fault after the other is put on: replicas that die, hang, trickle, reset,
 talk garbage or without end, refuse the key; and a name that nobody knows, a clock that is set, no descriptors
 left, a full disk, a receiver that is away, SIGHUP, resizes, a terminal that nobody reads. Figures: how soon
-each fault was seen and was over, alerts that the webhook did not get, and how memory, threads and descriptors
-grew after the first quarter.
+each fault was visible at all (a failed look, an answer that is overdue, or a state), was the replica's state
+and was over, alerts that the webhook did not get, and how memory, threads and descriptors grew after the
+first quarter.
 """
 
 from __future__ import annotations
@@ -51,7 +52,12 @@ def measure(
             "replicas": replicas,
             "interval_seconds": interval,
             "faults": len(soak.rows),
-            "never_seen": [row.fault for row in soak.rows if row.seen_seconds is None],
+            "never_seen": [row.fault for row in soak.rows if row.state_seconds is None],
+            "visible_after_two_intervals": [
+                row.fault
+                for row in soak.rows
+                if row.visible_seconds is None or row.visible_seconds > 2 * interval + soak.gap_seconds
+            ],
             "never_recovered": [row.fault for row in soak.rows if row.recovered_seconds is None],
             "alerts_lost": lost,
             "longest_silence_of_screen_seconds": round(soak.silent_seconds, 1),

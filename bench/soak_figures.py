@@ -13,11 +13,15 @@ _WARM_UP_SHARE = 0.25
 
 @dataclass(slots=True)
 class Row:
-    """One fault: seconds until it was seen, and until it was over after its end; None: never."""
+    """One fault: seconds until anything told of it, until the state did, and from its end until it was over.
+
+    None: never.
+    """
 
     fault: str
     state: str = ""
-    seen_seconds: float | None = None
+    visible_seconds: float | None = None
+    state_seconds: float | None = None
     recovered_seconds: float | None = None
     alert: str = ""
     fired: bool = False
@@ -53,19 +57,18 @@ class Growth:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The faults by kind: how often, and the median and the longest time until seen and until over."""
-    lines = [
-        f"{'fault':24} {'times':>5} {'state':24} {'seen s':>14} {'over s':>14} {'fired':>5} {'ended':>5}"
-    ]
+    """The faults by kind: how often, and the median and the longest time of each of its three."""
+    spans = " ".join(f"{title:>12}" for title in ("visible s", "state s", "over s"))
+    lines = [f"{'fault':24} {'times':>5} {'state':24} {spans} {'fired':>5} {'ended':>5}"]
     for fault in dict.fromkeys(row.fault for row in rows):
         mine = [row for row in rows if row.fault == fault]
         states = "/".join(dict.fromkeys(row.state for row in mine))
-        seen, over = (
-            _span([row.seen_seconds for row in mine]),
-            _span([row.recovered_seconds for row in mine]),
+        times = zip(
+            *((row.visible_seconds, row.state_seconds, row.recovered_seconds) for row in mine), strict=True
         )
+        spans = " ".join(f"{_span(column):>12}" for column in times)
         fired, ended = sum(row.fired for row in mine), sum(row.resolved for row in mine)
-        lines.append(f"{fault:24} {len(mine):5} {states:24} {seen:>14} {over:>14} {fired:5} {ended:5}")
+        lines.append(f"{fault:24} {len(mine):5} {states:24} {spans} {fired:5} {ended:5}")
     return "\n".join(lines)
 
 

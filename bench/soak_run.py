@@ -26,6 +26,9 @@ from bench.soak_receiver import Receiver
 
 _SERVING = {"ok", "idle", "no_progress"}
 _STATE = re.compile(r'^enginetop_replica_state\{.*name="(r\d+|nobody)".*state="(\w+)".*\} 1(?:\.0)?$', re.M)
+_DOUBT = re.compile(
+    r'^enginetop_replica_(?:failed_looks|unanswered_seconds)\{.*name="(r\d+|nobody)".*\} (?!0\.0$)', re.M
+)
 FAKETIME = tuple(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 """The library that shows a process another wall clock; empty where it is not installed."""
 _DISK_BYTES = 1 << 20
@@ -40,6 +43,8 @@ class Soak:
 
     def __init__(self, folder: Path, replicas: int, interval: float, hold: float) -> None:
         self.interval, self.hold = interval, hold
+        self.gap_seconds = interval / 4
+        """Between two looks at the watch, whose page costs it a part of a second."""
         self.rows: list[Row] = []
         self.watch_growth, self.screen_growth = Growth(), Growth()
         self._folder = folder
@@ -90,11 +95,14 @@ class Soak:
 
     def states(self) -> dict[str, str]:
         """The state of each replica as the watch tells it; empty when it does not answer."""
+        return dict(_STATE.findall(self._page()))
+
+    def _page(self) -> str:
         try:
             with urllib.request.urlopen(f"{self._metrics}/metrics", timeout=5) as answer:
-                return dict(_STATE.findall(answer.read().decode()))
+                return str(answer.read().decode())
         except OSError:
-            return {}
+            return ""
 
     def _all_serve(self) -> bool:
         states = self.states()
@@ -105,8 +113,8 @@ class Soak:
         row, replica, url = Row(name, alert=rule), f"r{number}", self.fleet.urls[number]
         began = time.monotonic()
         self.fleet.put(number, mode)
-        row.state = self._until(lambda: self._trouble(replica), self.hold + 10 * self.interval)
-        row.seen_seconds = round(time.monotonic() - began, 2) if row.state else None
+        row.state = self._until(lambda: self._look(replica, row, began), self.hold + 10 * self.interval)
+        row.state_seconds = round(time.monotonic() - began, 2) if row.state else None
         row.fired = bool(self._until(lambda: (rule, url, "firing") in self.receiver.told, 3 * self.hold + 20))
         self.fleet.put(number, Mode.WELL)
         began = time.monotonic()
@@ -142,6 +150,15 @@ class Soak:
         with fault():
             time.sleep(2 * self.interval)
             return self._strike(Mode.KILLED, "TargetDown", f"{name} + killed", number)
+
+    def _look(self, replica: str, row: Row, began: float) -> str:
+        """The state that tells of the fault; notes when the fault is visible first, by that or before it."""
+        page = self._page()
+        state = dict(_STATE.findall(page)).get(replica, "")
+        trouble = "" if state in _SERVING else state
+        if row.visible_seconds is None and (trouble or replica in _DOUBT.findall(page)):
+            row.visible_seconds = round(time.monotonic() - began, 2)
+        return trouble
 
     def _trouble(self, replica: str) -> str:
         state = self.states().get(replica, "")
@@ -233,7 +250,7 @@ class Soak:
     def _until(self, done: Callable[[], T], longest_seconds: float) -> T:
         end = time.monotonic() + longest_seconds
         while not (found := done()) and time.monotonic() < end:
-            time.sleep(self.interval / 4)  # its page costs the watch a part of a second
+            time.sleep(self.gap_seconds)
         return found
 
     def _configure(self) -> Path:
