@@ -10,7 +10,7 @@ from collectors.fetch import one_line
 from collectors.probe.client import ProbeAnswer, ProbePlan
 from collectors.records.lines import RequestLine
 from enginetop.fleet.derive import no_signals
-from enginetop.fleet.document import signal_document
+from enginetop.fleet.figures_document import signal_document
 from enginetop.fleet.model import Quality
 from enginetop.fleet.request_records import distribution_of, with_records
 from enginetop.fleet.signals import SIGNALS

@@ -6,33 +6,24 @@ its quality `invalid`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from enginetop.fleet.model import STATE_ORDER, LocalProcess, Quality, ReplicaState
+from enginetop.fleet.figures_document import Json, finite, goodput_document, signal_document, signals_document
+from enginetop.fleet.model import STATE_ORDER, LocalProcess, ReplicaState
 from enginetop.fleet.snapshot import (
     Advice,
     Alert,
-    BurnRow,
     CollectorHealth,
-    Distribution,
     Event,
     FleetSnapshot,
     FleetSummary,
-    Goodput,
     GpuDevice,
     ModelSummary,
     Outlier,
     PoolAdvice,
-    Quantile,
     RankSnapshot,
     ReplicaSnapshot,
-    Scalar,
-    Signals,
-    SignalValue,
-    Slo,
-    Span,
 )
 
 SCHEMA = "enginetop.snapshot/1"
@@ -50,8 +41,6 @@ MODEL_SIGNALS: tuple[str, ...] = (
 )
 """Signals of each row of `fleet.models`."""
 
-Json = dict[str, Any]
-
 
 def snapshot_document(snapshot: FleetSnapshot) -> Json:
     """The snapshot as the contract names its keys; every key is always there, empty when there is nothing.
@@ -66,9 +55,9 @@ def snapshot_document(snapshot: FleetSnapshot) -> Json:
     """
     return {
         "schema": SCHEMA,
-        "at": _finite(snapshot.at),
-        "window_seconds": _finite(snapshot.window_seconds),
-        "interval_seconds": _finite(snapshot.interval_seconds),
+        "at": finite(snapshot.at),
+        "window_seconds": finite(snapshot.window_seconds),
+        "interval_seconds": finite(snapshot.interval_seconds),
         "sequence": snapshot.sequence,
         "simulated": any(replica.simulated for replica in snapshot.replicas),
         "collector": _collector(snapshot.collector),
@@ -91,20 +80,20 @@ def replica_document(replica: ReplicaSnapshot) -> Json:
         "model": replica.model,
         "role": replica.role.value,
         "state": replica.state.value,
-        "since": _finite(replica.since),
+        "since": finite(replica.since),
         "reasons": list(replica.reasons),
-        "scraped_at": _finite(replica.scraped_at),
-        "scrape_seconds": _finite(replica.scrape_seconds),
+        "scraped_at": finite(replica.scraped_at),
+        "scrape_seconds": finite(replica.scrape_seconds),
         "pod": replica.target.pod or None,
         "inference_pool": replica.target.inference_pool or None,
         "process": _process(replica.target.process),
-        "spacing_seconds": _finite(replica.spacing_seconds),
-        "next_try_at": _finite(replica.next_try_at),
+        "spacing_seconds": finite(replica.spacing_seconds),
+        "next_try_at": finite(replica.next_try_at),
         "failed_looks": replica.failed_looks,
-        "unanswered_seconds": _finite(replica.unanswered_seconds),
+        "unanswered_seconds": finite(replica.unanswered_seconds),
         "bad_lines": replica.bad_lines,
         "simulated": replica.simulated,
-        "signals": _signals(replica.signals),
+        "signals": signals_document(replica.signals),
         "ranks": [_rank(rank) for rank in replica.ranks],
         "product": replica.product,
         "sources": dict(replica.sources),
@@ -112,9 +101,9 @@ def replica_document(replica: ReplicaSnapshot) -> Json:
             key: {"value": _plain(setting.value), "source": setting.source}
             for key, setting in replica.config.items()
         },
-        "beyond": _signals(replica.beyond),
-        "bound_by": {word: _finite(share) for word, share in replica.bound_by.items()},
-        "goodput": _goodput(replica.goodput, replica.slo),
+        "beyond": signals_document(replica.beyond),
+        "bound_by": {word: finite(share) for word, share in replica.bound_by.items()},
+        "goodput": goodput_document(replica.goodput, replica.slo),
         "outliers": [_outlier(outlier) for outlier in replica.outliers],
         "events": [_event(event) for event in replica.events],
         "gpus": [_gpu(gpu) for gpu in replica.gpus],
@@ -137,9 +126,9 @@ def _fleet(fleet: FleetSummary) -> Json:
     return {
         "replicas": fleet.replicas,
         "states": _states(fleet.states),
-        "signals": _signals(fleet.signals),
-        "beyond": _signals(fleet.beyond),
-        "goodput": _goodput(fleet.goodput, fleet.slo),
+        "signals": signals_document(fleet.signals),
+        "beyond": signals_document(fleet.beyond),
+        "goodput": goodput_document(fleet.goodput, fleet.slo),
         "models": [_model(model) for model in fleet.models],
     }
 
@@ -149,7 +138,7 @@ def _model(summary: ModelSummary) -> Json:
         "model": summary.model,
         "replicas": summary.replicas,
         "signals": {name: signal_document(name, summary.signals[name]) for name in MODEL_SIGNALS},
-        "goodput": _goodput(summary.goodput, summary.slo),
+        "goodput": goodput_document(summary.goodput, summary.slo),
     }
 
 
@@ -160,8 +149,8 @@ def _states(states: Mapping[ReplicaState, int]) -> Json:
 
 def _collector(health: CollectorHealth) -> Json:
     return {
-        "asked_per_second": _finite(health.asked_per_second),
-        "achieved_per_second": _finite(health.achieved_per_second),
+        "asked_per_second": finite(health.asked_per_second),
+        "achieved_per_second": finite(health.achieved_per_second),
         "late_ticks": health.late_ticks,
         "problem": health.problem,
         "bad_records": health.bad_records,
@@ -172,109 +161,20 @@ def _collector(health: CollectorHealth) -> Json:
 
 
 def _rank(rank: RankSnapshot) -> Json:
-    return {"labels": dict(rank.labels), "signals": _signals(rank.signals)}
-
-
-def _signals(signals: Signals) -> Json:
-    return {name: signal_document(name, value) for name, value in signals.items()}
-
-
-def signal_document(name: str, value: SignalValue) -> Json:
-    """One entry of `signals`. `kv_usage_ratio` alone carries `mean`, and `worst` where there are ranks."""
-    document = _distribution(value) if isinstance(value, Distribution) else _scalar(name, value)
-    if value.note:
-        document["note"] = value.note
-    return document
-
-
-def _scalar(name: str, scalar: Scalar) -> Json:
-    if isinstance(scalar.value, tuple):
-        value: Any = [_finite(item) for item in scalar.value]
-        lost = None in value
-    else:
-        value = _finite(scalar.value)
-        lost = value is None and scalar.value is not None
-    quality = Quality.INVALID if lost else scalar.quality
-    document: Json = {"value": value, "unit": scalar.unit, "quality": quality.value}
-    if name == "kv_usage_ratio":
-        document["mean"] = _finite(scalar.mean)
-        if scalar.worst is not None:
-            document["worst"] = dict(scalar.worst)
-    return document
-
-
-def _distribution(distribution: Distribution) -> Json:
-    return {
-        "count": _finite(distribution.count),
-        "sum": _finite(distribution.sum),
-        "mean": _quantile(distribution.mean),
-        **{name: _quantile(quantile) for name, quantile in distribution.quantiles.items()},
-        "unit": distribution.unit,
-        "quality": distribution.quality.value,
-    }
-
-
-def _quantile(quantile: Quantile) -> Json:
-    return {
-        "value": _finite(quantile.value),
-        "low": _finite(quantile.low),
-        "high": _finite(quantile.high),
-        "censored": quantile.censored,
-    }
-
-
-def _goodput(goodput: Goodput, slo: Slo) -> Json:
-    """The documented structure. Without histograms a rate that was counted is its own bound."""
-    within = _span(goodput.within_per_second)
-    if within["low"] is None:
-        within["low"] = within["high"] = _finite(goodput.good_per_second)
-    return {
-        "offered_per_second": _finite(goodput.offered_per_second),
-        "requests_per_second": within,
-        "attainment": {
-            "ttft": _quantile(goodput.ttft),
-            "tpot": _quantile(goodput.tpot),
-            "joint": {**_span(goodput.joint), "exact": _finite(goodput.exact)},
-        },
-        "slo": {
-            "ttft_seconds": _finite(slo.ttft_seconds),
-            "tpot_seconds": _finite(slo.tpot_seconds),
-            "target": _finite(slo.target),
-            "source": slo.source,
-        },
-        "burn": [_burn(row) for row in goodput.burn],
-        "quality": goodput.quality.value,
-        "note": goodput.note,
-    }
-
-
-def _span(span: Span) -> Json:
-    return {"low": _finite(span.low), "high": _finite(span.high), "independent": _finite(span.independent)}
-
-
-def _burn(row: BurnRow) -> Json:
-    return {
-        "long_seconds": _finite(row.long_seconds),
-        "short_seconds": _finite(row.short_seconds),
-        "long": _finite(row.long),
-        "short": _finite(row.short),
-        "threshold": _finite(row.threshold),
-        "firing": row.firing,
-        "reachable": row.reachable,
-    }
+    return {"labels": dict(rank.labels), "signals": signals_document(rank.signals)}
 
 
 def _outlier(outlier: Outlier) -> Json:
     return {
         "signal": outlier.signal,
-        "value": _finite(outlier.value),
-        "median": _finite(outlier.median),
+        "value": finite(outlier.value),
+        "median": finite(outlier.median),
         "replicas": outlier.replicas,
     }
 
 
 def _event(event: Event) -> Json:
-    return {"at": _finite(event.at), "kind": event.kind, "detail": event.detail}
+    return {"at": finite(event.at), "kind": event.kind, "detail": event.detail}
 
 
 def _gpu(gpu: GpuDevice) -> Json:
@@ -283,21 +183,21 @@ def _gpu(gpu: GpuDevice) -> Json:
         "uuid": gpu.uuid,
         "name": gpu.name,
         "mig": gpu.mig,
-        "utilization_ratio": _finite(gpu.utilization_ratio),
-        "memory_used_bytes": _finite(gpu.memory_used_bytes),
-        "memory_total_bytes": _finite(gpu.memory_total_bytes),
+        "utilization_ratio": finite(gpu.utilization_ratio),
+        "memory_used_bytes": finite(gpu.memory_used_bytes),
+        "memory_total_bytes": finite(gpu.memory_total_bytes),
         "unified_memory": gpu.unified_memory,
-        "power_watts": _finite(gpu.power_watts),
-        "power_limit_watts": _finite(gpu.power_limit_watts),
-        "temperature_celsius": _finite(gpu.temperature_celsius),
-        "sm_clock_mhz": _finite(gpu.sm_clock_mhz),
+        "power_watts": finite(gpu.power_watts),
+        "power_limit_watts": finite(gpu.power_limit_watts),
+        "temperature_celsius": finite(gpu.temperature_celsius),
+        "sm_clock_mhz": finite(gpu.sm_clock_mhz),
         "throttle_reasons": list(gpu.throttle_reasons),
         "last_xid": gpu.last_xid,
         "state": gpu.state,
         "source": gpu.source,
         "note": gpu.note,
         "joined_by": gpu.joined_by or None,
-        "changed_at": _finite(gpu.changed_at),
+        "changed_at": finite(gpu.changed_at),
     }
 
 
@@ -305,11 +205,11 @@ def _advice(advice: Advice) -> Json:
     return {
         "knob": advice.knob,
         "action": advice.action,
-        "from": _finite(advice.current),
-        "to": _finite(advice.proposed),
+        "from": finite(advice.current),
+        "to": finite(advice.proposed),
         "bound_by": advice.bound_by,
         "because": list(advice.because),
-        "expected": {name: _finite(value) for name, value in advice.expected.items()},
+        "expected": {name: finite(value) for name, value in advice.expected.items()},
         "confidence": advice.confidence,
         "apply": advice.apply,
         "via": advice.via,
@@ -334,9 +234,9 @@ def alert_document(alert: Alert) -> Json:
         "state": alert.state,
         "target": alert.target,
         "name": alert.name or alert.target,
-        "since": _finite(alert.since),
-        "value": _finite(alert.value),
-        "threshold": _finite(alert.threshold),
+        "since": finite(alert.since),
+        "value": finite(alert.value),
+        "threshold": finite(alert.threshold),
         "summary": alert.summary,
         "labels": dict(alert.labels),
         "inhibited_by": alert.inhibited_by,
@@ -346,9 +246,4 @@ def alert_document(alert: Alert) -> Json:
 
 
 def _plain(value: float | str | bool | None) -> Any:
-    return _finite(value) if isinstance(value, float) else value
-
-
-def _finite(value: float | None) -> float | None:
-    """The number, or None where it is none or JSON has no word for it."""
-    return None if value is None or not math.isfinite(value) else value
+    return finite(value) if isinstance(value, float) else value

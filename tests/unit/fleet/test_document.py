@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from enginetop.fleet.document import SCHEMA, signal_document, snapshot_document
+from enginetop.fleet.document import SCHEMA, snapshot_document
+from enginetop.fleet.figures_document import signal_document
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import LocalProcess, Quality, Target
 from enginetop.fleet.observation import FailureKind
