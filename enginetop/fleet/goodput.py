@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enginetop.fleet.attainment import Attainment, attainment, own_attainment, times
 from enginetop.fleet.facts import Facts, WindowFacts
 from enginetop.fleet.model import Quality
-from enginetop.fleet.snapshot import Goodput, Scalar, Signals, Slo
+from enginetop.fleet.snapshot import Goodput, Signals, Slo, number_of
 
 NOTHING_NOW = "nothing known of now"
 
@@ -61,7 +61,7 @@ def goodput(signals: Signals, window: WindowFacts | None, slo: Slo) -> Goodput:
     `slo`.
     """
     if window is None:
-        return Goodput(_offered(signals), note=NOTHING_NOW)
+        return Goodput(number_of(signals, "requests_finished_per_second"), note=NOTHING_NOW)
     facts = window.total
     several = sum(increase > 0 for increase in facts.within_slo.values()) > 1
     exact = _counted(facts, slo, doubt=_SEVERAL if several else "", own=True)
@@ -75,7 +75,7 @@ def fleet_goodput(signals: Signals, facts: Facts | None, slo: Slo, parts: Sequen
     and `slo` is only what is shown. As for the rest see `goodput`.
     """
     if facts is None:
-        return Goodput(_offered(signals), note=NOTHING_NOW)
+        return Goodput(number_of(signals, "requests_finished_per_second"), note=NOTHING_NOW)
     doubt = next((part.goodput.note for part in parts if part.goodput.quality is Quality.SUSPECT), "")
     own = all(part.slo is slo or _limits(part.slo) == _limits(slo) for part in parts)
     exact = _counted(facts, slo, doubt=doubt, own=own)
@@ -93,8 +93,7 @@ def errored_per_second(signals: Signals, goodput: Goodput) -> float | None:
     offered, completed = goodput.offered_per_second, goodput.completed_per_second
     if offered is None or completed is None:
         return None
-    shown = signals.get("requests_aborted_per_second")
-    aborted = (shown.number if isinstance(shown, Scalar) else None) or 0.0
+    aborted = number_of(signals, "requests_aborted_per_second") or 0.0
     return max(0.0, offered - completed - aborted)
 
 
@@ -112,7 +111,7 @@ def _goodput(signals: Signals, facts: Facts, exact: _Exact, shares: Attainment) 
     if exact.share is None or exact.quality is not Quality.OK:
         notes.append(shares.note)
     return Goodput(
-        offered_per_second=_offered(signals),
+        offered_per_second=number_of(signals, "requests_finished_per_second"),
         good_per_second=None if rate is None or exact.share is None else rate * exact.share,
         exact=exact.share,
         counted_for=exact.counted_for,
@@ -124,11 +123,6 @@ def _goodput(signals: Signals, facts: Facts, exact: _Exact, shares: Attainment) 
         within_per_second=times(shares.joint, rate),
         completed_per_second=rate,
     )
-
-
-def _offered(signals: Signals) -> float | None:
-    shown = signals["requests_finished_per_second"]
-    return shown.number if isinstance(shown, Scalar) else None
 
 
 def _limits(slo: Slo) -> _Objective:

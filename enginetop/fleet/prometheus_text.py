@@ -13,7 +13,15 @@ from enum import StrEnum
 
 from enginetop.fleet.model import STATE_ORDER, UP_STATES
 from enginetop.fleet.signals import DISTRIBUTIONS, PERCENTILES, SCALARS, SIGNALS, Shape
-from enginetop.fleet.snapshot import Distribution, FleetSnapshot, Quantile, ReplicaSnapshot, Scalar, Signals
+from enginetop.fleet.snapshot import (
+    Distribution,
+    FleetSnapshot,
+    Quantile,
+    ReplicaSnapshot,
+    Scalar,
+    Signals,
+    number_of,
+)
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
@@ -117,7 +125,7 @@ def _signal_families(prefix: str, groups: list[tuple[Labels, Signals]]) -> Itera
             samples = [
                 (labels, number)
                 for labels, signals in groups
-                if (number := _number(signals, signal.name)) is not None
+                if (number := number_of(signals, signal.name)) is not None
             ]
             yield family_lines(f"{prefix}_{signal.name}", f"{signal.meaning} ({signal.unit})", samples)
     yield family_lines(
@@ -150,11 +158,6 @@ def _signal_families(prefix: str, groups: list[tuple[Labels, Signals]]) -> Itera
             f"{signal.meaning}, observations in the window",
             [(labels, value.count) for labels, value in given if value.count is not None],
         )
-
-
-def _number(signals: Signals, name: str) -> float | None:
-    signal = signals.get(name)
-    return signal.number if isinstance(signal, Scalar) else None
 
 
 def _positions(labels: Labels, signals: Signals) -> Iterator[Sample]:

@@ -73,6 +73,12 @@ SignalValue = Scalar | Distribution
 Signals = Mapping[str, SignalValue]
 
 
+def number_of(signals: Signals, name: str) -> float | None:
+    """The number of the scalar signal `name`; None: not known, or no single number."""
+    value = signals.get(name)
+    return value.number if isinstance(value, Scalar) else None
+
+
 @dataclass(frozen=True, slots=True)
 class RankSnapshot:
     """One data-parallel rank that the page names."""

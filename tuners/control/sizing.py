@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from enginetop.fleet.snapshot import ReplicaSnapshot, Scalar
+from enginetop.fleet.snapshot import ReplicaSnapshot, number_of
 from tuners.control.judge import POWER, required_requests
 from tuners.control.observe import JUDGED, WITHIN
 from tuners.control.probability import normal_quantile
@@ -96,6 +96,4 @@ def size(
 
 
 def _rate(replica: ReplicaSnapshot) -> float:
-    signal = replica.signals.get("requests_finished_per_second")
-    value = signal.number if isinstance(signal, Scalar) else None
-    return value or 0.0
+    return number_of(replica.signals, "requests_finished_per_second") or 0.0

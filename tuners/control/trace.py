@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, Scalar
+from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, number_of
 
 _ABORTED, _FINISHED = "requests_aborted", "requests_finished"
 
@@ -58,8 +58,8 @@ def trace_of(replica: ReplicaSnapshot | None) -> Trace:
         drafts_per_step=_drafts_per_step(replica),
         thoughts=_distribution(replica, "reasoning_tokens"),
         longest_seconds=whole.quantiles["p99"].high if whole else None,
-        running=_number(replica, "requests_running"),
-        waiting=_number(replica, "requests_waiting"),
+        running=number_of(replica.signals, "requests_running"),
+        waiting=number_of(replica.signals, "requests_waiting"),
         ended=None if finished is None else finished - totals.get(_ABORTED, 0.0),
         draft_steps=totals.get("spec_drafts"),
         drafted_tokens=totals.get("spec_draft_tokens"),
@@ -71,13 +71,9 @@ def trace_of(replica: ReplicaSnapshot | None) -> Trace:
 
 def _drafts_per_step(replica: ReplicaSnapshot) -> float | None:
     """Of the accepted ones: a step's, which are its length less the bonus token, over the share accepted."""
-    length, share = _number(replica, "spec_accepted_length"), _number(replica, "spec_acceptance_ratio")
+    length = number_of(replica.signals, "spec_accepted_length")
+    share = number_of(replica.signals, "spec_acceptance_ratio")
     return (length - 1) / share if length is not None and share else None
-
-
-def _number(replica: ReplicaSnapshot, name: str) -> float | None:
-    value = replica.signals.get(name)
-    return value.number if isinstance(value, Scalar) else None
 
 
 def _distribution(replica: ReplicaSnapshot, name: str) -> Distribution | None:
