@@ -13,6 +13,7 @@ from enginetop.fleet.extract import Extraction, shared_extraction
 from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.growth import Growth
 from enginetop.fleet.increase import NONE, Reached, SeriesTotals, Step
+from enginetop.fleet.page_words import WordKeeper
 from enginetop.fleet.reading import Columns, Reading
 from enginetop.fleet.slots import Slots, slots_of
 from enginetop.fleet.snapshot import NO_GOODPUT, Goodput, Signals
@@ -64,8 +65,9 @@ class _Sample(NamedTuple):
 class TargetHistory:
     """Good readings of one target, enough for windows of `keep_seconds`.
 
-    Memory: 8 bytes for each raw series and sample (230 series every 2 s for 60 s: 66 kB), nothing but
-    a few words for a page on which no number changed. At most 2048 samples are kept: closer pages than that
+    Memory: at most 8 bytes for each raw series and sample (230 series every 2 s for 60 s: 66 kB), where whole
+    numbers are counted a third of that (`page_words`), nothing but a few words for a page on which no number
+    changed. At most 2048 samples are kept: closer pages than that
     replace one another, which moves a baseline by less than a thousandth of the window. `interval_seconds` is
     the spacing that `trends` are made for.
     """
@@ -75,9 +77,11 @@ class TargetHistory:
         self._totals = SeriesTotals(keep_seconds)
         self._samples: list[_Sample] = []
         self._times = array("d")  # of the samples
+        self._keeper: WordKeeper | None = None
         self._odd_at = -math.inf  # of the newest sample of which there is more to say than its numbers
         self._extraction: tuple[Slots, Columns, Columns, Extraction] | None = None
         self._step: Step | None = None
+        self._former: Reached | None = None
         self._trend_from: _Sample | None = None
         self._trend_rates: Mapping[str, float | None] = {}
         self.last: Reading | None = None
@@ -115,7 +119,10 @@ class TargetHistory:
             self._running.begin_anew()
             step = self._totals.advance(reading)
         if self._step is not None and self._step.reached is not step.reached:
-            self._step.reached.let_go()
+            if self._former is not None:
+                self._former.shrink(self._keeper_for(self._totals.slots))
+            self._former = self._step.reached  # which rates of trends begin at
+            self._former.let_go()
         self._step = step
         sample = _Sample(
             reading.at, reading.columns, step.reached, step.returned, step.sums_fallen, step.unnumbered
@@ -134,6 +141,11 @@ class TargetHistory:
             del samples[:outdated], times[:outdated]
         moved = previous is None or previous.progress_token != reading.progress_token
         return Appended(first=previous is None, moved=moved, restarted=step.restarted)
+
+    def _keeper_for(self, slots: Slots) -> WordKeeper:
+        if self._keeper is None or self._keeper.slots is not slots:
+            self._keeper = WordKeeper(slots)
+        return self._keeper
 
     def window(self, window_seconds: float, at: float | None = None) -> WindowFacts | None:
         """What happened from the baseline to the last good page; None before the first page.

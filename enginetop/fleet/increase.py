@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from operator import add, le, sub
 from typing import NamedTuple
 
+from enginetop.fleet.page_words import PageWords, WordKeeper
 from enginetop.fleet.reading import Columns, Reading
 from enginetop.fleet.slots import Kind, Slots, slots_of
 
@@ -42,11 +43,12 @@ class _Stretch:
 class Reached:
     """How far all series have come at one page, by slot; what it tells of gauges means nothing."""
 
-    __slots__ = ("_known", "_numbers", "_stretch")
+    __slots__ = ("_kept", "_known", "_stretch")
 
     def __init__(self, stretch: _Stretch, numbers: array[float] | None = None) -> None:
         """`numbers` of a page within the stretch; None: of its first one."""
-        self._stretch, self._numbers = stretch, numbers
+        self._stretch = stretch
+        self._kept: array[float] | PageWords | None = numbers
         self._known: array[float] | None = None
 
     @classmethod
@@ -82,6 +84,11 @@ class Reached:
         """Keep no totals: they are worked out again if anybody asks."""
         self._known = None
 
+    def shrink(self, keeper: WordKeeper) -> None:
+        """Keep of the numbers only what `keeper` says."""
+        if isinstance(self._kept, array):
+            self._kept = keeper.kept(self._kept)
+
     def since(self, start: Reached) -> tuple[Sequence[float], Sequence[float]]:
         """Numbers by slot, of `start` and of this, whose differences are what was gained in between. Series
         that came later began from zero.
@@ -93,10 +100,16 @@ class Reached:
         return (begun + array("d", bytes(8 * missing)) if missing else begun), ended
 
     def _raw(self) -> array[float]:
-        if self._numbers is not None:
-            return self._numbers
+        numbers = self._numbers
+        if numbers is not None:
+            return numbers
         first = self._stretch.numbers
         return self._stretch.totals if first is None else first
+
+    @property
+    def _numbers(self) -> array[float] | None:
+        kept = self._kept
+        return kept.numbers() if isinstance(kept, PageWords) else kept
 
 
 class Step(NamedTuple):

@@ -70,7 +70,7 @@ def test_samples_take_no_more_than_promised(interval: float) -> None:
     count = len(shape.series)
     before = TargetHistory(120.0)
     for tick in range(300):
-        told.page(tick * interval, 0.5, *[float(tick * place) for place in range(1, count)])
+        told.page(tick * interval, 0.5, *[tick * place / 3 for place in range(1, count)])
     spent = arrays_behind(told.history) - arrays_behind(before)
     promised = samples_bytes(interval, 120.0, count)
     assert 0.7 * promised < spent < promised + 4 * 8 * count + 1000  # the newest page, and the one before it

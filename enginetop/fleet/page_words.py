@@ -1,0 +1,154 @@
+"""Numbers of pages in a third of their memory, exactly: what moves of them from page to page, word by word.
+
+A number is two words of 32 bits. Most counters that count on change one of them, since whole numbers below
+two million fill no more, and many buckets neither. Of a page only those words are kept that may differ from
+an earlier one, its base; they are picked and compared for all series at once.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from operator import itemgetter, setitem
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from enginetop.fleet.slots import Kind, Slots
+
+_FEWEST_SERIES: Final = 16
+"""Pages of fewer are kept as they are."""
+_PAGES_A_BASE: Final = 64
+"""After so many pages another one is the base, and words that stand still again are left out."""
+_FEW_PAGES: Final = 8
+"""Where a base has served for no more, the words that moved too are picked from then on."""
+_MOST_PICKED_RATIO: Final = 0.75
+"""Where more words move than this share, pages are kept as they are."""
+_WORD: Final = "I"
+_WORD_BYTES: Final = array(_WORD).itemsize
+_WORDS: Final = 8 // _WORD_BYTES
+"""A number has so many."""
+
+
+class _Counting:
+    """Words of numbers that count, for all targets that have the same slots: `ones` is a page of them."""
+
+    __slots__ = ("_places", "ones")
+
+    def __init__(self, slots: Slots) -> None:
+        self._places = tuple(range(_WORDS * len(slots)))
+        counting = (slot for slot, kind in enumerate(slots.kinds) if kind is not Kind.GAUGE)
+        self.ones = _ones_at(_WORDS * slot + word for slot in counting for word in range(_WORDS))
+
+    def shared(self, places: Iterable[int]) -> list[int]:
+        """The same places, as objects that all targets share."""
+        return [self._places[place] for place in places]
+
+
+class _Picked:
+    """Which words are kept of a page; all others that count are those of its base."""
+
+    __slots__ = ("_pick", "_still", "places")
+
+    def __init__(self, places: Iterable[int], counting: _Counting) -> None:
+        self.places = array("I", sorted(places))
+        self._pick: Callable[[array[int]], Iterable[int]] = (
+            itemgetter(*counting.shared(self.places))
+            if len(self.places) > 1
+            else itemgetter(slice(self.places[0], self.places[0] + 1))
+        )
+        self._still = counting.ones & ~_ones_at(self.places)
+
+    def of(self, page: bytes, differing: int) -> array[int] | None:
+        """These words of a page; None where there are others in which it differs from its base."""
+        return None if differing & self._still else array(_WORD, self._pick(array(_WORD, page)))
+
+    def page(self, words: Sequence[int], base: array[float]) -> array[float]:
+        """The page that these words are of."""
+        page = array(_WORD, base.tobytes())
+        deque(map(setitem, repeat(page), self.places, words), maxlen=0)
+        return array("d", page.tobytes())
+
+
+class PageWords:
+    """What tells the numbers of one page; those of gauges are the base's."""
+
+    __slots__ = ("_base", "_picked", "_words")
+
+    def __init__(self, picked: _Picked, words: array[int], base: array[float]) -> None:
+        self._picked, self._words, self._base = picked, words, base
+
+    def numbers(self) -> array[float]:
+        """Numbers by slot."""
+        return self._picked.page(self._words, self._base)
+
+
+class WordKeeper:
+    """Takes pages of one target, one after the other, for as long as it has these slots."""
+
+    __slots__ = ("_base", "_counting", "_pages", "_picked", "_whole_base", "slots")
+
+    def __init__(self, slots: Slots) -> None:
+        self.slots = slots
+        counting = _counting.get(slots)
+        if counting is None:
+            counting = _counting[slots] = _Counting(slots)
+        self._counting = counting
+        self._base: array[float] | None = None
+        self._whole_base = 0
+        self._picked: _Picked | None = None
+        self._pages = 0
+
+    def kept(self, page: array[float]) -> array[float] | PageWords:
+        """The page, which is never changed, or what tells its numbers in less memory."""
+        if len(page) != len(self.slots) or len(page) < _FEWEST_SERIES:
+            return page
+        base, picked, as_bytes = self._base, self._picked, page.tobytes()
+        whole = _whole(as_bytes)
+        self._pages += 1
+        if base is not None:
+            differing = whole ^ self._whole_base
+            if picked is not None and self._pages < _PAGES_A_BASE:
+                words = picked.of(as_bytes, differing)
+                if words is not None:
+                    return PageWords(picked, words, base)
+            self._choose(self._places_of(differing & self._counting.ones))
+        self._base, self._whole_base, self._pages = page, whole, 0
+        return page
+
+    def _choose(self, moved: set[int]) -> None:
+        """Say which words are picked, where `moved` are those in which a page differs from its base."""
+        picked = self._picked
+        if picked is not None:
+            if _FEW_PAGES < self._pages < _PAGES_A_BASE:
+                return  # what moves so seldom is not worth a place in every page
+            if self._pages < _PAGES_A_BASE:
+                moved = moved.union(picked.places)
+            if moved == set(picked.places):
+                return
+        worth_it = 0 < len(moved) < _MOST_PICKED_RATIO * _WORDS * len(self.slots)
+        self._picked = _Picked(moved, self._counting) if worth_it else None
+
+    def _places_of(self, words: int) -> set[int]:
+        """The places of words in which there is a one."""
+        page = array(_WORD, words.to_bytes(8 * len(self.slots), "little"))
+        return {place for place, word in enumerate(page) if word}
+
+
+_counting: WeakKeyDictionary[Slots, _Counting] = WeakKeyDictionary()
+
+
+def _whole(page: bytes | bytearray) -> int:
+    """A page as one number, in which the order of its bytes does not matter."""
+    return int.from_bytes(page, "little")
+
+
+def _ones_at(places: Iterable[int]) -> int:
+    """A page in which the words at these places are all ones."""
+    ones = bytearray()
+    for place in places:
+        end = _WORD_BYTES * (place + 1)
+        ones.extend(bytes(max(0, end - len(ones))))
+        ones[end - _WORD_BYTES : end] = b"\xff" * _WORD_BYTES
+    return _whole(ones)
