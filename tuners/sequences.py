@@ -13,17 +13,23 @@ from enginetop.fleet.snapshot import Advice
 from tuners import thinking
 from tuners.case import Case, Rule, once
 from tuners.knob_values import SEQUENCES, THINKING
-from tuners.kv_maths import fitting_sequences, redone_ratio, resident_tokens
 from tuners.limits import FEWEST_FOR_P95
+from tuners.seats import (
+    FEWEST_MINUTES,
+    kv_usage_ratio,
+    most_running,
+    redone_lately,
+    redone_now,
+    running_requests,
+    waiting_requests,
+    what_fits,
+)
 from tuners.trend import seconds_to_full, trend_of
 from tuners.words import (
-    LONGER_WINDOW,
     at_least,
-    contradiction,
     count,
     known_count,
     lacking,
-    missing,
     not_fresh,
     percent,
     row,
@@ -33,8 +39,6 @@ from tuners.words import (
 
 LEAST_REDONE_RATIO = 0.1
 """A lower cap is worth its queue when this share of all computed tokens is computed a second time."""
-FEWEST_MINUTES = 10
-"""So long preemptions and running requests are watched before: a cap at the peak of a quiet moment queues."""
 ROOMY_KV = 0.50
 FULL_SEQUENCES_SHARE = 0.98
 RAISE_RATIO, MOST_RAISE_RATIO = 1.25, 2.0
@@ -103,71 +107,10 @@ def unfit(case: Case) -> str | None:
     return not_fresh(case) or lacking(case, _NEEDED)
 
 
-def _running(case: Case) -> float:
-    """Running requests of one engine; the median of the last pages, since the gauge is a sample."""
-    seen = sorted(one.running for one in case.recent if one.running is not None)
-    total = seen[len(seen) // 2] if seen else case.replica.scalar("requests_running").number or 0.0
-    return total / case.engines
-
-
-def most_running(case: Case) -> int:
-    """The most requests that one engine ran at once in up to half an hour. A cap below costs seats that the
-    KV cache had, while a preemption costs one prefill: queues grow more than they shrink.
-    """
-    seen = [one.running for one in case.recent if one.running is not None]
-    seen += [one.most_running for one in case.minutes if one.most_running > 0]
-    return math.floor(max(seen, default=_running(case) * case.engines) / case.engines)
-
-
-def _waiting(case: Case) -> float:
-    return (case.replica.scalar("requests_waiting").number or 0.0) / case.engines
-
-
-def _kv(case: Case) -> float:
-    kv = case.replica.scalar("kv_usage_ratio")
-    return kv.mean if kv.mean is not None else kv.number or 0.0
-
-
-def _redone(case: Case) -> float | None:
-    """Share of the computed tokens that preemptions have computed twice; None where lengths are not known.
-
-    A victim computes its prompt again, and half of its output by expectation.
-    """
-    per_second = case.replica.scalar("preemptions_per_second").number or 0.0
-    if not per_second:
-        return 0.0
-    lengths = _mean_lengths(case)
-    computed = [
-        case.replica.scalar(name).number
-        for name in ("prompt_tokens_per_second", "generation_tokens_per_second")
-    ]
-    if lengths is None or None in computed:
-        return None
-    return redone_ratio(per_second * resident_tokens(*lengths), math.fsum(one or 0.0 for one in computed))
-
-
-def _redone_lately(case: Case) -> float | None:
-    """The same share over all minutes since the knobs are as they are; None: not known yet."""
-    requests = math.fsum(one.requests for one in case.minutes)
-    lengths = _mean_lengths(case)
-    if len(case.minutes) < FEWEST_MINUTES or not requests or lengths is None:
-        return None
-    preempted = math.fsum(one.preemptions for one in case.minutes) / requests
-    return redone_ratio(preempted * resident_tokens(*lengths), math.fsum(lengths))
-
-
-def _mean_lengths(case: Case) -> tuple[float, float] | None:
-    """Mean tokens of prompts and of outputs."""
-    prompt, output = (
-        case.replica.distribution(name).mean.value for name in ("prompt_tokens", "output_tokens")
-    )
-    return None if prompt is None or output is None else (prompt, output)
-
-
 def _preempts(case: Case) -> bool:
     """Whether preemptions destroy enough work, or may for all that is known: now, and over minutes."""
     return all(
-        redone is None or redone >= LEAST_REDONE_RATIO for redone in (_redone(case), _redone_lately(case))
+        redone is None or redone >= LEAST_REDONE_RATIO for redone in (redone_now(case), redone_lately(case))
     )
 
 
@@ -198,52 +141,10 @@ def _tpot_is_full(case: Case) -> bool:
 def _seats_are_taken(case: Case, sequences: int) -> bool:
     """Whether requests queue for a seat beside an empty cache."""
     return (
-        _waiting(case) > 0
-        and _running(case) >= FULL_SEQUENCES_SHARE * sequences
-        and _kv(case) < ROOMY_KV
+        waiting_requests(case) > 0
+        and running_requests(case) >= FULL_SEQUENCES_SHARE * sequences
+        and kv_usage_ratio(case) < ROOMY_KV
         and not case.replica.scalar("preemptions").number
-    )
-
-
-def what_fits(case: Case) -> tuple[int, float] | str:
-    """Sequences that fit into the KV of one engine, and the p90 that each needs; or what is missing."""
-    replica = case.replica
-    capacity = replica.scalar("kv_capacity_tokens").number
-    if not capacity:
-        return "kv_capacity_tokens is not known"
-    lengths = _lengths(case)
-    if isinstance(lengths, str):
-        return lengths
-    needed = resident_tokens(*lengths)
-    return (fitting_sequences(capacity / case.engines, needed), needed) if needed > 0 else "lengths are zero"
-
-
-def _lengths(case: Case) -> tuple[float, float] | str:
-    """The p90 of prompts and of outputs in the window, or, where it holds too few requests, on average over
-    those of the last minutes; or what is missing.
-    """
-    prompts, outputs = (case.replica.distribution(name) for name in ("prompt_tokens", "output_tokens"))
-    for name, lengths in (("prompt_tokens", prompts), ("output_tokens", outputs)):
-        if (why := contradiction(lengths)) is not None:
-            return f"{name} {why}"
-        if lengths.count is None:
-            return missing(name, lengths)
-    lacks = f"prompt and output lengths of {FEWEST_FOR_P95} requests are needed"
-    if (seen := min(known_count(prompts), known_count(outputs))) >= FEWEST_FOR_P95:
-        prompt, output = prompts.quantiles["p90"].value, outputs.quantiles["p90"].value
-        return "the lengths pass the last bucket" if prompt is None or output is None else (prompt, output)
-    told = [
-        (one.requests, one.prompt_p90, one.output_p90)
-        for one in case.minutes
-        if one.prompt_p90 is not None and one.output_p90 is not None
-    ]
-    requests = math.fsum(count for count, _, _ in told)
-    if requests < FEWEST_FOR_P95:
-        few = f"{lacks}, {seen:.0f} are in the window and {requests:.0f} in the last minutes"
-        return f"{few}; {LONGER_WINDOW}"
-    return (
-        math.fsum(count * prompt for count, prompt, _ in told) / requests,
-        math.fsum(count * output for count, _, output in told) / requests,
     )
 
 
@@ -272,7 +173,7 @@ def _lowered(case: Case, sequences: int, said: str) -> Advice:
 
 
 def _raised(case: Case, sequences: int, said: str) -> Advice:
-    wanted = sequences + _waiting(case)
+    wanted = sequences + waiting_requests(case)
     proposed = math.ceil(min(max(RAISE_RATIO * sequences, wanted), MOST_RAISE_RATIO * sequences))
     fitting = what_fits(case)
     if isinstance(fitting, str):
@@ -295,30 +196,32 @@ def _raised(case: Case, sequences: int, said: str) -> Advice:
 def _symptom(case: Case, sequences: int, called: str) -> str:
     if called == "lower":
         per_second = case.replica.scalar("preemptions_per_second").number or 0.0
-        said = f"{per_second:.2f} preemptions a second at KV {percent(_kv(case))}"
-        redone = _redone(case)
+        said = f"{per_second:.2f} preemptions a second at KV {percent(kv_usage_ratio(case))}"
+        redone = redone_now(case)
         return said if redone is None else f"{said}: {percent(redone)} of the work is done again"
-    return f"{_waiting(case):.0f} wait: all {sequences} seats are taken while KV is {percent(_kv(case))} full"
+    kv, waiting = percent(kv_usage_ratio(case)), waiting_requests(case)
+    return f"{waiting:.0f} wait: all {sequences} seats are taken while KV is {kv} full"
 
 
 def _no_call(case: Case, sequences: int) -> Advice:
+    kv = percent(kv_usage_ratio(case))
     full = seconds_to_full(
         trend_of([(one.at, one.kv_usage_ratio) for one in case.recent if one.kv_usage_ratio is not None])
     )
     if full is not None and full < 600:
-        why = f"KV is {percent(_kv(case))} full and will be full in {full / 60:.0f} min at this pace"
+        why = f"KV is {kv} full and will be full in {full / 60:.0f} min at this pace"
         return row(SEQUENCES, "hold", why, sequences, bound_by="kv")
     if _seats_are_taken(case, sequences):
         tpot = case.replica.distribution("tpot_seconds").quantiles["p95"]
         why = f"TPOT p95 {time_text(tpot)} leaves no room: each step would serve more requests"
         return row(SEQUENCES, "hold", why, sequences, _symptom(case, sequences, "raise"), bound_by="capacity")
-    running = _running(case)
-    if _waiting(case) > 0 and running >= FULL_SEQUENCES_SHARE * sequences:
-        why = f"all {sequences} seats are taken, but KV is {percent(_kv(case))} full: more would not fit"
+    running = running_requests(case)
+    if waiting_requests(case) > 0 and running >= FULL_SEQUENCES_SHARE * sequences:
+        why = f"all {sequences} seats are taken, but KV is {kv} full: more would not fit"
         return row(SEQUENCES, "hold", why, sequences, bound_by="kv")
     if case.replica.scalar("preemptions_per_second").number:
         why = _symptom(case, sequences, "lower")
-        if (lately := _redone_lately(case)) is not None and lately < LEAST_REDONE_RATIO:
+        if (lately := redone_lately(case)) is not None and lately < LEAST_REDONE_RATIO:
             why += f", {percent(lately)} over the last minutes"
         why += ": less than a queue for fewer seats would cost"
         return row(SEQUENCES, "hold", why, sequences, bound_by="kv")

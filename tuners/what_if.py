@@ -19,7 +19,7 @@ from tuners.draft_comparison import compared
 from tuners.draft_maths import MOST_EXTRA_POSITIONS, accepted_length
 from tuners.knob_values import BUDGET, DRAFTS, SEQUENCES, THINKING, Knobs
 from tuners.load import load_of
-from tuners.sequences import most_running, what_fits
+from tuners.seats import most_running, what_fits
 from tuners.sequences import unfit as unfit_for_sequences
 from tuners.speculation import drafts_seen
 from tuners.step_time import REACH, Unfit
