@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 from collectors.engines.base import EngineTable
 from collectors.engines.dynamo import DYNAMO
-from collectors.engines.dynamo_worker import behind_dynamo, has_worker_series
+from collectors.engines.dynamo_passed import behind_dynamo
+from collectors.engines.dynamo_worker import has_worker_series
 from collectors.engines.gateways import GATEWAYS
 from collectors.engines.llamacpp import LLAMACPP
 from collectors.engines.lmdeploy import LMDEPLOY

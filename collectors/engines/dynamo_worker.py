@@ -1,30 +1,26 @@
 """NVIDIA Dynamo's own series on a worker's system port, 0.7 to 1.6: alone, or beside those of an engine.
 
-A worker whose page carries an engine's series is that engine, read by that engine's table; what the engine
-does not tell is added from here, and never both. A worker without any (a prefill mocker, a unified backend,
-any worker before its first request) is read from these series alone.
+A worker whose page carries an engine's series is that engine: see `dynamo_passed`. A worker without any (a
+prefill mocker, a unified backend, any worker before its first request) is read from these series alone.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from weakref import WeakKeyDictionary
 
-from collectors.engines.base import EngineTable, Look, Reader, always
-from collectors.engines.dynamo_card import METADATA, METADATA_PAGE, NO_CARD, SOURCE, WorkerCard, card_of
-from collectors.engines.identities import DYNAMO, NAMES_OF_PAGE, identity
+from collectors.engines.base import Look
+from collectors.engines.dynamo_card import METADATA, NO_CARD, SOURCE, WorkerCard, card_of
+from collectors.engines.identities import identity
 from collectors.engines.json_fields import model_name
 from collectors.engines.mapping import Labels, LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import Pick, first, settings_on
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind, Quality, Role
-from enginetop.fleet.observation import Failure
-from enginetop.fleet.reading import Absence, Columns, ConfigValue, Identity, Reading, Series
+from enginetop.fleet.reading import Absence, ConfigValue, Identity, Reading, Series
 from enginetop.fleet.workers import worker_from_hex
 
 COMPONENT = "dynamo_component_"
@@ -73,8 +69,9 @@ TABLE = Table(
 )
 
 _INFLIGHT_ROW = Row("requests_running", ("inflight_requests",), where=_GENERATE)
-_ESTIMATED = {"generation_tokens": _COUNTED_GAPS}
-_CAPACITY = Series("kv_capacity_tokens", "", "dynamo model card capacity")
+ESTIMATED: Mapping[str, str] = MappingProxyType({"generation_tokens": _COUNTED_GAPS})
+CAPACITY = Series("kv_capacity_tokens", "", "dynamo model card capacity")
+"""Where the card of a worker's model tells it."""
 _CAPACITY_ABSENT = Absence(Quality.UNKNOWN, "the page tells blocks, and not how many tokens one holds")
 _BLOCKS = (COMPONENT + "total_blocks", COMPONENT + "kvstats_total_blocks")
 
@@ -161,8 +158,8 @@ def _compile_alone(layout: Layout, *, with_capacity: bool) -> Plan:
     plan = compile_layout(
         _alone,
         layout,
-        extra=(_CAPACITY,) if with_capacity else (),
-        estimated={**_ESTIMATED, "requests_running": _IN_FLIGHT},
+        extra=(CAPACITY,) if with_capacity else (),
+        estimated={**ESTIMATED, "requests_running": _IN_FLIGHT},
         absent={"kv_capacity_tokens": _CAPACITY_ABSENT},
     )
     return replace(of_process(plan, facts.worker), progress_picks=facts.moving)
@@ -170,89 +167,6 @@ def _compile_alone(layout: Layout, *, with_capacity: bool) -> Plan:
 
 _plan_with_capacity = LayoutMemo(partial(_compile_alone, with_capacity=True))
 _plan_without_capacity = LayoutMemo(partial(_compile_alone, with_capacity=False))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Addition:
-    """The engine's columns with those of Dynamo's series that the engine lacks; `places` in the own plan."""
-
-    columns: Columns
-    plan: Plan
-    places: tuple[int, ...]
-
-
-_additions: WeakKeyDictionary[Columns, dict[bool, _Addition]] = WeakKeyDictionary()
-
-
-def _addition(columns: Columns, layout: Layout, *, with_capacity: bool) -> _Addition:
-    known = _additions.setdefault(columns, {})
-    if with_capacity not in known:
-        known[with_capacity] = _combined(columns, layout, (_CAPACITY,) if with_capacity else ())
-    return known[with_capacity]
-
-
-def _combined(columns: Columns, layout: Layout, extra: tuple[Series, ...]) -> _Addition:
-    told = {series.measure for series in columns.series}
-    compiled = compile_layout(TABLE, layout, extra=extra, estimated=_ESTIMATED)
-    plan = of_process(compiled, worker_facts(layout).worker)
-    own = plan.columns
-    places = tuple(i for i, series in enumerate(own.series) if series.measure not in told)
-    added = {own.series[i].measure for i in places}
-    ranks = {rank: own.ranks[rank] for i in places if (rank := own.series[i].rank) in own.ranks}
-    combined = replace(
-        columns,
-        series=(*columns.series, *(own.series[i] for i in places)),
-        ranks=MappingProxyType({**ranks, **columns.ranks}),
-        absent=MappingProxyType({m: why for m, why in columns.absent.items() if m not in added}),
-        estimated=MappingProxyType(
-            {**columns.estimated, **{m: why for m, why in own.estimated.items() if m in added}}
-        ),
-    )
-    return _Addition(combined, plan, places)
-
-
-class PassThroughReader:
-    """Readings of an engine behind a Dynamo worker: the engine's own, and what Dynamo adds."""
-
-    def __init__(self, engine: Reader) -> None:
-        self._engine = engine
-
-    def wants_side(self, path: str, page: Page) -> bool:
-        """Cards alone: the engine's own pages are not at a worker's system port."""
-        del page
-        return path == METADATA
-
-    def read(self, look: Look) -> Reading | Failure:
-        """The engine's reading with the measures that it lacks."""
-        outcome = self._engine.read(look)
-        page = look.page
-        if page is None or isinstance(outcome, Failure):
-            return outcome
-        facts = worker_facts(page.layout)
-        card = card_of(look.sides.get(METADATA), facts.worker) or NO_CARD
-        addition = _addition(outcome.columns, page.layout, with_capacity=card.capacity_tokens is not None)
-        own = addition.plan.values(page, card.computed)
-        values = array("d", outcome.values)
-        values.extend([own[place] for place in addition.places])
-        told = outcome.identity
-        own_identity = _identity(facts, card)
-        return replace(
-            outcome,
-            columns=addition.columns,
-            values=values,
-            start_token=addition.plan.start_token(page)
-            if outcome.start_token is None
-            else outcome.start_token,
-            identity=replace(
-                told,
-                model=told.model or own_identity.model,
-                role=own_identity.role if card.role or told.role is Role.AGGREGATED else told.role,
-                stack=DYNAMO,
-                worker=facts.worker,
-                sources={**own_identity.sources, **told.sources, "stack": NAMES_OF_PAGE},
-            ),
-            config={**card.config, **facts.config(page), **outcome.config},
-        )
 
 
 def read_worker(look: Look, page: Page) -> Reading:
@@ -265,12 +179,12 @@ def read_worker(look: Look, page: Page) -> Reading:
         look.at,
         page,
         plan.values(page, card.computed),
-        _identity(facts, card),
+        worker_identity(facts, card),
         config={**card.config, **facts.config(page)},
     )
 
 
-def _identity(facts: WorkerFacts, card: WorkerCard) -> Identity:
+def worker_identity(facts: WorkerFacts, card: WorkerCard) -> Identity:
     """Who the worker is by its own series and its card."""
     named = None if facts.role is Role.AGGREGATED else facts.role
     return identity(
@@ -288,18 +202,3 @@ WORKER_NEVER: tuple[tuple[str, str], ...] = (
     ("/v1/loras", "on a worker the same path loads and unloads adapters"),
 )
 """What is never asked of the system port of a worker."""
-
-
-def behind_dynamo(table: EngineTable) -> EngineTable:
-    """An engine's table for pages of Dynamo workers: none of the engine's own paths exist there."""
-    return replace(
-        table,
-        new_reader=lambda: PassThroughReader(table.new_reader()),
-        side_pages=(METADATA_PAGE,),
-        may_read_metrics=always,
-        server_header="",
-        liveness_path="/live",
-        enable_hint="DYN_SYSTEM_PORT of the worker serves it",
-        never=WORKER_NEVER,
-        changes="at the start of its worker",
-    )
