@@ -14,6 +14,8 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
+from tui.key_input import Leaving, read_keys
+
 _MOST_PENDING = 8
 """Writes that may wait; Textual's writer blocks the event loop at 30."""
 _LAST_SECONDS = 2.0
@@ -94,6 +96,7 @@ class PatientDriver(LinuxDriver):
         assert stream is not None  # the UI is run on a terminal only
         self.outlet = Outlet(os.dup(stream.fileno()), self._lost, time.monotonic)
         self._file = cast("Any", self.outlet)
+        self.exit_event = self._leaving = Leaving()
 
     @property
     def behind(self) -> bool:
@@ -120,7 +123,7 @@ class PatientDriver(LinuxDriver):
     def run_input_thread(self) -> None:
         """Read keys until we leave or the terminal is gone."""
         try:
-            super().run_input_thread()
+            read_keys(self.fileno, self._leaving, self.process_message)
         except (OSError, ValueError):
             self._lost()
 
