@@ -22,8 +22,8 @@ import httpx
 from collectors.engines.json_fields import integer, items, text
 from collectors.fetch import USER_AGENT, FetchError, connection_fault
 from collectors.full_http import proxy_for, tls_context
+from collectors.kubernetes.context import Context, KubernetesError
 from collectors.kubernetes.identity import Identity
-from collectors.kubernetes.kubeconfig import Context, KubernetesError
 from collectors.origin import Origin
 from collectors.secrets import bytes_without_these, without_these
 from enginetop.fleet.foreign_json import Fields, decoded, field_at

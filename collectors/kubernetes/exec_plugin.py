@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from collectors.kubernetes.kubeconfig import Context, ExecPlugin, KubernetesError
+from collectors.kubernetes.context import Context, ExecPlugin, KubernetesError
 from enginetop.fleet.foreign_json import decoded, field_at
 
 _VERSIONS = frozenset(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1"))

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from collectors.fetch import Credentials
+from collectors.kubernetes.context import Context
 from collectors.kubernetes.exec_plugin import Printed, run_plugin
-from collectors.kubernetes.kubeconfig import Context
 
 _RENEWED_BEFORE_SECONDS = 60.0
 """Before it expires so long a printed credential is renewed."""

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from collectors.engines.json_fields import text
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import KubernetesError
+from collectors.kubernetes.context import KubernetesError
 from enginetop.fleet.foreign_json import Fields, field_at
 
 _COLLECTIONS = ("inference.networking.k8s.io/v1", "inference.networking.x-k8s.io/v1alpha2")

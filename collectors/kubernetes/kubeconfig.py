@@ -10,82 +10,22 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
 
-from collectors.sanitise import clean_text
-from collectors.secrets import without_secrets
-from enginetop.fleet.errors import ClusterError
+from collectors.kubernetes.context import Context, ExecPlugin, KubernetesError
 from enginetop.fleet.foreign_json import Fields, field_at, objects_at, texts
 from enginetop.fleet.model import LOCAL_HOST, same_host
-
-_LONGEST_TEXT = 400
-"""Characters: a server names user, verb, kind and namespace, or all fields of a conflict."""
 
 _MOST_BYTES = 4 * 1024 * 1024
 _File = tuple[Path, Fields]
 """What a file holds, or a part of it, and where that is."""
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
-
-class KubernetesError(ClusterError):
-    """Something of Kubernetes that does not work; foreign words are cleaned and held to one line."""
-
-    def __init__(self, text: str, status: int = 0) -> None:
-        super().__init__(" ".join(clean_text(without_secrets(text), _LONGEST_TEXT).split()), status)
-
-
-@dataclass(frozen=True, slots=True)
-class ExecPlugin:
-    """A program that prints credentials (`client.authentication.k8s.io`)."""
-
-    command: str
-    arguments: tuple[str, ...]
-    environment: tuple[tuple[str, str], ...]
-    api_version: str
-    interactive: str
-    """`Never`, `IfAvailable` or `Always`."""
-    install_hint: str
-    wants_cluster: bool
-
-    @property
-    def shown(self) -> str:
-        """The command as a person runs it."""
-        return shlex.join((self.command, *self.arguments))
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Context:
-    """One context, resolved. Secrets in it (`token`, `password`, keys) are shown by no repr."""
-
-    name: str
-    server: str
-    namespace: str
-    ca_file: str | None = None
-    ca_data: bytes | None = None
-    insecure: bool = False
-    tls_server_name: str | None = None
-    proxy_url: str | None = None
-    token: str | None = None
-    token_file: str | None = None
-    username: str | None = None
-    password: str | None = None
-    cert_file: str | None = None
-    cert_data: bytes | None = None
-    key_file: str | None = None
-    key_data: bytes | None = None
-    exec_plugin: ExecPlugin | None = None
-    in_cluster: bool = False
-
-    def __repr__(self) -> str:
-        return f"Context({self.name!r}, {self.server!r})"
 
 
 def split_place(place: str, *, environment: Mapping[str, str] = os.environ) -> tuple[str | None, str | None]:

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from collectors.engines.json_fields import items
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import KubernetesError
+from collectors.kubernetes.context import KubernetesError
 from enginetop.fleet.foreign_json import Fields
 from enginetop.fleet.model import Target
 

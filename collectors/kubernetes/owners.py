@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from collectors.engines.json_fields import items, text
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import KubernetesError
+from collectors.kubernetes.context import KubernetesError
 from enginetop.fleet.foreign_json import Fields, field_at
 
 _LONGEST_CHAIN = 8

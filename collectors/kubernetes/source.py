@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 from collectors.discovery.listing import Listed, ListingError, target_at
 from collectors.kubernetes.client import KubernetesClient
+from collectors.kubernetes.context import KubernetesError
 from collectors.kubernetes.inference_pools import InferencePool, InferencePools, complaints
-from collectors.kubernetes.kubeconfig import KubernetesError, find_context, split_place
+from collectors.kubernetes.kubeconfig import find_context, split_place
 from collectors.kubernetes.owners import Owners
 from collectors.kubernetes.pod_list import PodList
 from collectors.kubernetes.pods import ServingPod, serving_pod

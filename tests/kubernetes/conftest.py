@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import Context, KubernetesError
+from collectors.kubernetes.context import Context, KubernetesError
 
 _BUILD = Path(__file__).with_name("build_apiserver.sh")
 _READY_SECONDS = 120.0

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pytest
 
 from collectors.kubernetes.client import KubernetesClient, VersionGoneError
-from collectors.kubernetes.kubeconfig import KubernetesError
+from collectors.kubernetes.context import KubernetesError
 from enginetop.cli.kubernetes_owners import Cluster
 from enginetop.fleet.knobs import KnobRow
 from enginetop.fleet.model import EngineKind

@@ -19,7 +19,7 @@ import httpx
 from collectors.discovery.membership import apply
 from collectors.discovery.roster import Roster
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import Context
+from collectors.kubernetes.context import Context
 from collectors.kubernetes.source import KubernetesPods
 from enginetop.cli.kubernetes_apply import OwnerWorlds
 from enginetop.cli.kubernetes_owners import Cluster, OwnedKnobs

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import Context
+from collectors.kubernetes.context import Context
 from enginetop import __version__
 from enginetop.cli.kubernetes_owners import Cluster, KnobsOfPods, OwnedKnobs
 from enginetop.cli.main import main

@@ -12,7 +12,7 @@ import yaml
 
 from collectors.discovery import watcher
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import Context
+from collectors.kubernetes.context import Context
 from enginetop.cli.kubernetes_owners import Cluster
 from enginetop.cli.main import main
 from enginetop.fleet.errors import ClusterError

@@ -16,7 +16,7 @@ from collectors.control_http import HttpKnobTransport
 from collectors.fetch import Credentials
 from collectors.http import HttpFetcher
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import Context, KubernetesError
+from collectors.kubernetes.context import Context, KubernetesError
 from collectors.probe.client import ProbeClient, ProbeError
 from collectors.prometheus.client import PrometheusClient, PrometheusError
 from collectors.tls_words import tls_words

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import Context
+from collectors.kubernetes.context import Context
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, serving
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from collectors.kubernetes.client import KubernetesClient, VersionGoneError
+from collectors.kubernetes.context import Context, ExecPlugin, KubernetesError
 from collectors.kubernetes.exec_plugin import Printed
 from collectors.kubernetes.identity import Identity
-from collectors.kubernetes.kubeconfig import Context, ExecPlugin, KubernetesError
 from collectors.kubernetes.pod_list import PodList
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, serving
 from tests.support.kubernetes_pods import VLLM_STACK, pod

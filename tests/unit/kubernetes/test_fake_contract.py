@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import Context
+from collectors.kubernetes.context import Context
 from tests.support.api_server_contract import CHECKS
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, serving
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from collectors.kubernetes.context import Context, ExecPlugin, KubernetesError
 from collectors.kubernetes.exec_plugin import Printed, run_plugin
 from collectors.kubernetes.identity import Identity
-from collectors.kubernetes.kubeconfig import Context, ExecPlugin, KubernetesError
 
 
 def plugin(

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from collectors.kubernetes.kubeconfig import Context, KubernetesError, find_context, split_place
+from collectors.kubernetes.context import Context, KubernetesError
+from collectors.kubernetes.kubeconfig import find_context, split_place
 
 NO_POD = Path("/nonexistent")
 _OF_X = "current-context: x\ncontexts: [{name: x, context: {cluster: c}}]"

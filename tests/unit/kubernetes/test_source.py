@@ -11,8 +11,8 @@ from collectors.discovery.membership import Membership
 from collectors.discovery.watcher import SourceWatcher
 from collectors.http import HttpFetcher
 from collectors.kubernetes.client import KubernetesClient
+from collectors.kubernetes.context import Context
 from collectors.kubernetes.identity import Identity
-from collectors.kubernetes.kubeconfig import Context
 from collectors.kubernetes.source import MOST_THROUGH_SERVER, KubernetesPods, Reach
 from enginetop.fleet.model import Role, Target
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, serving

@@ -14,7 +14,7 @@ from hypothesis import settings as budget
 from hypothesis import strategies as st
 
 from collectors.kubernetes.client import KubernetesClient
-from collectors.kubernetes.kubeconfig import Context
+from collectors.kubernetes.context import Context
 from enginetop.fleet.model import EngineKind, Role
 from tests.support.fake_kubernetes import TOKEN, FakeKubernetes, serving
 from tests.support.kubernetes_pods import pod
