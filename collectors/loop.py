@@ -15,6 +15,7 @@ from collectors.discovery.watcher import Look
 from collectors.event_loop import EngineEventLoop
 from collectors.fetch import Fetcher
 from collectors.gpu_thread import gpu_threads
+from collectors.haste import Haste
 from collectors.listeners import Listeners
 from collectors.pace import Pace
 from collectors.patience import patient_clock
@@ -41,13 +42,18 @@ from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuReport
 _REFRESH_GAP_SECONDS = 0.5
 """A refresh by hand spares a target that was scraped this recently: a held key must not load engines."""
 
+_OVERDUE_SHARE = 0.5
+_LEAST_OVERDUE_SECONDS = 0.5
+"""An answer is overdue after this share of an interval, and not before this time."""
+
 
 class LiveEngine:
     """Scrapes a fleet; a `FleetSource`.
 
     Every target has its own turns, at most one scrape in flight and its own deadline, so that a slow or dead
     one delays nobody. A snapshot is published at once on `start`, as soon as every target has been looked at
-    for the first time (or again after a refresh), and every `interval_seconds`. `finish` adds to each
+    for the first time (or again after a refresh), when one fails or answers again, and every
+    `interval_seconds`. `finish` adds to each
     snapshot what the caller wants in it. `tracker` and `new_feed` objects are used from the engine's thread
     only, once started; `new_fetcher` is called there.
     """
@@ -98,6 +104,7 @@ class LiveEngine:
         self._publish_early: Alarm | None = None
         self._watches: dict[str, Watch] = {}
         self._beat: Beat | None = None
+        self._haste: Haste | None = None
         self._fetcher: Fetcher | None = None
         self._awaited: set[str] = set()
 
@@ -181,6 +188,7 @@ class LiveEngine:
         self._listeners.notify(self._intake.note_fault)
         self._fetcher = self._new_fetcher()
         wheel = Wheel(self._loop, self._clock.monotonic)
+        self._haste = Haste(self._interval, wheel, self._clock.monotonic, self._publish_early.ring)
         self._beat = Beat(wheel, self._clock, patient_clock(), self._timeout)
         started_at = self._clock.monotonic()
         self._awaited = {target.url for target in self._targets}
@@ -215,6 +223,8 @@ class LiveEngine:
         self._awaited.discard(url)
         if watch is not None:
             watch.end()
+            if self._haste is not None:
+                self._haste.forget(url)
             if self._fetcher is not None:
                 self._begin_task(self._fetcher.forget(url))
 
@@ -243,6 +253,8 @@ class LiveEngine:
         """Take a scrape, after which `turn` is due in so many seconds."""
         self._pace.count_turn(turn.dropped)
         self._intake.take(scrape, self._clock.now() + seconds)
+        if self._haste is not None:
+            self._haste.take(scrape)
         if self._awaited:
             self._awaited.discard(scrape.url)
             if not self._awaited and self._publish_early is not None:
@@ -272,8 +284,10 @@ class LiveEngine:
                 watch.look_now()
 
     def _publish(self) -> None:
-        now = self._clock.now()
-        health = self._pace.health(self._clock.monotonic(), self._intake.problem)
+        now, began = self._clock.now(), self._clock.monotonic()
+        health = self._pace.health(began, self._intake.problem)
+        if unanswered := self._unanswered():
+            health = replace(health, unanswered=unanswered)
         if self._records is not None:
             health = self._records[0].reported(health)
         if self._members is not None:
@@ -287,7 +301,18 @@ class LiveEngine:
                 health = replace(health, problem=self._intake.problem)
                 sequence = self._latest.sequence + 1
                 self._latest = replace(self._latest, sequence=sequence, collector=health)
+        if self._haste is not None:
+            self._haste.drawn(began, self._clock.monotonic())
         self._listeners.notify(self._intake.note_fault)
+
+    def _unanswered(self) -> dict[str, float]:
+        """Scrapes in flight that have waited longer than they should: seconds, by URL."""
+        patience = max(self._interval * _OVERDUE_SHARE, _LEAST_OVERDUE_SECONDS)
+        found = {}
+        for watch in self._watches.values():
+            if (waited := watch.overdue_seconds(patience)) is not None:
+                found[watch.url] = waited
+        return found
 
     def _on_task_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and isinstance(error := task.exception(), Exception):

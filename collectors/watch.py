@@ -27,7 +27,18 @@ class Beat:
 class Watch:
     """One target, from `begin` to `end`: at most one scrape in flight, and none queued."""
 
-    __slots__ = ("_beat", "_begun", "_ended", "_schedule", "_scraper", "_sleep", "_took", "_turn")
+    __slots__ = (
+        "_asked",
+        "_beat",
+        "_begun",
+        "_ended",
+        "_lasted",
+        "_schedule",
+        "_scraper",
+        "_sleep",
+        "_took",
+        "_turn",
+    )
 
     def __init__(self, scraper: Scraper, schedule: TargetSchedule, beat: Beat, took: Took) -> None:
         self._scraper = scraper
@@ -35,7 +46,8 @@ class Watch:
         self._beat = beat
         self._took = took
         self._turn = schedule.first
-        self._begun = 0.0
+        self._begun = self._asked = 0.0
+        self._lasted = 0.0
         self._ended = float("-inf")
         self._sleep: int | None = None
         """The call that the wheel makes when the turn is due; None: a scrape is in flight."""
@@ -61,6 +73,16 @@ class Watch:
         """Whether no scrape is in flight, and the last one ended so long ago."""
         return self._sleep is not None and self._beat.clock.monotonic() - self._ended >= seconds
 
+    def overdue_seconds(self, patience: float) -> float | None:
+        """How long the scrape in flight has waited; None where that is at most `patience`, or none is.
+
+        Who took its time before is given twice as long. What holds us up is left out.
+        """
+        if self._sleep is not None:
+            return None
+        waited = self._beat.patient_time() - self._asked
+        return waited if waited > max(patience, 2 * self._lasted) else None
+
     def look_now(self) -> None:
         """Look out of turn, where no scrape is in flight."""
         if self._sleep is not None:
@@ -75,11 +97,12 @@ class Watch:
         self._look(self._turn.due)
 
     def _look(self, begun: float) -> None:
-        self._sleep, self._begun = None, begun
+        self._sleep, self._begun, self._asked = None, begun, self._beat.patient_time()
         self._scraper.begin(self._beat.timeout_seconds, self._beat.patient_time, self._looked)
 
     def _looked(self, scrape: Scrape) -> None:
         self._ended = self._beat.clock.monotonic()
+        self._lasted = self._ended - self._begun
         turn = self._schedule.next_turn(self._begun, self._ended, scrape.unanswered)
         self._wait_for(turn)
         self._took(scrape, turn, turn.due - self._ended)

@@ -17,6 +17,7 @@ from collectors.answer import Answer
 from collectors.http import HttpFetcher
 from collectors.loop import LiveEngine
 from collectors.pace import Pace
+from collectors.schedule import hashed_ratio
 from enginetop.fleet.model import ReplicaState, Target
 from enginetop.fleet.observation import FailureKind, Observation
 from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuDevice, GpuReport
@@ -143,6 +144,34 @@ def test_a_picture_follows_as_soon_as_everyone_was_looked_at() -> None:
     with running(FakeFetcher(dict.fromkeys(urls, moving)), urls, interval_seconds=30.0) as engine:
         snapshot = wait_until(engine, lambda seen: state("http://b")(seen) is ReplicaState.OK)
         assert state("http://a")(snapshot) is ReplicaState.OK
+
+
+def test_a_failure_does_not_wait_for_the_next_picture() -> None:
+    """The target's turns lie 1.4 s before those of the pictures."""
+    url = next(f"http://{n}" for n in range(999) if 0.28 < hashed_ratio(f"http://{n}") < 0.32)
+    fetcher = FakeFetcher({url: lambda number: moving(number) if number == 0 else FailureKind.REFUSED})
+    with running(fetcher, [url], interval_seconds=2.0) as engine:
+        shown = wait_until(engine, lambda snapshot: replica(snapshot, url).failed_looks == 1)
+        doubtful = replica(shown, url)
+        assert (doubtful.state, doubtful.reasons) == (ReplicaState.OK, ("refused once, just now",))
+        assert doubtful.last_failure is not None
+        assert shown.at - doubtful.last_failure.at < 0.7
+        down = wait_until(engine, lambda snapshot: state(url)(snapshot) is ReplicaState.DOWN)
+        failed_again = replica(down, url).last_failure
+        assert failed_again is not None
+        assert down.at - failed_again.at < 0.7
+
+
+def test_an_answer_that_is_overdue_is_told_while_it_is_waited_for() -> None:
+    fetcher = FakeFetcher({"http://a": lambda number: moving(number) if number == 0 else None})
+    with running(fetcher, ["http://a"], interval_seconds=1.0, timeout_seconds=60.0) as engine:
+        shown = wait_until(engine, lambda snapshot: replica(snapshot, "http://a").in_doubt)
+    waits = replica(shown, "http://a")
+    assert waits.state is ReplicaState.OK
+    assert waits.failed_looks == 0
+    assert waits.unanswered_seconds is not None
+    assert waits.unanswered_seconds >= 0.5
+    assert waits.reasons == (f"no answer for {waits.unanswered_seconds:.1f} s",)
 
 
 def test_a_refresh_does_not_wait_for_the_next_turn() -> None:
