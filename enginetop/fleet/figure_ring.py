@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from array import array
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from types import MappingProxyType
 from typing import TypeVar, overload
+
+from enginetop.fleet.figure_block import BLOCK_POINTS, FigureBlock, blocks_bytes
 
 MOST_POINTS = 4096
 """However short the spacing."""
@@ -24,24 +28,18 @@ def points_kept(spacing_seconds: float, kept_seconds: float) -> int:
 
 
 def ring_bytes(spacing_seconds: float, kept_seconds: float, figures: int) -> int:
-    """The most that one ring takes: 8 bytes of time and 4 a figure for each point, with room to move on."""
-    room = _room(points_kept(spacing_seconds, kept_seconds))
-    return (room + room // 16) * (8 + 4 * figures)  # an array that grows holds a sixteenth more
+    """The most that one ring takes: its points, and the rest of the blocks at both ends."""
+    blocks = math.ceil((points_kept(spacing_seconds, kept_seconds) - 1) / BLOCK_POINTS) + 1
+    return blocks_bytes(blocks, figures)
 
 
-class _Span(Sequence[T_co]):
-    """A stretch of an array that only grows; nothing is copied until it is read."""
+class _Series(Sequence[T_co]):
+    """Values that are read when they are asked for."""
 
-    __slots__ = ("_numbers", "_start", "_stop")
-
-    def __init__(self, numbers: array[float], start: int, stop: int) -> None:
-        self._numbers, self._start, self._stop = numbers, start, stop
-
-    def __len__(self) -> int:
-        return self._stop - self._start
+    __slots__ = ()
 
     def __iter__(self) -> Iterator[T_co]:
-        return iter(self._read(self._numbers[self._start : self._stop]))
+        return iter(self._read(0, len(self)))
 
     @overload
     def __getitem__(self, index: int) -> T_co: ...
@@ -50,55 +48,97 @@ class _Span(Sequence[T_co]):
     def __getitem__(self, index: slice) -> Sequence[T_co]: ...
 
     def __getitem__(self, index: int | slice) -> T_co | Sequence[T_co]:
+        length = len(self)
         if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            wanted = slice(self._start + start, self._start + stop, step)
-            if step < 0:
-                return self._read(self._numbers[self._start : self._stop][index])
-            return self._read(self._numbers[wanted])
-        place = index if index >= 0 else index + len(self)
-        if not 0 <= place < len(self):
+            start, stop, step = index.indices(length)
+            if step == 1:
+                return self._read(start, stop)
+            return self._read(0, length)[index]
+        place = index if index >= 0 else index + length
+        if not 0 <= place < length:
             raise IndexError(index)
-        place += self._start
-        return self._read(self._numbers[place : place + 1])[0]
+        return self._at(place)
 
     @abstractmethod
-    def _read(self, numbers: array[float]) -> Sequence[T_co]: ...
+    def _at(self, place: int) -> T_co: ...
+
+    @abstractmethod
+    def _read(self, start: int, stop: int) -> Sequence[T_co]: ...
 
 
-class _Times(_Span[float]):
-    __slots__ = ()
+class _Times(_Series[float]):
+    """Times of the points in some blocks, from the `start`th of the first block on; all blocks but the last
+    are full.
+    """
 
-    def _read(self, numbers: array[float]) -> Sequence[float]:
-        return numbers
+    __slots__ = ("_blocks", "_start", "_stop")
+
+    def __init__(self, blocks: tuple[FigureBlock, ...], start: int, stop: int) -> None:
+        self._blocks, self._start, self._stop = blocks, start, stop
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def _at(self, place: int) -> float:
+        return _time(self._blocks, self._start + place)
+
+    def _read(self, start: int, stop: int) -> Sequence[float]:
+        return _joined([block.times[begin:end] for block, begin, end in self.parts(start, stop)])
+
+    def parts(self, start: int, stop: int) -> Sequence[tuple[FigureBlock, int, int]]:
+        """In which blocks these points lie, and where."""
+        number, begin = divmod(start + self._start, BLOCK_POINTS)
+        end = begin + stop - start
+        if end <= BLOCK_POINTS:
+            return ((self._blocks[number], begin, end),) if begin < end else ()
+        parts = []
+        while end > 0:
+            parts.append((self._blocks[number], begin, min(end, BLOCK_POINTS)))
+            number, begin, end = number + 1, 0, end - BLOCK_POINTS
+        return parts
 
 
-class _Values(_Span[float | None]):
-    __slots__ = ()
+class _Values(_Series[float | None]):
+    """A figure at these times."""
 
-    def _read(self, numbers: array[float]) -> Sequence[float | None]:
+    __slots__ = ("_place", "_times")
+
+    def __init__(self, times: _Times, place: int) -> None:
+        self._times, self._place = times, place
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def _at(self, place: int) -> float | None:
+        return self._read(place, place + 1)[0]
+
+    def _read(self, start: int, stop: int) -> Sequence[float | None]:
+        place = self._place
+        numbers = _joined(
+            [block.figures(place, begin, end) for block, begin, end in self._times.parts(start, stop)]
+        )
         return [number if math.isfinite(number) else None for number in numbers]
 
 
 class _View(Mapping[str, Sequence[float | None]]):
-    """The trends as they were when the view was made."""
+    """The figures as they were when the view was made."""
 
-    __slots__ = ("_columns", "_start", "_stop")
+    __slots__ = ("_places", "_times")
 
-    def __init__(self, columns: Mapping[str, array[float]], start: int, stop: int) -> None:
-        self._columns, self._start, self._stop = columns, start, stop
+    def __init__(self, places: Mapping[str, int], times: _Times) -> None:
+        self._places, self._times = places, times
 
     def __getitem__(self, name: str) -> Sequence[float | None]:
-        return _Values(self._columns[name], self._start, self._stop)
+        return _Values(self._times, self._places[name])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._columns
+        return name in self._places
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
+        return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._columns)
+        return len(self._places)
 
 
 class FigureRing:
@@ -109,51 +149,80 @@ class FigureRing:
     points are written once, behind all that was given away before.
     """
 
-    __slots__ = ("_closest", "_columns", "_kept_seconds", "_points", "_start", "_times")
+    __slots__ = ("_blocks", "_closest", "_kept_seconds", "_names", "_points", "_start", "_times", "_values")
 
     def __init__(self, names: Sequence[str], spacing_seconds: float, kept_seconds: float) -> None:
         self._points = points_kept(spacing_seconds, kept_seconds)
         self._kept_seconds = kept_seconds
         self._closest = _JITTER * kept_seconds / (self._points - 1)
+        self._names = tuple(names)
+        self._blocks: tuple[FigureBlock, ...] = (FigureBlock(len(self._names)),)
         self._start = 0
-        self._times = array("d")
-        self._columns: Mapping[str, array[float]] = {name: array("f") for name in names}
+        self._show()
 
     def add(self, at: float, values: Mapping[str, float | None]) -> None:
         """Append one point of time `at`; names that `values` lacks are None there.
 
         Points that are not older than it (a clock that was set back) are dropped.
         """
-        times, stop = self._times, len(self._times)
-        while stop > self._start and (
-            times[stop - 1] >= at
-            or (stop - 1 > self._start and times[stop - 1] - times[stop - 2] < self._closest)
+        blocks, start = self._blocks, self._start
+        stop = BLOCK_POINTS * (len(blocks) - 1) + len(blocks[-1])
+        newest = _time(blocks, stop - 1) if stop > start else -math.inf
+        while stop > start:
+            before = _time(blocks, stop - 2) if stop - 1 > start else -math.inf
+            if newest < at and newest - before >= self._closest:
+                break
+            newest, stop = before, stop - 1
+        while start < stop and (
+            _time(blocks, start) < at - self._kept_seconds or stop - start >= self._points
         ):
-            stop -= 1
-        start = bisect_left(times, at - self._kept_seconds, self._start, stop)
-        start = max(start, stop + 1 - self._points)
-        if stop < len(times) or stop == _room(self._points):
-            # go on in other arrays: those given away stay as they are
-            self._times = times[start:stop]
-            self._columns = {name: old[start:stop] for name, old in self._columns.items()}
-            start = 0
-        self._start = start
-        self._times.append(at)
-        for name, column in self._columns.items():
-            value = values.get(name)
-            column.append(math.nan if value is None else value)
+            start += 1
+        self._cut(start, stop)
+        self._blocks[-1].add(at, [_number(values.get(name)) for name in self._names])
+        self._show()
+
+    def _cut(self, start: int, stop: int) -> None:
+        """Keep these points alone, with room for one more. Blocks that were given away stay as they are."""
+        blocks = self._blocks
+        last, points = divmod(stop, BLOCK_POINTS)
+        if last < len(blocks) and points < len(blocks[last]):
+            blocks = (*blocks[:last], blocks[last].beginning(points))
+        elif last == len(blocks):
+            blocks[-1].put_away()
+            blocks = (*blocks, FigureBlock(len(self._names)))
+        first = min(start // BLOCK_POINTS, len(blocks) - 1)
+        self._blocks = blocks[first:] if first else blocks
+        self._start = start - first * BLOCK_POINTS
+
+    def _show(self) -> None:
+        stop = BLOCK_POINTS * (len(self._blocks) - 1) + len(self._blocks[-1])
+        self._times = _Times(self._blocks, self._start, stop)
+        self._values = _View(_places(self._names), self._times)
 
     @property
     def times(self) -> Sequence[float]:
         """Unix seconds of the points, oldest first."""
-        return _Times(self._times, self._start, len(self._times))
+        return self._times
 
     @property
     def values(self) -> Mapping[str, Sequence[float | None]]:
         """For each name its values at `times`."""
-        return _View(self._columns, self._start, len(self._times))
+        return self._values
 
 
-def _room(points: int) -> int:
-    """Points an array holds before the newest move on to another one."""
-    return points + points // 4 + 1
+def _time(blocks: Sequence[FigureBlock], point: int) -> float:
+    """The time of a point, counted from the first one of the first block."""
+    return blocks[point // BLOCK_POINTS].times[point % BLOCK_POINTS]
+
+
+def _joined(parts: Sequence[array[float]]) -> Sequence[float]:
+    return parts[0] if len(parts) == 1 else [*chain.from_iterable(parts)]
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+@lru_cache(maxsize=64)
+def _places(names: tuple[str, ...]) -> Mapping[str, int]:
+    return MappingProxyType({name: place for place, name in enumerate(names)})

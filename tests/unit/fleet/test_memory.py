@@ -21,12 +21,13 @@ def test_a_fleet_of_256_vllm_replicas_at_2_s_by_hand() -> None:
     found = history_bytes(2.0, 60.0, 230)
     # 60 s at 2 s and two more: 32 samples of 230 numbers of 8 bytes and 240 bytes of their own
     assert found["samples"] == 32 * (230 * 8 + 240)
-    # 451 points, a quarter and one more room: 564, a sixteenth too long: 599; a time of 8 and 14 figures of 4
+    # 451 points lie in nine blocks of 64 at most, one of which has room for 11 more; a time of 8 and
+    # 14 figures of 4, and two headers of 80 a block
     assert len(TREND_NAMES) == 14
-    assert found["trends"] == 599 * (8 + 14 * 4)
-    # 6 h at a minute: 361 points, 452 with room, 480; a time and five figures
+    assert found["trends"] == 587 * (8 + 14 * 4) + 9 * 160
+    # 6 h at a minute: 361 points in seven blocks; a time and five figures
     assert len(LOAD_NAMES) == 5
-    assert found["load_curve"] == 480 * (8 + 5 * 4)
+    assert found["load_curve"] == 459 * (8 + 5 * 4) + 7 * 160
     # 62 + 242 + 182 + 146 samples of nine numbers of 8 bytes, a sixteenth too long
     assert found["burn"] == 632 * 72 * 17 // 16
     assert 256 * sum(found.values()) < 46e6

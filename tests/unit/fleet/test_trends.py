@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginetop.fleet.derive import no_signals, signals
+from enginetop.fleet.figure_ring import FigureRing
 from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Goodput, Span
@@ -173,18 +174,82 @@ def test_points_are_in_order_and_sliced_like_a_list(
         trends.times[len(trends.times)]
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 150), st.sampled_from([1.0, 1.0, 1.0, 0.25, 3.0, 70.0, -2.5, -90.0])),
+        max_size=8,
+    )
+)
+def test_blocks_are_read_like_one_list(runs: list[tuple[int, float]]) -> None:
+    """Against a list that is told the rules: points that are too old, too close or too many go."""
+    ring, listed = FigureRing(("moves", "stands", "never"), 1.0, 200.0), list[tuple[float, float | None]]()
+    at, given_at, given = 1e6, list[tuple[float, float | None]](), (ring.times, ring.values)
+    for repeats, step in runs:
+        for number in range(repeats):
+            at += step
+            value = None if number % 7 == 3 else float(number)
+            ring.add(at, {"moves": value, "stands": 2.0})
+            while listed and (
+                listed[-1][0] >= at or (len(listed) > 1 and listed[-1][0] - listed[-2][0] < 0.9)
+            ):
+                listed.pop()
+            listed = [*(one for one in listed if one[0] >= at - 200.0), (at, value)][-201:]
+        assert list(ring.times) == [time for time, _ in listed]
+        assert list(ring.values["moves"]) == [value for _, value in listed]
+        assert set(ring.values["stands"]) <= {2.0}
+        assert set(ring.values["never"]) <= {None}
+        times, values = given
+        assert list(zip(times, values["moves"], strict=True)) == given_at
+        given_at, given = list(listed), (ring.times, ring.values)
+        middle = slice(len(listed) // 3, -len(listed) // 4, 2)
+        assert list(ring.times[middle]) == [time for time, _ in listed[middle]]
+        assert list(ring.values["moves"][middle]) == [value for _, value in listed[middle]]
+        assert [ring.times[place] for place in range(len(listed))] == [time for time, _ in listed]
+
+
 def test_memory_is_what_is_said() -> None:
     """Numbers of the arrays at their fullest, counted by the interpreter."""
     trends = Trends(2.0)
     sizes = []
     for tick in range(2000):
-        trends.add(2.0 * tick, {})
-        sizes.append(sum(sys.getsizeof(array) for array in arrays_of(trends)))
-    assert 0.7 * trend_bytes(2.0) < max(sizes[1000:]) <= trend_bytes(2.0) + 15 * 80  # and a header an array
+        trends.add(2.0 * tick, dict.fromkeys(TREND_NAMES, float(tick)))
+        sizes.append(bytes_of_arrays(trends))
+    assert 0.85 * trend_bytes(2.0) < max(sizes[1000:]) <= trend_bytes(2.0)
 
 
-def arrays_of(trends: Trends) -> list[object]:
-    """What the garbage collector finds behind the object."""
-    found = [one for one in gc.get_referents(trends) if isinstance(one, array)]
-    columns = next(one for one in gc.get_referents(trends) if isinstance(one, dict))
-    return [*found, *columns.values()]
+def test_figures_that_stand_still_take_next_to_nothing() -> None:
+    """By hand: of 451 points with one figure of 14 that moves 64 at a time are put away as 64 x (8 + 4) bytes
+    and 13 numbers; only the newest block has all of its rows.
+    """
+    trends = Trends(2.0)
+    still = dict.fromkeys(TREND_NAMES[:5], 0.5)  # all others are not known
+    for tick in range(2000):
+        trends.add(2.0 * tick, {**still, "generation_tokens_per_second": float(tick)})
+    assert bytes_of_arrays(trends) < 8 * (64 * 12 + 13 * 4 + 160) + 75 * 64 + 160
+    assert list(trends.values["kv_usage_ratio"]) == [0.5] * 451
+    assert list(trends.values["requests_finished_per_second"]) == [None] * 451
+    assert list(trends.values["generation_tokens_per_second"]) == list(range(1549, 2000))
+
+
+def test_pictures_of_the_past_hold_no_second_copy() -> None:
+    trends, given = Trends(2.0), []
+    for tick in range(300):
+        trends.add(2.0 * tick, dict.fromkeys(TREND_NAMES, float(tick)))
+        given.append((trends.times, trends.values))
+    assert bytes_of_arrays(trends, given) == bytes_of_arrays(trends)
+    for tick, (times, values) in enumerate(given):
+        assert list(times) == [2.0 * earlier for earlier in range(tick + 1)]
+        assert list(values["requests_running"]) == list(range(tick + 1))
+
+
+def bytes_of_arrays(*roots: object) -> int:
+    """Of all arrays that the objects hold, each counted once."""
+    seen: dict[int, object] = {}
+    stack = list(roots)
+    while stack:
+        one = stack.pop()
+        if id(one) not in seen and not isinstance(one, type):
+            seen[id(one)] = one
+            stack += gc.get_referents(one)
+    return sum(sys.getsizeof(one) for one in seen.values() if isinstance(one, array))
