@@ -161,7 +161,7 @@ class SeriesTotals:
         self._token: float | None = None
         self._tokens: deque[float] = deque(maxlen=_TOKENS_KEPT)
         self._births: Sequence[float] = ()
-        self._birth: dict[int, float] = {}
+        self._birth = array("d")  # by slot; NaN: not known
         self._falls: dict[int, _Fall] = {}
         self._returned_at = -math.inf
         self._unnumbered: frozenset[int] = NONE
@@ -275,14 +275,17 @@ class SeriesTotals:
         self._births = reading.births
         places = self._places[columns] or range(len(columns.series))
         reborn = []
+        known = self._birth
+        known.extend([math.nan] * (len(self.slots) - len(known)))
         for birth, group in zip(reading.births, columns.birth_groups, strict=True):
             if math.isnan(birth):
                 continue
             for position in group:
                 slot = places[position]
-                if self._birth.get(slot, birth) != birth:
+                before = known[slot]
+                if before == before and before != birth:
                     reborn.append(slot)
-                self._birth[slot] = birth
+                known[slot] = birth
         return reborn
 
     def _returns(self, reading: Reading, page: Sequence[float]) -> frozenset[int]:
