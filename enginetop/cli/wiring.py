@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from collectors.engines.detect import RECORDED_FIELDS
-from collectors.feed import TargetFeed
 from collectors.gpu.source import NvmlSource
 from collectors.http import HttpFetcher
-from collectors.layout import LayoutCache
 from collectors.loop import LiveEngine
 from collectors.raw_page import RawPageTap
 from collectors.record import Recorder
@@ -21,26 +18,16 @@ from collectors.replay import Finish, ReplaySource, run_replay
 from collectors.sample import sample_fleet
 from enginetop.cli.alerting import alert_book
 from enginetop.cli.discovering import LOCAL, membership
-from enginetop.cli.garbage import pace_garbage
+from enginetop.cli.fleet_parts import feeds, finishing, tracker_of
 from enginetop.cli.live_advice import Clients, LiveAdvice
-from enginetop.cli.prometheus import client_of
 from enginetop.cli.record_logs import record_logs, record_reader
 from enginetop.cli.settings import Settings, config_path
 from enginetop.fleet.errors import ConfigError
-from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import LOCAL_HOST, Target, same_host
 from enginetop.fleet.ports import FleetSource, GpuSource
-from enginetop.fleet.snapshot import FleetSnapshot, Slo
+from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.advice import Advisor
 
-if TYPE_CHECKING:
-    from collectors.prometheus.source import PrometheusLooks
-
-
-_BACKFILL_SECONDS = 300.0
-"""How much of the past a live view of a Prometheus begins with."""
-_SPACINGS_SECONDS = 90.0
-"""So much more than a window holds two scrapes of any usual interval before it."""
 _PICTURES_PER_SECOND = 256.0
 """What a core has time to judge beside scraping a thousand pages a second (`bench.scale`)."""
 
@@ -93,16 +80,6 @@ def _gpu_exporters(settings: Settings) -> GpuSource | None:
     )
 
 
-def finishing(advise: Finish, alert: Finish) -> Finish:
-    """What is done to each snapshot: advice first, then alerts."""
-
-    def finish(snapshot: FleetSnapshot) -> FleetSnapshot:
-        pace_garbage(len(snapshot.replicas))
-        return alert(advise(snapshot))
-
-    return finish
-
-
 def sample(
     settings: Settings, targets: Sequence[Target], samples: int, gpu_source: GpuSource | None
 ) -> FleetSnapshot:
@@ -112,14 +89,16 @@ def sample(
     cannot be used, or when a Prometheus does not answer.
     """
     if settings.prometheus is not None:
-        return _sample_prometheus(settings)
+        from enginetop.cli.prometheus_wiring import sample_of_prometheus
+
+        return sample_of_prometheus(settings)
     reader = record_reader(settings.records, targets, from_start=True)
-    tracker = _tracker(settings, targets, settings.interval_seconds)
+    tracker = tracker_of(settings, targets, settings.interval_seconds)
     return sample_fleet(
         targets,
         tracker=tracker,
         records=None if reader is None else (reader, tracker.observe_claimed),
-        new_feed=_feeds(),
+        new_feed=feeds(),
         new_fetcher=lambda: HttpFetcher(settings.credentials),
         samples=samples,
         interval_seconds=settings.interval_seconds,
@@ -148,7 +127,9 @@ def live_engine(
     """
 
     if settings.prometheus is not None:
-        return _prometheus_source(settings, recorder, alert or alert_book(settings, targets), tap)
+        from enginetop.cli.prometheus_wiring import prometheus_source
+
+        return prometheus_source(settings, recorder, alert or alert_book(settings, targets), tap)
 
     def knob_clients() -> Clients:
         from enginetop.cli import knob_paths  # its HTTP client costs more than a scrape: who asks pays it
@@ -159,7 +140,7 @@ def live_engine(
     members = membership(settings.discovery, settings.targets, settings.credentials)
     if members is not None:
         targets = members.begin(time.time())
-    tracker = _tracker(
+    tracker = tracker_of(
         settings, targets, settings.interval_seconds, _PICTURES_PER_SECOND if in_turns else math.inf
     )
     return LiveEngine(
@@ -167,7 +148,7 @@ def live_engine(
         tracker=tracker,
         records=None if reader is None else (reader, tracker.observe_claimed),
         members=None if members is None else (members, tracker),
-        new_feed=_feeds() if tap is None else tap.over(_feeds()),
+        new_feed=feeds() if tap is None else tap.over(feeds()),
         new_fetcher=lambda: HttpFetcher(settings.credentials if members is None else members.credentials),
         interval_seconds=settings.interval_seconds,
         timeout_seconds=settings.timeout_seconds,
@@ -182,65 +163,6 @@ def live_engine(
         gpu_exporters=_gpu_exporters(settings),
         recorder=recorder,
     )
-
-
-def _sample_prometheus(settings: Settings) -> FleetSnapshot:
-    from collectors.prometheus.client import PrometheusError
-    from collectors.prometheus.source import sample_prometheus
-
-    try:
-        return sample_prometheus(_looks(settings, None, alert_book(settings, ()), settings.window_seconds))
-    except PrometheusError as error:
-        raise ConfigError(str(error)) from None
-
-
-def _prometheus_source(
-    settings: Settings, recorder: Recorder | None, alert: Finish, tap: RawPageTap | None
-) -> FleetSource:
-    from collectors.prometheus.source import PrometheusSource
-
-    return PrometheusSource(
-        _looks(settings, recorder, alert, _BACKFILL_SECONDS, tap), settings.interval_seconds
-    )
-
-
-def _looks(
-    settings: Settings,
-    recorder: Recorder | None,
-    alert: Finish,
-    backfill_seconds: float,
-    tap: RawPageTap | None = None,
-) -> PrometheusLooks:
-    """Looks at the configured Prometheus; the first one goes back for the window and some spacings more."""
-    from collectors.prometheus.direct import DirectSides
-    from collectors.prometheus.source import PrometheusLooks
-    from enginetop.cli.prometheus_advice import NamesWhatIsMissing, clients_of_anybody
-
-    assert settings.prometheus is not None
-    tracker = _tracker(settings, (), None)
-    direct = settings.prometheus.direct_knobs
-    advise: Finish = Advisor()
-    if direct:
-        advise = LiveAdvice(lambda: clients_of_anybody(settings), tracker.set_thinking_budget)
-    return PrometheusLooks(
-        client_of(settings.prometheus),
-        tracker=tracker,
-        limits=_one_objective(settings) if backfill_seconds == _BACKFILL_SECONDS else None,
-        direct=DirectSides(lambda: HttpFetcher(settings.credentials)) if direct else None,
-        new_feed=_feeds() if tap is None else tap.over(_feeds()),
-        backfill_seconds=max(backfill_seconds, settings.window_seconds) + _SPACINGS_SECONDS,
-        finish=finishing(NamesWhatIsMissing(advise, direct=direct), alert),
-        recorder=recorder,
-    )
-
-
-def _one_objective(settings: Settings) -> tuple[float, float] | None:
-    """The limits of TTFT and TPOT where the whole fleet has the same; None where models differ."""
-    objectives = {slo for _, slo in settings.slos}
-    if all(pattern != "*" for pattern, _ in settings.slos):
-        objectives.add(Slo())
-    slo = objectives.pop()
-    return None if objectives else (slo.ttft_seconds, slo.tpot_seconds)
 
 
 def recorder(settings: Settings, targets: Sequence[Target], path: Path, created: float) -> Recorder:
@@ -261,8 +183,8 @@ def replay_to_end(settings: Settings, path: Path, alert: Finish | None = None) -
     """
     return run_replay(
         path,
-        new_tracker=lambda targets: _tracker(settings, targets, None),
-        new_feed=_feeds(),
+        new_tracker=lambda targets: tracker_of(settings, targets, None),
+        new_feed=feeds(),
         finish=finishing(Advisor(), alert or alert_book(settings)),
     )
 
@@ -276,30 +198,8 @@ def replay_source(
     """
     return ReplaySource(
         path,
-        new_tracker=lambda targets: _tracker(settings, targets, None),
-        new_feed=_feeds() if tap is None else tap.over(_feeds()),
+        new_tracker=lambda targets: tracker_of(settings, targets, None),
+        new_feed=feeds() if tap is None else tap.over(feeds()),
         new_finish=lambda: finishing(Advisor(), alert_book(settings)),
         speed=speed,
     )
-
-
-def _tracker(
-    settings: Settings,
-    targets: Sequence[Target],
-    spacing_seconds: float | None,
-    pictures_per_second: float = math.inf,
-) -> FleetTracker:
-    return FleetTracker(
-        targets,
-        interval_seconds=settings.interval_seconds,
-        window_seconds=settings.window_seconds,
-        slo_for=settings.slo_for,
-        fixed_spacing_seconds=spacing_seconds,
-        price=settings.price,
-        pictures_per_second=pictures_per_second,
-    )
-
-
-def _feeds() -> Callable[[Target], TargetFeed]:
-    layouts = LayoutCache()
-    return lambda target: TargetFeed(target, layouts)
