@@ -43,7 +43,7 @@ def measure(
         path.write_text(config(server.good, tls=tls))
         command = [sys.executable, "-m", "enginetop", "--config", str(path), "--interval", f"{interval:g}"]
         with Terminal(command) as terminal:
-            first_seconds = terminal.wait_for(b"%d/%d up" % (replicas, replicas), longest_seconds=60.0)
+            first_seconds = terminal.wait_for(b"/%d up" % replicas, longest_seconds=60.0)
             terminal.read_for(settle)
             cpu, served = terminal.cpu_seconds(), server.served()
             painted = terminal.read_for(seconds)

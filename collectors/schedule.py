@@ -1,7 +1,8 @@
 """When a target is asked: hashed turns, late turns dropped, patience with the dead. Pure; time is passed in.
 
 All times are seconds of one steady clock. The turns of a target lie `interval_seconds` apart; where in the
-interval is a hash of its URL, so that load is spread evenly and the same on every start.
+interval is a hash of its URL, so that load is spread evenly and the same on every start. A handful of targets
+has its turn at the same moment: to wake up for each costs a small fleet more than the scrapes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ FIRST_ROUND_SECONDS = 0.5
 
 FIRST_LOOK_SECONDS = 0.004
 """However many targets there are, one has so much of the first round: a first look asks for several pages."""
+
+TOGETHER = 16
+"""So many targets share a moment of the interval."""
+
+_MOMENT_RATIO = 0.75
+"""Where in its share of the interval a moment lies: a picture, drawn at its end, is fresh but has answers."""
 
 _JITTER_RATIO = 0.25
 
@@ -43,11 +50,11 @@ class TargetSchedule:
         """`targets` are looked at for the first time together."""
         self._key = key
         self._interval = interval_seconds
-        self._offset = hashed_ratio(key)
-        self._origin = started_at + self._offset * interval_seconds
+        offset, moments = hashed_ratio(key), -(-targets // TOGETHER)
+        self._origin = started_at + (int(offset * moments) + _MOMENT_RATIO) / moments * interval_seconds
         self._failures = 0
         spread = max(min(FIRST_ROUND_SECONDS, interval_seconds), targets * FIRST_LOOK_SECONDS)
-        self.first = Turn(started_at + self._offset * spread)
+        self.first = Turn(started_at + offset * spread)
 
     def next_turn(self, begun: float, ended: float, failed: bool) -> Turn:
         """The turn after a scrape that was due or asked for at `begun` and ended at `ended`.

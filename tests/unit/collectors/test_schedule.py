@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -28,6 +29,25 @@ def test_offsets_spread_over_the_interval() -> None:
 def test_a_thousand_first_looks_are_not_asked_for_at_once() -> None:
     dues = sorted(TargetSchedule(key, 1.0, 0.0, targets=1000).first.due for key in KEYS)
     assert 3.0 < dues[-1] - dues[0] < 4.0  # four thousandths of a second each
+
+
+def _moments(targets: int) -> list[float]:
+    """Where in an interval of 2 s the turns of so many lie."""
+    schedules = [TargetSchedule(f"http://r{number}", 2.0, 0.0, targets=targets) for number in range(targets)]
+    turns = [one.next_turn(one.first.due, one.first.due, failed=False) for one in schedules]
+    return [round(turn.due % 2.0, 6) for turn in turns]
+
+
+@pytest.mark.parametrize("targets", [1, 8, 16])
+def test_a_small_fleet_is_asked_in_one_go_shortly_before_its_picture_is_drawn(targets: int) -> None:
+    assert _moments(targets) == [1.5] * targets
+
+
+def test_a_large_fleet_is_spread_over_the_interval() -> None:
+    counts = Counter(_moments(1000))
+    assert len(counts) == 63  # sixteen each
+    assert max(counts.values()) < 40
+    assert sorted(counts) == pytest.approx([2.0 * (share + 0.75) / 63 for share in range(63)], abs=1e-5)
 
 
 def test_every_target_is_asked_in_the_first_half_second() -> None:
