@@ -13,20 +13,21 @@ from enum import Enum, auto
 from pathlib import Path
 from types import FrameType
 
-from enginetop.alerts.book import AlertBook, AlertEvent
+from enginetop.alerts.book import AlertBook
 from enginetop.alerts.sinks.desk import Desk, SinkHealth
-from enginetop.cli import exit_codes, wiring
+from enginetop.cli import wiring
 from enginetop.cli.alert_settings import AlertSettings
 from enginetop.cli.alerting import alert_book, alert_rules, open_desk, quiet_file
 from enginetop.cli.diagnostics import tell
-from enginetop.cli.line_writer import LineWriter, stdout_writer
+from enginetop.cli.line_writer import stdout_writer
 from enginetop.cli.listen import Listen
 from enginetop.cli.resolve import resolve
 from enginetop.cli.sd_notify import Supervisor
 from enginetop.cli.settings import Settings
 from enginetop.cli.status_server import StatusServer
-from enginetop.cli.watch_lines import Lines, NdjsonLines, PlainLines
+from enginetop.cli.watch_lines import NdjsonLines, PlainLines
 from enginetop.cli.watch_pages import WatchPages
+from enginetop.cli.watch_printer import Look, Printer
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.ports import FleetSource
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
@@ -34,13 +35,9 @@ from enginetop.fleet.snapshot import Alert, FleetSnapshot
 _SUMMARY_SECONDS = 60.0
 """How often the plain form sums up when no heartbeat is asked for."""
 _LOOK_SECONDS = 0.5
-_LAST_SECONDS = 5.0
-"""How long a reader may take for the last lines."""
 _FOREVER_SECONDS = 1e6
 _MOST_UNPRINTED = 10_000
 """Snapshots that a blocked stdout may be behind before quiet ones are left out."""
-
-_Look = tuple[FleetSnapshot, tuple[AlertEvent, ...]]
 
 
 class _Wish(Enum):
@@ -53,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     settings = resolve(args, tell)
     plain = args.format == "table"
     heartbeat = args.heartbeat or (_SUMMARY_SECONDS if plain else None)
-    printer = _Printer(stdout_writer(tell), PlainLines() if plain else NdjsonLines(), heartbeat)
+    printer = Printer(stdout_writer(tell), PlainLines() if plain else NdjsonLines(), heartbeat)
     if args.replay:
         if args.listen:
             raise ConfigError("--listen serves a living watch; a replay is over before anybody asks")
@@ -61,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     return _Watch(args, settings, printer).run()
 
 
-def _replay(settings: Settings, path: Path, printer: _Printer) -> int:
+def _replay(settings: Settings, path: Path, printer: Printer) -> int:
     """The events of a recording, as they would have been live. Nothing is delivered to sinks."""
     if settings.alerts.sinks:
         tell("a replay is not delivered to the sinks of the config file")
@@ -79,55 +76,15 @@ def _replay(settings: Settings, path: Path, printer: _Printer) -> int:
     return printer.end()
 
 
-class _Printer:
-    """Prints what a look brought, and heartbeats by the clock of the snapshots."""
-
-    def __init__(self, writer: LineWriter, lines: Lines, heartbeat_seconds: float | None) -> None:
-        self._writer = writer
-        self._lines = lines
-        self._every = heartbeat_seconds
-        self._beaten_at: float | None = None
-        self._before: FleetSnapshot | None = None
-
-    def take(self, look: _Look, desk: Desk | None) -> None:
-        """Print the changes of one snapshot, and a heartbeat when it is time."""
-        snapshot, events = look
-        if events:
-            names = {replica.target.url: replica.target.name for replica in snapshot.replicas}
-            for event in events:
-                self._writer.write(self._lines.alert(event, names))
-        if self._before is not None:
-            for line in self._lines.changes(snapshot, self._before):
-                self._writer.write(line)
-        self._before = snapshot
-        if self._every is None:
-            return
-        last = self._beaten_at
-        if last is None or not 0 <= snapshot.at - last < self._every:
-            self._beaten_at = snapshot.at
-            self._writer.write(self._lines.heartbeat(snapshot, desk.health() if desk is not None else ()))
-            for line in self._lines.replicas(snapshot):
-                self._writer.write(line)
-
-    def flush(self, patience_seconds: float = 0.0) -> None:
-        """Try to print what waits for the disk or the reader."""
-        self._writer.flush(patience_seconds)
-
-    def end(self) -> int:
-        """The exit code: whether every line was printed."""
-        self._writer.flush(_LAST_SECONDS)
-        return exit_codes.INTERNAL if self._writer.behind else exit_codes.OK
-
-
 class _Watch:
     """A live watch: engine, book, desk and printer, until somebody says stop."""
 
-    def __init__(self, args: argparse.Namespace, settings: Settings, printer: _Printer) -> None:
+    def __init__(self, args: argparse.Namespace, settings: Settings, printer: Printer) -> None:
         self._args = args
         self._settings = settings
         self._printer = printer
         self._supervisor = Supervisor()
-        self._looks: queue.SimpleQueue[_Look | _Wish] = queue.SimpleQueue()
+        self._looks: queue.SimpleQueue[Look | _Wish] = queue.SimpleQueue()
         self._book: AlertBook | None = None
         self._desk: Desk | None = None
         self._ready = False
