@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 
 from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState, ChangeView, Proposal
-from enginetop.fleet.errors import EnginetopError
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.ports import FleetSource
 from tuners.control import driver
+from tuners.control.change_thread import ChangeThread
 from tuners.control.driver import ControlError, World
 from tuners.control.live_world import Clients, LiveWorld, examined
 from tuners.control.planning import pool_of
 from tuners.control.preflight import Preflight, check_plan
 from tuners.control.progress import Progress
 from tuners.control.proposing import work_out
+from tuners.control.published import PublishedViews
 from tuners.control.recovery import StoredChangeError, resume_to_undo, stored_plan, undo_refusal
 from tuners.control.settings import ControlSettings
 from tuners.control.store import ChangeStore, RememberingJournal
@@ -54,13 +54,11 @@ class Controller:
         self._tool_version = tool_version
         self._world = LiveWorld(source, clients, clock)
         self._world_of = world_of
-        self._thread: threading.Thread | None = None
+        self._thread = ChangeThread()
         self._stop = ""
-        self._views: dict[str, ChangeView] = {}
+        self._views = PublishedViews()
         self._current = ""
         self._proposed: dict[str, Plan] = {}
-        self._fault = ""
-        self._listeners: tuple[Callable[[], None], ...] = ()
 
     def preflight(self, plan: Plan) -> Preflight:
         """Hold a plan against the fleet without changing anything; blocks while engines are asked."""
@@ -172,7 +170,8 @@ class Controller:
         try:
             for change in self._unfinished():
                 self._undo(change, why)
-                views.append(self._views[change])
+                if (view := self._views.of(change)) is not None:
+                    views.append(view)
         finally:
             self._store.lock.release()
         return tuple(views)
@@ -210,30 +209,24 @@ class Controller:
 
     def stop(self, why: str = "enginetop is leaving") -> None:
         """Undo what is under way and end; returns when the final state is reached."""
-        thread = self._thread
-        if thread is not None:
+        if self._thread.busy:
             self._stop = self._stop or why
             self._world.wake()
-            thread.join()
+            self._thread.join()
         self._world.close()
 
     @property
     def busy(self) -> bool:
         """Whether a change is under way here."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread.busy
 
     def latest(self) -> tuple[ChangeView, ...]:
         """The changes of this controller, the newest first."""
-        return tuple(reversed(self._views.values()))
+        return self._views.latest()
 
     def subscribe(self, on_change: Callable[[], None]) -> Callable[[], None]:
         """Call `on_change` from the controller's thread after each turn; returns the call that ends it."""
-        self._listeners = (*self._listeners, on_change)
-
-        def unsubscribe() -> None:
-            self._listeners = tuple(kept for kept in self._listeners if kept is not on_change)
-
-        return unsubscribe
+        return self._views.subscribe(on_change)
 
     def wait(self, timeout_seconds: float | None = None) -> ChangeView | None:
         """Wait for the end of the change under way; its final view, None when the time is over first, or when
@@ -241,14 +234,11 @@ class Controller:
 
         ControlError when it ended without one.
         """
-        thread = self._thread
-        if thread is not None:
-            thread.join(timeout_seconds)
-            if thread.is_alive():
-                return None
-        if self._fault:
-            raise ControlError(self._fault)
-        return self._views.get(self._current)
+        if not self._thread.join(timeout_seconds):
+            return None
+        if self._thread.fault:
+            raise ControlError(self._thread.fault)
+        return self._views.of(self._current)
 
     def audit(self) -> tuple[AuditRow, ...]:
         """See `ChangeControl`."""
@@ -305,29 +295,14 @@ class Controller:
 
     def _launch(self, run: Callable[[], object]) -> None:
         """Run in the controller's thread; the lock is held, and is released at the end."""
-        self._stop = self._fault = ""
+        self._stop = ""
 
-        def body() -> None:
-            try:
-                run()
-            except (EnginetopError, StoredChangeError, OSError) as error:
-                self._fault = " ".join(str(error).split())
-            except Exception as error:  # noqa: BLE001 - a thread that dies must say so; the ttl undoes the rest
-                self._fault = f"a fault of enginetop itself: {type(error).__name__}: {error}"
-            finally:
-                self._store.lock.release()
-                self._notify()
+        def at_end() -> None:
+            self._store.lock.release()
+            self._views.notify()
 
-        self._thread = threading.Thread(target=body, name="enginetop-control", daemon=True)
-        self._thread.start()
+        self._thread.launch(run, at_end)
 
     def _publish(self, progress: Progress, journal: RememberingJournal) -> None:
         self._current = progress.plan.id
-        views = {known: view for known, view in self._views.items() if known != self._current}
-        # replaced, never changed: other threads read it
-        self._views = {**views, self._current: view_of(progress, self._world.now(), journal.rows)}
-        self._notify()
-
-    def _notify(self) -> None:
-        for listener in self._listeners:
-            listener()
+        self._views.publish(self._current, view_of(progress, self._world.now(), journal.rows))
