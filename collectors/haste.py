@@ -12,7 +12,7 @@ _GAP_SHARE = 0.5
 """Between two of them lies at least this share of an interval: in an outage there is news all the time."""
 
 _COST_SHARE = 0.1
-"""Drawing them takes at most this share of the time."""
+"""Drawing them takes at most this share of a core."""
 
 
 class Wheel(Protocol):
@@ -56,10 +56,10 @@ class Haste:
         """The target is looked at no more."""
         self._failed.pop(url, None)
 
-    def drawn(self, began: float, ended: float) -> None:
-        """A picture was drawn, for whatever reason: the news are told."""
+    def drawn(self, cpu_seconds: float) -> None:
+        """A picture was drawn, for whatever reason, at this cost: the news are told."""
         self._untold = False
-        self._cost = ended - began
+        self._cost = cpu_seconds
 
     def _tell(self) -> None:
         self._waits = False

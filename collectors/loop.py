@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 
@@ -284,8 +285,8 @@ class LiveEngine:
                 watch.look_now()
 
     def _publish(self) -> None:
-        now, began = self._clock.now(), self._clock.monotonic()
-        health = self._pace.health(began, self._intake.problem)
+        now, cpu = self._clock.now(), time.thread_time()
+        health = self._pace.health(self._clock.monotonic(), self._intake.problem)
         if unanswered := self._unanswered():
             health = replace(health, unanswered=unanswered)
         if self._records is not None:
@@ -302,7 +303,7 @@ class LiveEngine:
                 sequence = self._latest.sequence + 1
                 self._latest = replace(self._latest, sequence=sequence, collector=health)
         if self._haste is not None:
-            self._haste.drawn(began, self._clock.monotonic())
+            self._haste.drawn(time.thread_time() - cpu)
         self._listeners.notify(self._intake.note_fault)
 
     def _unanswered(self) -> dict[str, float]:

@@ -26,7 +26,7 @@ class Stage:
 
     def ring(self) -> None:
         self.rung.append(self.now)
-        self.haste.drawn(self.now, self.now + self.cost)
+        self.haste.drawn(self.cost)
 
     def until(self, now: float) -> None:
         while self.calls and self.calls[0][0] <= now:
@@ -67,14 +67,14 @@ def test_in_an_outage_pictures_keep_half_an_interval_apart_and_all_is_told(stage
 def test_a_picture_in_turn_tells_what_waited(stage: Stage) -> None:
     stage.look(102.0, failed=True, url="a")
     stage.look(102.2, failed=True, url="b")
-    stage.haste.drawn(102.5, 102.51)
+    stage.haste.drawn(0.01)
     stage.until(110.0)
     assert stage.rung == [102.0]
 
 
 def test_costly_pictures_take_a_tenth_of_the_time_at_most() -> None:
     stage = Stage(cost=0.5)
-    stage.haste.drawn(99.0, 99.5)
+    stage.haste.drawn(0.5)
     for number in range(100):
         stage.look(102.0 + number / 10, failed=bool(number % 2))
     stage.until(120.0)
