@@ -26,8 +26,14 @@ TABLES: tuple[EngineTable, ...] = (VLLM, SGLANG, LLAMACPP, TRTLLM, TRITON, TGI, 
 """Everything that is read, in the order in which a page that holds several is tried: an engine's own series
 come before a gateway's view."""
 
-UNREAD_PREFIXES: tuple[str, ...] = ("http_", "python_", "go_", "promhttp_", "scrape_")
-"""What any server tells of its HTTP and its language: of names that begin so no table reads a number."""
+_UNREAD_ANYWHERE = ("http_", "python_", "go_", "promhttp_", "scrape_")
+"""What any server tells of its HTTP and its language."""
+
+UNREAD_PREFIXES: tuple[str, ...] = (
+    *_UNREAD_ANYWHERE,
+    *(name for engine in TABLES for table in engine.tables for name in table.unread_names()),
+)
+"""Of names that begin so no table reads a number."""
 
 _BEHIND_DYNAMO: Mapping[EngineKind, EngineTable] = MappingProxyType(
     {table.kind: behind_dynamo(table) for table in (VLLM, SGLANG, TRTLLM)}

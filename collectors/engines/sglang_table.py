@@ -226,4 +226,10 @@ TABLE = Table(
         "requests_within_slo": _COMPANION,
     },
     moving_names=("http_", "process_", "scheduler_", "get_loads_", "startup_", "routing_key"),
+    unread=(
+        "per_stage_req_latency_seconds",
+        "uncached_prompt_tokens_histogram",
+        "eviction_duration_seconds",
+        "get_loads_duration_seconds",
+    ),
 )

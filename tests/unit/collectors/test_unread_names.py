@@ -10,13 +10,17 @@ import pytest
 
 from collectors import judge
 from collectors.answer import Answer
-from collectors.engines.detect import TABLES, UNREAD_PREFIXES
+from collectors.engines.base import EngineTable
+from collectors.engines.detect import TABLES, UNREAD_PREFIXES, recognise
+from collectors.engines.samples import Samples
+from collectors.exposition import PageParser
 from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import Observation
 
 CAPTURES = sorted((Path(__file__).parents[2] / "fixtures").glob("*/*/*.prom"))
+LAYOUTS = [PageParser(LayoutCache()).parse(path.read_bytes()).layout for path in CAPTURES]
 
 
 def observed(body: bytes) -> Observation:
@@ -65,7 +69,18 @@ def test_no_table_names_a_series_that_is_not_looked_at() -> None:
         for engine in TABLES
         for table in engine.tables
         for prefix in table.prefixes
-        if not prefix
-        or prefix.startswith(UNREAD_PREFIXES)
-        or any(u.startswith(prefix) for u in UNREAD_PREFIXES)
+        if not prefix or prefix.startswith(UNREAD_PREFIXES)
     ]
+
+
+@pytest.mark.parametrize("engine", TABLES, ids=lambda engine: engine.title)
+def test_what_is_not_looked_at_is_there_and_counts_when_something_read_does(engine: EngineTable) -> None:
+    """Of each family of a table there is a capture, and on it other counters tell the progress."""
+    for table in engine.tables:
+        for name in table.unread_names()[: len(table.unread)]:
+            having = [layout for layout in LAYOUTS if any(own.startswith(name) for own in layout.names)]
+            assert having, name
+            for layout in (one for one in having if recognise(one) is engine):
+                progress = [layout.names[index] for index in Samples(table, layout).progress()]
+                assert len(progress) > 5
+                assert not [own for own in progress if own.startswith(name)]
