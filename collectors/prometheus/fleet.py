@@ -8,27 +8,23 @@ so a dead replica is dead at once and never shows what it said before.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from collectors.answer import Answer
 from collectors.discovery.roster import Changes, Roster
-from collectors.fetch import one_line
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.direct import DirectSides
+from collectors.prometheus.feeds import EngineFeeds
 from collectors.prometheus.gpus import PrometheusGpus
 from collectors.prometheus.members import Members, Scraped
-from collectors.prometheus.names import START_TIME, batches, one_of, selectors, wanted_names
+from collectors.prometheus.names import START_TIME, batches, one_of, range_over, selectors, wanted_names
 from collectors.prometheus.pages import PageAssembler, body_of
-from collectors.prometheus.scrape_errors import failure_of
+from collectors.prometheus.ups import METRICS_PATH, News, Ups
 from collectors.scrape import Feed, Scrape
-from enginetop.fleet.foreign_json import field_at
 from enginetop.fleet.gpu_device import GpuReport
 from enginetop.fleet.model import Target
-from enginetop.fleet.observation import Failure, FailureKind, Observation
 
-PATH = "/metrics"
 _HEADERS = {"content-type": "text/plain; version=0.0.4"}
 _PROBE_SECONDS = 60.0
 _SOON_SECONDS = 5.0
@@ -43,7 +39,7 @@ _LATE_SECONDS = 30.0
 """How long a scrape may be without its series: where samples arrive one by one (remote write)."""
 _MOST_ASKED = 500_000
 """Names on pages that are asked for at once; a longer stretch of time is asked in parts."""
-_SLACK_SECONDS = 1.0
+_NARROWEST_SECONDS = 1.0
 _NAMES_A_QUERY, _MOST_QUERIES = 8_000, 6
 """A look at a large fleet is asked in several queries, by names on pages: while we read the answer of one,
 the server works on the next ones."""
@@ -71,15 +67,6 @@ class Look:
         return sorted(news, key=lambda one: one[0])
 
 
-@dataclass(slots=True)
-class _News:
-    """The scrapes of a stretch of time that were not taken yet."""
-
-    pages: defaultdict[Scraped, set[float]] = field(default_factory=lambda: defaultdict(set))
-    failures: list[tuple[float, Scraped]] = field(default_factory=list)
-    seconds: dict[tuple[Scraped, float], float] = field(default_factory=dict)
-
-
 class PrometheusFleet:
     """A fleet as one server scrapes it. `look` raises PrometheusError when there is no usable answer."""
 
@@ -92,16 +79,14 @@ class PrometheusFleet:
         """`direct` asks the engines for what a Prometheus cannot tell."""
         self._client = client
         self._gpus = PrometheusGpus(client)
-        self._direct = direct
-        self._new_feed = new_feed
         self._members = Members()
+        self._ups = Ups(client, self._members)
+        self._feeds = EngineFeeds(new_feed, direct)
         self._assembler = PageAssembler(self._members)
         self._roster = Roster()
-        self._feeds: dict[str, Feed] = {}
         self._names: Sequence[str] = ()
         self._jobs: Sequence[str] = ()
         self._known_between = (math.inf, -math.inf)
-        self._why: Mapping[str, str] = {}
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -123,7 +108,7 @@ class PrometheusFleet:
         if not self._jobs:
             return Look(at, self._roster.take("prometheus", (), at), ())
         begin = since if since is not None else at - _UP_SECONDS
-        news = self._ups(begin, at)
+        news = self._ups.between(begin, at, self._jobs)
         warnings.append(self._client.warning)
         pages: dict[tuple[Scraped, float], list[str]] = {}
         for start, end in self._parts(news, at):
@@ -131,7 +116,7 @@ class PrometheusFleet:
                 pages.setdefault(scraped_at, []).extend(lines)
         taken = self._taken(news, pages, at)
         changes = self._changes(at)
-        scrapes = self._scrapes([one for one in taken if one[1].is_row])
+        scrapes = self._feeds.scrapes([one for one in taken if one[1].is_row])
         if not len(self._members):
             warnings.append("there are series of engines, but no `up` that tells when they were scraped")
         gpus = self._gpus.look(begin, at)
@@ -161,55 +146,14 @@ class PrometheusFleet:
             started = self._client.label_values("job", start, at, f'{{__name__="{START_TIME}"}}')
             self._names = wanted_names(known, births=not jobs <= {*started})
 
-    def _ups(self, begin: float, at: float) -> _News:
-        """Which scrapes there were, good and failed ones."""
-        news = _News()
-        span = math.ceil(at - begin + _SLACK_SECONDS)
-        query = f'{{__name__=~"up|scrape_duration_seconds",job=~"{one_of(self._jobs)}"}}[{span}s]'
-        durations: list[tuple[Scraped, Sequence[tuple[float, str]]]] = []
-        for series in self._client.matrix(query, at):
-            labels = dict(series["metric"])
-            name = labels.pop("__name__", "")
-            scraped = self._members.of_up(labels)
-            if name != "up":
-                durations.append((scraped, series["values"]))
-                continue
-            for sampled_at, value in series["values"]:
-                scraped.seen_at = max(scraped.seen_at, sampled_at)
-                if sampled_at <= scraped.newest or sampled_at < begin:
-                    continue
-                if value == "1":
-                    news.pages[scraped].add(sampled_at)
-                else:
-                    news.failures.append((sampled_at, scraped))
-            scraped.failing = bool(series["values"]) and series["values"][-1][1] != "1"
-        for scraped, values in durations:
-            for sampled_at, value in values:
-                news.seconds[(scraped, sampled_at)] = float(value)
-        for series in self._client.matrix(f'up{{job=~"{one_of(self._jobs)}"}}', at):
-            labels = {name: value for name, value in series["metric"].items() if name != "__name__"}
-            self._members.confirm(labels, at)
-        if news.failures:
-            self._why = self._reasons()
-        return news
-
-    def _reasons(self) -> Mapping[str, str]:
-        """Why the newest scrape of each instance failed, where the server tells."""
-        found: dict[str, str] = {}
-        for entry in self._client.active_targets():
-            instance, error = field_at(entry, "labels", "instance"), field_at(entry, "lastError")
-            if isinstance(instance, str) and isinstance(error, str) and error:
-                found[instance] = one_line(error)
-        return found
-
-    def _parts(self, news: _News, at: float) -> Iterator[tuple[float, float]]:
+    def _parts(self, news: News, at: float) -> Iterator[tuple[float, float]]:
         """The stretches of time in which pages are asked for, oldest first."""
         times = sorted({time for wanted in news.pages.values() for time in wanted})
         if not times:
             return
         pages = sum(map(len, news.pages.values()))
         parts = max(1, math.ceil(pages * len(self._names) / _MOST_ASKED))
-        width = max((times[-1] - times[0]) / parts, _SLACK_SECONDS)
+        width = max((times[-1] - times[0]) / parts, _NARROWEST_SECONDS)
         start = times[0]
         while start <= times[-1]:
             end = min(start + width, at) if start + width < times[-1] else times[-1]
@@ -222,11 +166,12 @@ class PrometheusFleet:
         inside = {
             scraped: {time for time in times if start <= time <= end} for scraped, times in wanted.items()
         }
-        span = math.ceil(end - start + _SLACK_SECONDS)
         pages: dict[tuple[Scraped, float], list[str]] = {}
         asked = sum(map(len, inside.values())) * len(self._names)
         parts = min(_MOST_QUERIES, math.ceil(asked / _NAMES_A_QUERY))
-        queries = (f"{selector}[{span}s]" for selector in selectors(self._names, self._jobs, parts))
+        queries = (
+            selector + range_over(start, end) for selector in selectors(self._names, self._jobs, parts)
+        )
         for matrix, warning in self._client.matrices(queries, end):
             warnings.append(warning)
             for place, lines in self._assembler.pages(matrix, inside).items():
@@ -234,7 +179,7 @@ class PrometheusFleet:
         return pages
 
     def _taken(
-        self, news: _News, pages: Mapping[tuple[Scraped, float], list[str]], at: float
+        self, news: News, pages: Mapping[tuple[Scraped, float], list[str]], at: float
     ) -> list[tuple[float, Scraped, Answer]]:
         """The answers in time order. A page whose series have not arrived yet waits for the next look."""
         answers: list[tuple[float, Scraped, Answer]] = []
@@ -250,63 +195,18 @@ class PrometheusFleet:
                 scraped.has_series = True
                 seconds = news.seconds.get((scraped, time), 0.0)
                 body = body_of(lines or [])
-                answers.append((time, scraped, Answer(PATH, time, seconds, 200, _HEADERS, body)))
+                answers.append((time, scraped, Answer(METRICS_PATH, time, seconds, 200, _HEADERS, body)))
         for time, scraped in news.failures:
             scraped.newest = max(scraped.newest, time)
-            answers.append((time, scraped, self._failed(scraped, time)))
+            answers.append((time, scraped, self._ups.failure(scraped, time)))
         answers.sort(key=lambda answer: answer[0])
         return answers
-
-    def _failed(self, scraped: Scraped, at: float) -> Answer:
-        """A scrape of the server's that failed, as if it had been ours."""
-        why = self._why.get(scraped.labels.get("instance", ""), "")
-        kind, status = failure_of(why)
-        cause = why.rpartition(": ")[2]
-        detail = f"its scraper says: {cause}" if cause else "its scraper cannot read it"
-        if status is not None:
-            return Answer(PATH, at, status=status)
-        return Answer(PATH, at, error=kind, detail=detail)
 
     def _changes(self, at: float) -> Changes:
         """Who came and went since the last look."""
         self._members.forget(at - _FORGOTTEN_SECONDS)
         changes = self._roster.take("prometheus", self._members.listed(at), at)
         expired = self._roster.expire(at)
-        for url in (*changes.dropped, *expired.dropped):
-            self._feeds.pop(url, None)
-        moved = dict(changes.moved)
-        former = {url: self._feeds.pop(url) for url in moved if url in self._feeds}
-        self._feeds |= {moved[url].url: feed for url, feed in former.items()}
+        self._feeds.drop((*changes.dropped, *expired.dropped))
+        self._feeds.move(changes.moved)
         return Changes((*expired.dropped, *changes.dropped), changes.moved, changes.left, changes.joined)
-
-    def _scrapes(self, rows: Sequence[tuple[float, Scraped, Answer]]) -> Sequence[Scrape]:
-        """The scrapes of these answers; with the newest of each engine come the pages asked of itself."""
-        if self._direct is None:
-            return [self._scrape(*one) for one in rows]
-        newest = {one.target.url: place for place, (_, one, _) in enumerate(rows)}
-        last = set(newest.values())
-        scrapes = {place: self._scrape(*one) for place, one in enumerate(rows) if place not in last}
-        good = {url: place for url, place in newest.items() if rows[place][2].error is None}
-        sides = self._direct.asked(
-            [(url, self._feed(rows[place][1]), rows[place][2]) for url, place in good.items()]
-        )
-        for url, place in newest.items():
-            scrapes[place] = self._scrape(*rows[place], sides.get(url, ()))
-        return [scrapes[place] for place in sorted(scrapes)]
-
-    def _feed(self, scraped: Scraped) -> Feed:
-        url = scraped.target.url
-        feed = self._feeds.get(url)
-        if feed is None:
-            feed = self._feeds[url] = self._new_feed(scraped.target)
-        return feed
-
-    def _scrape(self, at: float, scraped: Scraped, answer: Answer, sides: tuple[Answer, ...] = ()) -> Scrape:
-        url = scraped.target.url
-        feed = self._feed(scraped)
-        answers = (answer, *sides)
-        try:
-            return Scrape(url, answers, feed.take(answers, at, answer.seconds))
-        except Exception as error:  # noqa: BLE001 - as in the live engine: one target's trouble is its state
-            failure = Failure(FailureKind.COLLECTOR, at, one_line(f"{type(error).__name__}: {error}"))
-            return Scrape(url, (), Observation(at, 0.0, failure=failure))

@@ -15,7 +15,7 @@ from collectors.gpu.exporter_page import Sample, hosts_of, spellings
 from collectors.gpu.exporter_tables import EXPORTERS
 from collectors.gpu.exporters import Ages, reports_of
 from collectors.prometheus.client import PrometheusClient
-from collectors.prometheus.names import batches, one_of
+from collectors.prometheus.names import batches, one_of, range_over
 from enginetop.fleet.gpu_device import GpuReport
 from enginetop.fleet.gpu_join import host_of
 
@@ -23,7 +23,6 @@ _GONE_SECONDS = 120.0
 """What was not scraped for so long is no exporter any more."""
 _LONGEST_SECONDS = 300.0
 """How far one look goes back."""
-_SLACK_SECONDS = 1.0
 _NODE_LABELS = ("node", "nodename", "kubernetes_node", "hostname")
 
 _Exporter = tuple[str, str]
@@ -66,17 +65,17 @@ class PrometheusGpus:
         """Every report up to Unix time `at` that was not taken yet, in the order of time."""
         if not self._jobs:
             return ()
-        span = math.ceil(at - max(begin, at - _LONGEST_SECONDS) + _SLACK_SECONDS)
-        self._take_ups(span, at)
+        over = range_over(max(begin, at - _LONGEST_SECONDS), at)
+        self._take_ups(over, at)
         for batch in batches(self._names):
             selector = f'{{__name__=~"{one_of(batch)}",job=~"{one_of(self._jobs)}"}}'
-            self._take_samples(self._client.matrix(f"{selector}[{span}s]", at))
+            self._take_samples(self._client.matrix(selector + over, at))
         reports = [report for one in self._scraped.values() for report in self._news(one)]
         reports += self._gone(at)
         return sorted(reports, key=lambda report: report.at)
 
-    def _take_ups(self, span: int, at: float) -> None:
-        for series in self._client.matrix(f'up{{job=~"{one_of(self._jobs)}"}}[{span}s]', at):
+    def _take_ups(self, over: str, at: float) -> None:
+        for series in self._client.matrix(f'up{{job=~"{one_of(self._jobs)}"}}{over}', at):
             labels = {name: value for name, value in series["metric"].items() if name != "__name__"}
             one = self._scraped.setdefault(_exporter_of(labels), _Scraped(labels))
             for sampled_at, value in series["values"]:

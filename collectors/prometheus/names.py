@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
@@ -15,6 +16,8 @@ START_TIME = "process_start_time_seconds"
 
 _MOST_CHARACTERS = 3000
 """Names in one query: its address stays below what proxies allow."""
+_SLACK_SECONDS = 1.0
+"""So much longer is a range than the time that it covers."""
 
 _TABLES: tuple[Table, ...] = tuple(table for engine in TABLES for table in engine.tables)
 _ROWS: tuple[tuple[Row, tuple[str, ...]], ...] = (
@@ -86,3 +89,8 @@ def one_of(words: Iterable[str]) -> str:
 def _literal(word: str) -> str:
     escaped = "".join(f"\\{c}" if c in ".+*?()|[]{}^$\\" else c for c in word)
     return escaped.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def range_over(begin: float, end: float) -> str:
+    """The range of a query at Unix time `end` that reaches back to `begin`, that moment included."""
+    return f"[{math.ceil(end - begin + _SLACK_SECONDS)}s]"
