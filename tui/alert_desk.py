@@ -10,6 +10,7 @@ from enginetop.alerts.rule import identity
 from enginetop.alerts.silence import Acknowledgement, QuietDesk, Silence, duration_seconds
 from enginetop.fleet.snapshot import Alert
 from tui.errands import Begin, Errands
+from tui.view.numbers import many
 from tui.widgets.line_view import Complain
 
 Told = Callable[[str], None]
@@ -82,7 +83,7 @@ class AlertDesk(Errands):
         for silence in covering:
             self._quiet.expire(silence.id)
         if covering:
-            return f"taken back: {len(covering)} silence{'' if len(covering) == 1 else 's'}"
+            return f"taken back: {many(len(covering), 'silence')}"
         if alert.silenced_by:
             return "it is silenced by the config file, which is not changed from here"
         return "nothing to take back"

@@ -43,10 +43,10 @@ from tui.screens.tuners import TunersScreen  # noqa: E402
 from tui.travel_app import TravelApp  # noqa: E402
 from tui.view.column_choice import Choice, ColumnStore  # noqa: E402
 from tui.view.condition_memory import ConditionMemory  # noqa: E402
-from tui.view.heading import is_silent  # noqa: E402
 from tui.view.names import NameMemory  # noqa: E402
 from tui.view.picture import Picture  # noqa: E402
 from tui.view.undo import leave_question  # noqa: E402
+from tui.view.verdict import is_silent  # noqa: E402
 from tui.widgets.ink import Inks, textual_theme  # noqa: E402
 
 _LOOK_AGAIN_SECONDS = 0.1

@@ -32,6 +32,7 @@ from tui.screens.palette import PaletteScreen
 from tui.view.arrange import Sort
 from tui.view.column_choice import Choice
 from tui.view.columns import BY_KEY
+from tui.view.numbers import many
 from tui.view.picture import Picture
 from tui.view.placing import read_choice
 from tui.view.query import QueryError, parse_query
@@ -279,7 +280,7 @@ class ShellApp(LinkedApp):
         data = text.encode("utf-8")[:_MOST_COPIED_BYTES].decode("utf-8", "ignore")
         self.copy_to_clipboard(data)
         lines = data.count("\n") + 1
-        self.top.say(f"sent to the clipboard: {lines} line{'' if lines == 1 else 's'}")
+        self.top.say(f"sent to the clipboard: {many(lines, 'line')}")
 
     def action_export_view(self) -> None:
         """Ask in which form."""

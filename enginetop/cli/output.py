@@ -14,11 +14,12 @@ from enginetop.fleet.prometheus_text import prometheus_text
 from enginetop.fleet.snapshot import FleetSnapshot
 from tui.view.cells import Line, line_text, printable, to_ascii
 from tui.view.events import events_line
-from tui.view.heading import title_line, verdict_line
 from tui.view.picture import Picture
 from tui.view.query import parse_query
 from tui.view.table import FleetTable, Sort
+from tui.view.title import title_line
 from tui.view.totals import totals_line
+from tui.view.verdict import verdict_line
 
 _PIPED_WIDTH = 160
 _NARROWEST = 60

@@ -30,8 +30,8 @@ from tui.view.below import LoadMemory
 from tui.view.cells import Line, line_text, line_width
 from tui.view.column_choice import choice_rows
 from tui.view.compare import compare_lines
-from tui.view.heading import footer_line
-from tui.view.help import footer_hints, help_lines
+from tui.view.footer import footer_hints, footer_line
+from tui.view.help import help_lines
 from tui.view.palette import palette_rows
 from tui.view.picture import Picture
 from tui.widgets.ink import Inks
@@ -135,6 +135,8 @@ def values_for(picture: Picture, width: int, height: int, text: str) -> dict[str
         "memory": LoadMemory(),
         "said": text,
         "title": text,
+        "aside": text,
+        "urls": urls,
         "pair": (snapshot, snapshot),
         "url": urls[0],
         "choice": (),

@@ -19,12 +19,13 @@ from tui.view.below import LoadMemory, WithBelow, below_lines
 from tui.view.cells import line_text, line_width, printable, to_ascii
 from tui.view.column_choice import choice_rows
 from tui.view.columns import BY_KEY
-from tui.view.heading import title_line, verdict_line
 from tui.view.picture import Picture
 from tui.view.placing import FIXED
 from tui.view.query import Query
 from tui.view.table import FleetTable, Sort
+from tui.view.title import title_line
 from tui.view.totals import totals_line
+from tui.view.verdict import verdict_line
 
 HOSTILE = (
     "[bold red]x[/] [@click=app.exit]y[/]",

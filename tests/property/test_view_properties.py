@@ -26,13 +26,14 @@ from tui.view.cells import clip, cut_end, cut_middle, line_text, line_width, pla
 from tui.view.columns import COLUMNS
 from tui.view.detail import detail_lines, detail_title
 from tui.view.events import events_line
-from tui.view.heading import title_line, verdict_line
 from tui.view.help import help_lines
 from tui.view.names import shown_names
 from tui.view.picture import Picture
 from tui.view.query import Query, QueryError, parse_query
 from tui.view.table import FleetTable, Sort
+from tui.view.title import title_line
 from tui.view.totals import totals_line
+from tui.view.verdict import verdict_line
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=30)
 widths = st.integers(0, 300)

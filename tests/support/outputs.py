@@ -17,9 +17,10 @@ from tests.support.small_fleet import new_feeds, tracker_of
 from tui.view.cells import line_text
 from tui.view.detail import detail_lines, detail_title
 from tui.view.events import events_line
-from tui.view.heading import title_line, verdict_line
 from tui.view.picture import Picture
+from tui.view.title import title_line
 from tui.view.totals import totals_line
+from tui.view.verdict import verdict_line
 
 WIDTH = 300
 

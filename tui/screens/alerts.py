@@ -20,9 +20,9 @@ from tui.screens.listing import TitledListScreen
 from tui.screens.why import HistoryScreen, WhyScreen
 from tui.timeline import AlertBegin
 from tui.view.alerts import alert_key, alert_rows, alerts_title, alerts_verdict
-from tui.view.cells import Line, Span, plain, printable, spread, wrap_text
-from tui.view.heading import badges
+from tui.view.cells import Line, plain, printable, wrap_text
 from tui.view.rows import Rows
+from tui.view.title import screen_title
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 
@@ -203,9 +203,8 @@ class WordsScreen(PictureScreen):
         ink: Ink = "warn" if self._mistake else "text"
         said = wrap_text(printable(self._mistake or self._prompt), width - 1)
         prompt = [plain(f" {text}", ink) for text in said]
-        title = (Span(f" {printable(self._title)}", "title"),)
         with self.app.batch_update():
-            self.part("#title").show_lines([spread(title, badges(self.picture), width)])
+            self.show_line("title", lambda: screen_title(self.picture, printable(self._title), "", width))
             self.part("#prompt").show_lines(prompt)
             self.paint_footer(self.part("#prompt"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from textual.binding import Binding
 from textual.geometry import Region
@@ -17,8 +16,7 @@ from tui.actions import Action, Place, actions_at
 from tui.faults import failure_line
 from tui.keymap import binding_id
 from tui.view.cells import EMPTY_LINE, Line, clip, line_text, plain, printable
-from tui.view.heading import footer_line
-from tui.view.help import footer_hints
+from tui.view.footer import actions_now, footer_hints, footer_line, sight_text
 from tui.view.picture import Picture
 from tui.widgets.command_bar import CommandBar
 from tui.widgets.ink import Inks
@@ -43,16 +41,6 @@ def bindings_for(place: Place) -> list[Binding]:
         )
         for action in actions_at(place)
         if place in action.places
-    ]
-
-
-def _as_they_are_now(picture: Picture) -> Sequence[Action]:
-    """The actions; while a picture stands still the way back to the live one comes first."""
-    if picture.paused_seconds is None:
-        return picture.actions
-    return [
-        replace(action, label="live", footer=0) if action.name == "pause" else action
-        for action in picture.actions
     ]
 
 
@@ -251,11 +239,10 @@ class PictureScreen(Screen[None]):
         """The keys of this place, and what part of `view` is in sight."""
         if self._show_said():
             return
-        in_sight, total = view.in_sight(), view.line_count
-        where = "" if len(in_sight) >= total else f"{in_sight.start + 1}–{in_sight.stop} of {total}"
         picture = self.picture
-        hints = footer_hints(self.PLACE, len(picture.suggestions), self.offers, _as_they_are_now(picture))
-        self.part("#footer").show_lines([footer_line(hints, where, self.size.width)])
+        hints = footer_hints(self.PLACE, len(picture.suggestions), self.offers, actions_now(picture))
+        where = sight_text(view.in_sight(), view.line_count)
+        self.show_line("footer", lambda: footer_line(hints, where, self.size.width))
 
     def offers(self, action: Action) -> bool:
         """Whether the action can be taken now; what changes an engine never while all is read-only."""

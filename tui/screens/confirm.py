@@ -12,9 +12,9 @@ from textual.widgets import Input
 from tui.actions import Action, Place
 from tui.control_desk import ControlDesk
 from tui.screens.base import PictureScreen, bindings_for
-from tui.view.cells import Line, Span, clip, plain, spread
-from tui.view.heading import badges
+from tui.view.cells import Line, Span, clip, plain
 from tui.view.picture import Picture
+from tui.view.title import screen_title
 from tui.view.undo import Undo, undo_question
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
@@ -69,12 +69,7 @@ class ConfirmScreen(PictureScreen):
         # A long question gives way: prompt and entry are always in sight.
         self.part("#body").styles.max_height = max(self.size.height - _OTHER_LINES, 1)
         with self.app.batch_update():
-            self.part("#title").show_lines(
-                self.build_lines(
-                    "title",
-                    lambda: [spread((Span(f" {self._title}", "title"),), badges(picture), width)],
-                )
-            )
+            self.show_line("title", lambda: screen_title(picture, self._title, "", width))
             self.part("#body").show_lines(
                 self.build_lines("question", lambda: self._question(picture, width))
             )

@@ -17,14 +17,16 @@ from tui.screens.columns import ColumnsScreen
 from tui.screens.detail import DetailScreen
 from tui.screens.listing import ListScreen
 from tui.view.below import LoadMemory, WithBelow, below_lines
-from tui.view.cells import Line, Span, clip, plain, spread
+from tui.view.cells import Line
 from tui.view.column_choice import Choice
 from tui.view.events import events_line
 from tui.view.grid_memory import GridMemory
-from tui.view.heading import title_line, verdict_line, waiting_lines
+from tui.view.grid_notes import mistake_line, no_rows_line, search_line, waiting_lines
 from tui.view.query import Query, QueryError, parse_query
 from tui.view.table import FleetTable, Sort
+from tui.view.title import title_line
 from tui.view.totals import totals_line
+from tui.view.verdict import verdict_line
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 from tui.widgets.row_list import RowList
@@ -119,10 +121,7 @@ class FleetScreen(ListScreen):
             self.rows.show_rows(WithBelow(table, below, len(table) + room) if below else table)
         else:
             self._make_room(False)
-            nothing = (
-                " no replica matches the filter; esc clears it" if self.filter_query.terms else " no replicas"
-            )
-            self.rows.show_lines([clip(plain(nothing, "dim"), width)])
+            self.rows.show_lines([no_rows_line(width, filtered=bool(self.filter_query.terms))])
 
     def _make_room(self, roomy: bool) -> None:
         """Take the strip of events away, or bring it back: another height wants another picture."""
@@ -132,15 +131,11 @@ class FleetScreen(ListScreen):
 
     def _filter_line(self, width: int) -> Line:
         if self.filter_error:
-            return clip(plain(f" / {self.filter_error}", "warn"), width)
+            return mistake_line(self.filter_error, width)
         snapshot = self.picture.snapshot
         total = len(snapshot.replicas) if snapshot is not None else 0
         shown = self.table.shown if self.table is not None else 0
-        return spread(
-            (Span(" / ", "key"), Span(self.filter_query.text)),
-            plain(f"{shown} of {total} · esc clears ", "dim"),
-            width,
-        )
+        return search_line(self.filter_query.text, f"{shown} of {total}", width)
 
     def set_filter(self, query: Query) -> None:
         """Show only what matches."""

@@ -13,9 +13,9 @@ from tui.actions import Place
 from tui.commands import Command, matching
 from tui.screens.base import bindings_for
 from tui.screens.listing import ListScreen
-from tui.view.cells import Span, clip, plain, spread
-from tui.view.heading import badges
+from tui.view.cells import plain
 from tui.view.palette import palette_rows
+from tui.view.title import screen_title
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 from tui.widgets.row_list import RowList
@@ -48,13 +48,11 @@ class PaletteScreen(ListScreen):
         if not self.can_paint:
             return
         found = matching(self.query_one(Input).value, self._commands)
-        title = (Span(" commands", "title"), Span(f" · {len(found)} of {len(self._commands)}"))
+        count = f" · {len(found)} of {len(self._commands)}"
+        nothing = plain(" no such command", "warn")
         with self.app.batch_update():
-            self.part("#title").show_lines([spread(title, badges(self.picture), width)])
-            if found:
-                self.rows.show_rows(palette_rows(found, width))
-            else:
-                self.rows.show_lines([clip(plain(" no such command", "warn"), width)])
+            self.show_line("title", lambda: screen_title(self.picture, "commands", count, width))
+            self.show_rows(str(self.PLACE), lambda: palette_rows(found, width) if found else nothing)
             self.paint_footer(self.rows)
 
     def on_input_changed(self) -> None:

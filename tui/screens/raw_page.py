@@ -13,7 +13,8 @@ from tui.actions import Place
 from tui.errands import Begin, Errands
 from tui.screens.base import bindings_for
 from tui.screens.reading import ReadingScreen
-from tui.view.cells import Line, Span, plain, spread
+from tui.view.cells import Line
+from tui.view.grid_notes import search_line
 from tui.view.picture import Picture
 from tui.view.raw_page import found_text, raw_lines, raw_title
 from tui.widgets.ink import Inks
@@ -89,8 +90,7 @@ class RawPageScreen(ReadingScreen):
             self.show_line("found", lambda: self._found_line(width))
 
     def _found_line(self, width: int) -> Line:
-        found = f"{found_text(self._scrape, self.words)} · esc clears "
-        return spread((Span(" / ", "key"), Span(self.words)), plain(found, "dim"), width)
+        return search_line(self.words, found_text(self._scrape, self.words), width)
 
     def action_search(self) -> None:
         """Open the search line."""

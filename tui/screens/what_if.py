@@ -11,9 +11,7 @@ from textual.widgets import Input
 
 from tui.actions import Place
 from tui.screens.base import PictureScreen, bindings_for
-from tui.view.cells import Line, Span, clip, plain, printable, spread
-from tui.view.heading import badges
-from tui.view.what_if import typed_lines, typed_values
+from tui.view.what_if import typed_lines, typed_values, what_if_prompt, what_if_title
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import Complain, LineView
 
@@ -45,26 +43,13 @@ class WhatIfScreen(PictureScreen):
             return
         typed = typed_values(self.query_one(Input).value)
         with self.app.batch_update():
-            self.part("#title").show_lines(self.build_lines("title", lambda: [self._title(width)]))
-            self.part("#prompt").show_lines([clip(self._prompt(typed), width)])
+            self.show_line("title", lambda: what_if_title(self.picture, self._urls, self._knob, width))
+            self.show_line("prompt", lambda: what_if_prompt(typed, width))
             if not isinstance(typed, str):
-                self.part("#body").show_lines(self.build_lines("what if", lambda: self._body(typed, width)))
+                asked = [one for one in map(self.picture.replica, self._urls) if one is not None]
+                lines = self.build_lines("what if", lambda: typed_lines(asked, self._knob, typed, width))
+                self.part("#body").show_lines(lines)
             self.paint_footer(self.part("#body"))
-
-    def _title(self, width: int) -> Line:
-        urls = self._urls
-        who = self.picture.name_of(urls[0]) if len(urls) == 1 else f"{len(urls)} replicas"
-        left = (Span(" what if", "title"), Span(f" · {who} · {self._knob}"))
-        return spread(left, badges(self.picture), width)
-
-    def _prompt(self, typed: tuple[int, ...] | str) -> Line:
-        if isinstance(typed, str):
-            return plain(f" {printable(typed)}", "warn")
-        return (Span(" type "), Span("a value", "key"), Span(", or some: it is told, not set; esc leaves it"))
-
-    def _body(self, values: tuple[int, ...], width: int) -> list[Line]:
-        found = [replica for replica in map(self.picture.replica, self._urls) if replica is not None]
-        return typed_lines(found, self._knob, values, width)
 
     def on_input_changed(self) -> None:
         """Another value."""

@@ -9,12 +9,12 @@ from enginetop.alerts.rule import FIRING, PENDING, identity
 from enginetop.fleet.snapshot import Alert
 from enginetop.fleet.state import duration_text
 from themes.loader import Ink
-from tui.view.cells import Line, Span, clip, fit, plain, printable, spread, width_of
+from tui.view.cells import Line, Span, clip, fit, plain, printable, width_of
 from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.figures import WIDE
-from tui.view.heading import badges
 from tui.view.picture import Picture
 from tui.view.rows import Row, Rows
+from tui.view.title import screen_title
 
 SEVERITIES: Mapping[str, Severity] = {
     "critical": Severity.CRIT,
@@ -80,7 +80,7 @@ def marks(alert: Alert) -> tuple[str, ...]:
 
 def alerts_title(picture: Picture, width: int) -> Line:
     """What this list is."""
-    return spread((Span(" alerts", "title"),), badges(picture), width)
+    return screen_title(picture, "alerts", "", width)
 
 
 def alerts_verdict(picture: Picture, width: int, said: str) -> Line:

@@ -162,7 +162,7 @@ def _alerts(picture: Picture, snapshot: FleetSnapshot, height: int) -> list[Line
     firing = [alert for alert in snapshot.alerts if leads(alert)]
     if not firing or height < 2:
         return []
-    lines = [plain(f" {len(firing)} {'alert' if len(firing) == 1 else 'alerts'}", "group")]
+    lines = [plain(f" {numbers.many(len(firing), 'alert')}", "group")]
     ranked = sorted(
         ((alert_condition(alert, snapshot.at), alert) for alert in firing),
         key=lambda entry: (-entry[0].severity, entry[1].since),

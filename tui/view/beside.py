@@ -17,15 +17,14 @@ from tui.view.cells import (
     line_width,
     merge,
     plain,
-    spread,
     wrap_text,
 )
 from tui.view.compare import LABEL_WIDTH, NUMBER_WIDTH, figure_lines, head_line, word_line
 from tui.view.detail_plots import plots_beside
 from tui.view.engines import engine_text
 from tui.view.figures import WIDE, Lines
-from tui.view.heading import badges
 from tui.view.picture import Picture
+from tui.view.title import screen_title
 
 _DIFFERS = "differs"
 _SHORT = 10
@@ -47,7 +46,7 @@ def others(picture: Picture, url: str) -> list[str]:
 def beside_title(picture: Picture, url: str, other: str | None, width: int) -> Line:
     """Who stands beside whom."""
     names = f"{picture.name_of(url)} beside {picture.name_of(other)}" if other else picture.name_of(url)
-    return spread((Span(f" {names}", "title"),), badges(picture), width)
+    return screen_title(picture, names, "", width)
 
 
 def beside_lines(picture: Picture, url: str, other: str | None, width: int) -> list[Line]:

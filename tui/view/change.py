@@ -33,8 +33,8 @@ from tui.view.change_words import (
 )
 from tui.view.condition import GLYPH_OF, Severity
 from tui.view.figures import WIDE, Lines
-from tui.view.heading import badges
 from tui.view.picture import Picture
+from tui.view.title import badges
 
 _LABEL_WIDTH = 15
 _STATE_WIDTH = 15

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tui.view.cells import Line, Span, fit, spread
+from tui.view.cells import Line, Span, fit
 from tui.view.columns import BY_KEY
-from tui.view.heading import badges
 from tui.view.picture import Picture
 from tui.view.placing import FIXED
 from tui.view.rows import Row, Rows
+from tui.view.title import screen_title
 
 Choice = tuple[str, ...]
 """Keys of columns in order, the fixed ones first; empty: all of the table, as far as there is room."""
@@ -82,4 +82,4 @@ def _line(key: str, chosen: bool, on_screen: bool) -> Line:
 def choice_title(picture: Picture, choice: Choice, width: int) -> Line:
     """What this list is, and whether it is the user's own."""
     said = f"{len(choice)} of {len(BY_KEY)}, in your order" if choice else "all, as far as there is room"
-    return spread((Span(" columns", "title"), Span(f" · {said}")), badges(picture), width)
+    return screen_title(picture, "columns", f" · {said}", width)

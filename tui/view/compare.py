@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from enginetop.alerts.rule import FIRING
@@ -10,9 +11,9 @@ from enginetop.fleet.signals import DISTRIBUTIONS, SCALARS
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Signals
 from themes.loader import Ink
 from tui.view import numbers
-from tui.view.cells import UNKNOWN, Line, Span, clip, fit, merge, pad, plain, spread
-from tui.view.heading import badges
+from tui.view.cells import UNKNOWN, Line, Span, clip, fit, merge, pad, plain
 from tui.view.picture import Picture
+from tui.view.title import screen_title
 
 LABEL_WIDTH, NUMBER_WIDTH = 26, 10
 _QUANTILES = ("p50", "p95", "p99")
@@ -28,7 +29,7 @@ def compare_title(picture: Picture, pair: Pair | None, url: str | None, width: i
         first, second = pair
         apart = numbers.seconds_text(abs(second.at - first.at))
         when = f" · A {numbers.time_of_day(first.at)} · B {numbers.time_of_day(second.at)} · {apart} apart"
-    return spread((Span(f" compare {who}", "title"), Span(when)), badges(picture), width)
+    return screen_title(picture, f"compare {who}", when, width)
 
 
 def compare_lines(pair: Pair | None, url: str | None, width: int) -> list[Line]:
@@ -71,16 +72,16 @@ def _figure(
     if first is None and second is None:
         return
     at_first, at_second = (UNKNOWN if number is None else text(number) for number in (first, second))
-    if first is None or second is None:
+    change = None if first is None or second is None else second - first
+    if first is None or change is None or not math.isfinite(change):  # so far apart that no number says it
         yield _row(label, at_first, at_second, UNKNOWN, "dim")
         return
-    change = second - first
     if not change:
         yield _row(label, at_first, at_second, "0", "dim")
         return
     sign = "+" if change > 0 else "-"
     part = change / abs(first) if first else 0.0
-    share = f" ({part:+.0%})" if abs(part) >= 0.005 else ""
+    share = f" ({part:+.0%})" if 0.005 <= abs(part) < math.inf else ""
     yield _row(label, at_first, at_second, f"{sign}{text(abs(change))}{share}", "title")
 
 

@@ -14,7 +14,7 @@ from themes.loader import Ink
 from tui.view import charts, numbers
 from tui.view.cells import UNKNOWN, Line, Span, cut_middle, fit, pad
 from tui.view.figures import WIDE, number_of
-from tui.view.page import heading, many, names_text, paragraph
+from tui.view.page import heading, names_text, paragraph
 from tui.view.picture import Picture
 from tui.view.rows import Row, Rows
 
@@ -91,7 +91,7 @@ def _rows(picture: Picture, width: int) -> Iterator[Row[str]]:
     wide = width >= WIDE
     for host, devices in groupby(placed, key=lambda one: one.host):
         own = list(devices)
-        yield heading(f"{host} · {many(len(own), 'GPU')}", width, snapshot.gpu_problem)
+        yield heading(f"{host} · {numbers.many(len(own), 'GPU')}", width, snapshot.gpu_problem)
         yield Row(_head(wide=wide, narrow=width < _NARROW))
         for one in own:
             yield Row(
@@ -107,7 +107,7 @@ def _sums(placed: list[Placed], picture: Picture) -> Line:
     watts = [gpu.power_watts for gpu in gpus if gpu.power_watts is not None]
     throttled = sum(not ALARMING_THROTTLE_WORDS.isdisjoint(gpu.throttle_reasons) for gpu in gpus)
     lost = sum(gpu.state != "ok" for gpu in gpus)
-    parts = [many(len(gpus), "GPU")]
+    parts = [numbers.many(len(gpus), "GPU")]
     if used:
         parts.append(f"{numbers.percent(sum(used) / len(used))} % busy on average")
     if watts:

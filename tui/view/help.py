@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from tui.actions import ACTIONS, Action, Place, actions_at
+from tui.actions import ACTIONS, Action, Place
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, pad, plain
 from tui.view.columns import COLUMNS
 from tui.view.condition import GLYPH_OF, INK_OF, Severity
-from tui.view.heading import KeyHint
 from tui.view.query import FILTER_HELP
 
 _SEVERITY_WORDS = {
@@ -74,24 +73,3 @@ def help_lines(width: int, *, read_only: bool = True, actions: Sequence[Action] 
     lines += (EMPTY_LINE, plain(" Columns (the wider the terminal, the more of them)", "title"))
     lines += ((Span(f"     {column.title:<12}", "head"), Span(column.meaning)) for column in COLUMNS)
     return [clip(line, width) for line in lines]
-
-
-def footer_hints(
-    place: Place,
-    suggestions: int = 0,
-    offers: Callable[[Action], bool] = lambda action: not action.dangerous,
-    actions: Sequence[Action] = ACTIONS,
-) -> list[KeyHint]:
-    """The footer's hints for one screen, most useful first, of what it `offers` at present.
-
-    The key of the tuners tells how many suggestions there are.
-    """
-    ranked = sorted(
-        (action for action in actions_at(place, actions) if action.footer is not None and offers(action)),
-        key=lambda action: (action.footer or 0, action.name),
-    )
-    count = f"·{suggestions}" if suggestions else ""
-    return [
-        KeyHint(action.key_text, action.label + (count if action.name == "tuners" else ""))
-        for action in ranked
-    ]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import Advice, ReplicaSnapshot
 from tui.view.advice import ACTIONABLE, Suggestion, reason_text, reasons_of
-from tui.view.cells import Line, Span, clip, plain, spread, wrap_text
+from tui.view.cells import Line, Span, clip, plain, wrap_text
 from tui.view.figures import WIDE
-from tui.view.heading import badges
 from tui.view.picture import Picture
+from tui.view.title import screen_title
 from tui.view.what_if import MOST_ASKED, what_if_lines
 
 _KNOB_ORDER = {knob: place for place, knob in enumerate(KNOBS)}
@@ -69,7 +69,7 @@ def left_alone_members(
 
 def left_alone_title(picture: Picture, action: str, knob: str, width: int) -> Line:
     """Which knob, and what is advised."""
-    return spread((Span(f" {action}", "title"), Span(f" · {knob}")), badges(picture), width)
+    return screen_title(picture, action, f" · {knob}", width)
 
 
 def left_alone_lines(

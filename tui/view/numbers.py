@@ -108,6 +108,11 @@ def knob(value: float | None, missing: str = UNKNOWN) -> str:
     return missing if value is None or not math.isfinite(value) else f"{value:.12g}"
 
 
+def many(number: int, one: str) -> str:
+    """A number with its noun: `1 replica`, `2 replicas`."""
+    return f"{number} {one}{'' if number == 1 else 's'}"
+
+
 def between(low: str, high: str, joint: str = "–") -> str:
     """A range of two written numbers; a unit that both have is written once: `46–50 ms`."""
     return high if low == high else f"{without_unit(low, high)}{joint}{high}"

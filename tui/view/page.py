@@ -14,13 +14,12 @@ from tui.view.cells import (
     cut_end,
     cut_middle,
     line_width,
-    spread,
     wrap_text,
 )
-from tui.view.heading import badges
 from tui.view.numbers import time_of_day
 from tui.view.picture import Picture
 from tui.view.rows import Row
+from tui.view.title import screen_title
 
 MODEL_UNKNOWN = "model not known"
 
@@ -46,11 +45,11 @@ def groups_of(picture: Picture) -> list[ModelGroup]:
     return [ModelGroup(model, tuple(members), merged.get(model)) for model, members in found.items()]
 
 
-def page_title(picture: Picture, title: str, width: int) -> Line:
-    """Which page, of which fleet, of when; the badges."""
+def page_title(picture: Picture, title: str, width: int, where: str = "") -> Line:
+    """Which page, `where` in the fleet, of which fleet, of when; the badges."""
     at = f" · {time_of_day(picture.snapshot.at)}" if picture.snapshot is not None else ""
     fleet = f" · {picture.title}" if picture.title else ""
-    return spread((Span(f" {title}", "title"), Span(fleet + at)), badges(picture), width)
+    return screen_title(picture, title, where + fleet + at, width)
 
 
 def heading_line(text: str, width: int, note: str = "") -> Line:
@@ -82,11 +81,6 @@ def wrapped(text: str, width: int, most: int) -> list[str]:
     if len(lines) <= most:
         return lines
     return [*lines[: most - 1], cut_end(" ".join(lines[most - 1 :]), width)]
-
-
-def many(number: int, one: str) -> str:
-    """A number with its noun: `1 replica`, `2 replicas`."""
-    return f"{number} {one}{'' if number == 1 else 's'}"
 
 
 def names_text(names: Sequence[str], most: int = 4) -> str:

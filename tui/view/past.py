@@ -8,13 +8,13 @@ from functools import partial
 
 from enginetop.fleet.change import AuditRow, ChangeState, Verdict
 from tui.view import numbers
-from tui.view.cells import Line, Span, clip, fit, merge, plain, spread
+from tui.view.cells import Line, Span, clip, fit, merge, plain
 from tui.view.change import history_lines
 from tui.view.change_words import STATE_INK, VERDICT_INK, diff_text, state_words, verdict_text
 from tui.view.figures import WIDE
-from tui.view.heading import badges
 from tui.view.picture import Picture
 from tui.view.rows import Row, Rows
+from tui.view.title import screen_title
 from tui.view.undo import Undo
 
 _MAY_BE_REFUSED = frozenset(
@@ -90,8 +90,8 @@ def _line(picture: Picture, change: PastChange, width: int) -> Line:
 
 def past_title(picture: Picture, count: int, width: int) -> Line:
     """What this list is."""
-    what = "no past changes" if not count else f"{count} change{'' if count == 1 else 's'}, newest first"
-    return spread((Span(" past changes", "title"), Span(f" · {what}")), badges(picture), width)
+    what = f"{numbers.many(count, 'change')}, newest first" if count else "no past changes"
+    return screen_title(picture, "past changes", f" · {what}", width)
 
 
 def past_lines(picture: Picture, change: PastChange, width: int) -> list[Line]:

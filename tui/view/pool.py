@@ -15,11 +15,11 @@ from tui.view.advice import (
     reasons_of,
     setting_text,
 )
-from tui.view.cells import EMPTY_LINE, Line, Span, clip, plain, spread, wrap_text
+from tui.view.cells import EMPTY_LINE, Line, Span, clip, plain, wrap_text
 from tui.view.figures import LABEL_WIDTH, WIDE, row
-from tui.view.heading import badges
 from tui.view.page import MODEL_UNKNOWN
 from tui.view.picture import Picture
+from tui.view.title import screen_title
 
 
 def pools_of(picture: Picture, only: str | None = None) -> tuple[PoolAdvice, ...]:
@@ -54,7 +54,7 @@ def actionable(pool: PoolAdvice) -> tuple[Advice, ...]:
 def pool_title(picture: Picture, pool: PoolAdvice | None, width: int) -> Line:
     """Which pool."""
     name = pool_name(pool) if pool is not None else ""
-    return spread((Span(" pool", "title"), Span(f" · {name}")), badges(picture), width)
+    return screen_title(picture, "pool", f" · {name}", width)
 
 
 def pool_lines(picture: Picture, pool: PoolAdvice | None, width: int) -> list[Line]:

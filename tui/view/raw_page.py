@@ -8,9 +8,9 @@ from rich.cells import chop_cells
 
 from enginetop.fleet.ports import RawScrape
 from tui.view import numbers
-from tui.view.cells import Line, Span, clip, merge, plain, printable, spread
-from tui.view.heading import badges
+from tui.view.cells import Line, Span, clip, merge, plain, printable
 from tui.view.picture import Picture
+from tui.view.title import screen_title
 
 
 def raw_title(picture: Picture, url: str, scrape: RawScrape | None, width: int) -> Line:
@@ -18,8 +18,7 @@ def raw_title(picture: Picture, url: str, scrape: RawScrape | None, width: int) 
     age = ""
     if scrape is not None and picture.snapshot is not None:
         age = f" · {numbers.seconds_text(picture.snapshot.at - scrape.at)} ago"
-    left = (Span(f" raw page · {picture.name_of(url)}", "title"), Span(age))
-    return spread(left, badges(picture), width)
+    return screen_title(picture, f"raw page · {picture.name_of(url)}", age, width)
 
 
 def raw_lines(scrape: RawScrape | None, words: str, width: int) -> list[Line]:

@@ -14,7 +14,7 @@ from tui.view.advice import ACTIONABLE, advice_of, change_text, reason_text
 from tui.view.cells import UNKNOWN, Line, Span, fit
 from tui.view.engines import absence
 from tui.view.figures import WIDE, Signalled, short_figure, signal_of
-from tui.view.page import MODEL_UNKNOWN, ModelGroup, groups_of, heading, many, names_text, paragraph, wrapped
+from tui.view.page import MODEL_UNKNOWN, ModelGroup, groups_of, heading, names_text, paragraph, wrapped
 from tui.view.picture import Picture
 from tui.view.rows import Row, Rows
 
@@ -65,8 +65,9 @@ def _rows(picture: Picture, width: int) -> Iterator[Row[str]]:
         return
     if not any(map(reasons, snapshot.replicas)):
         yield from paragraph(
-            f"no replica tells of reasoning: of {many(len(snapshot.replicas), 'replica')} none counts "
-            "reasoning tokens on its page; a log of single requests or the companion in the engine can tell",
+            f"no replica tells of reasoning: of {numbers.many(len(snapshot.replicas), 'replica')} none "
+            "counts reasoning tokens on its page; a log of single requests or the companion "
+            "in the engine can tell",
             width,
         )
         yield Row(())
@@ -80,7 +81,7 @@ def _group(picture: Picture, group: ModelGroup, name_width: int, width: int) -> 
     members = [replica for replica in group.replicas if reasons(replica)]
     if not members:
         return
-    yield heading(f"{group.model or MODEL_UNKNOWN} · {many(len(members), 'replica')}", width)
+    yield heading(f"{group.model or MODEL_UNKNOWN} · {numbers.many(len(members), 'replica')}", width)
     cells = _quantile_width(narrow=width < _NARROW)
     quantiles = "".join(f"{name:>{cells}}" for name in _QUANTILES)
     titles = f"{quantiles}{'share %':>8}{'budget':>7}{'hit %':>6}"

@@ -11,7 +11,7 @@ from tui.view.advice import ACTIONABLE, advice_of, change_text, reason_text
 from tui.view.cells import UNKNOWN, Line, Span, fit
 from tui.view.engines import absence
 from tui.view.figures import WIDE, Signalled, number_of, setting, short_figure
-from tui.view.page import MODEL_UNKNOWN, ModelGroup, groups_of, heading, many, names_text, paragraph, wrapped
+from tui.view.page import MODEL_UNKNOWN, ModelGroup, groups_of, heading, names_text, paragraph, wrapped
 from tui.view.picture import Picture
 from tui.view.rows import Row, Rows
 
@@ -62,8 +62,8 @@ def _rows(picture: Picture, width: int) -> Iterator[Row[str]]:
     speculating = [replica for replica in snapshot.replicas if speculates(replica)]
     if not speculating:
         yield from paragraph(
-            f"no replica speculates: of {many(len(snapshot.replicas), 'replica')} none has a draft length "
-            "configured, and none counted a draft in the window",
+            f"no replica speculates: of {numbers.many(len(snapshot.replicas), 'replica')} none has a draft "
+            "length configured, and none counted a draft in the window",
             width,
         )
         yield Row(())

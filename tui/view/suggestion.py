@@ -21,11 +21,11 @@ from tui.view.advice import (
     reasons_of,
     setting_text,
 )
-from tui.view.cells import EMPTY_LINE, Line, Span, clip, merge, plain, spread, wrap_text
+from tui.view.cells import EMPTY_LINE, Line, Span, clip, merge, plain, wrap_text
 from tui.view.change_words import diff_text
 from tui.view.figures import LABEL_WIDTH, Lines, row
-from tui.view.heading import badges
 from tui.view.picture import Picture
+from tui.view.title import screen_title
 from tui.view.what_if import what_if_lines
 
 
@@ -40,8 +40,7 @@ class Plan:
 
 def suggestion_title(picture: Picture, url: str, knob: str, width: int) -> Line:
     """Which suggestion."""
-    left = (Span(" suggestion", "title"), Span(f" · {picture.name_of(url)} · {knob}"))
-    return spread(left, badges(picture), width)
+    return screen_title(picture, "suggestion", f" · {picture.name_of(url)} · {knob}", width)
 
 
 def suggestion_lines(picture: Picture, url: str, knob: str, plan: Plan, width: int) -> list[Line]:

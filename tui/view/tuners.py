@@ -8,14 +8,13 @@ from functools import partial
 from enginetop.fleet.change import ChangeView
 from enginetop.fleet.snapshot import PoolAdvice
 from themes.loader import Ink
-from tui.view import numbers
 from tui.view.advice import Suggestion, change_text, reason_text
 from tui.view.cells import Line, Span, clip, cut_middle, fit, plain, spread, width_of
 from tui.view.change_words import STATE_INK, diff_text, state_text, time_left, verdict_text
 from tui.view.figures import WIDE
-from tui.view.heading import badges
 from tui.view.left_alone import LeftAlone, left_alone_in
-from tui.view.page import heading, many
+from tui.view.numbers import many
+from tui.view.page import heading, page_title
 from tui.view.picture import Picture
 from tui.view.pool import actionable, pool_change, pool_key, pool_name, pools_of
 from tui.view.rows import Row, Rows
@@ -162,9 +161,7 @@ def _left_alone_row(picture: Picture, group: LeftAlone, name_width: int) -> Row[
 def tuners_title(picture: Picture, width: int, only: str | None = None) -> Line:
     """Where one is, and the badges."""
     where = f" · {picture.name_of(only)}" if only is not None else ""
-    at = f" · {numbers.time_of_day(picture.snapshot.at)}" if picture.snapshot is not None else ""
-    fleet = f" · {picture.title}" if picture.title else ""
-    return spread((Span(" tuners", "title"), Span(f"{where}{fleet}{at}")), badges(picture), width)
+    return page_title(picture, "tuners", width, where)
 
 
 def tuners_verdict(picture: Picture, width: int, only: str | None = None, trouble: str = "") -> Line:

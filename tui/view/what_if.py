@@ -9,9 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from enginetop.fleet.snapshot import Advice, Outlook, ReplicaSnapshot
 from themes.loader import Ink
+from tui.view import numbers
 from tui.view.advice import expectation_items, setting_text
-from tui.view.cells import Line, Span, clip, cut_middle, plain, wrap_text
+from tui.view.cells import Line, Span, clip, cut_middle, plain, printable, wrap_text
 from tui.view.figures import LABEL_WIDTH, row
+from tui.view.picture import Picture
+from tui.view.title import screen_title
 
 _CAPS = (2048, 4096, 8192, 16384)
 """Thinking budgets that are asked for: there is no half of no limit."""
@@ -51,6 +54,20 @@ def typed_values(text: str) -> tuple[int, ...] | str:
         if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS):
             return f"{word} is no value: whole numbers, such as 64"
     return tuple(dict.fromkeys(map(int, words)))
+
+
+def what_if_title(picture: Picture, urls: Sequence[str], knob: str, width: int) -> Line:
+    """Of whom, or of how many, and of which knob it is asked."""
+    who = picture.name_of(urls[0]) if len(urls) == 1 else numbers.many(len(urls), "replica")
+    return screen_title(picture, "what if", f" · {who} · {knob}", width)
+
+
+def what_if_prompt(typed: tuple[int, ...] | str, width: int) -> Line:
+    """What can be typed, or what is wrong with what is."""
+    if isinstance(typed, str):
+        return clip(plain(f" {printable(typed)}", "warn"), width)
+    rest = Span(", or some: it is told, not set; esc leaves it")
+    return clip((Span(" type "), Span("a value", "key"), rest), width)
 
 
 def typed_lines(

@@ -21,14 +21,13 @@ from tui.view.cells import (
     clip,
     plain,
     printable,
-    spread,
     wrap_text,
 )
 from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.detail_plots import one_plot
 from tui.view.figures import LABEL_WIDTH, Lines, row
-from tui.view.heading import badges
 from tui.view.picture import Picture
+from tui.view.title import screen_title
 
 WATCHED: Mapping[str, str] = {
     "TtftSlo": "ttft_seconds.p95",
@@ -55,7 +54,7 @@ _OTHERWISE = frozenset(
 def why_title(picture: Picture, alert: Alert | None, width: int) -> Line:
     """Which alert."""
     what = "" if alert is None else f" · {printable(alert.rule)} · {printable(picture.name_of(alert.target))}"
-    return spread((Span(f" why{what}", "title"),), badges(picture), width)
+    return screen_title(picture, f"why{what}", "", width)
 
 
 def alert_with(picture: Picture, key: str) -> Alert | None:

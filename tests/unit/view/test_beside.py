@@ -12,9 +12,10 @@ from enginetop.fleet.model import Role
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tests.property.test_view_properties import replicas
-from tests.tui.snapshots import AT, distribution, down_replica, fleet, replica
+from tests.tui.snapshots import AT, distribution, down_replica, fleet, replica, scalar
 from tui.view.beside import beside_lines, beside_title, others
 from tui.view.cells import line_text, line_width
+from tui.view.compare import figure_lines
 from tui.view.picture import Picture
 
 A1 = replica(
@@ -42,6 +43,17 @@ def row(lines: list[str], label: str) -> list[str]:
     """The words of a row after its label."""
     found = next(line for line in lines if line.startswith(f" {label}  "))
     return found[len(label) + 1 :].split()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "between"),
+    [(-1.7e308, 1.7e308, "–"), (5e-324, 1.0, "+1"), (1.0, 1.5, "+0.50 (+50%)")],
+)
+def test_what_lies_between_two_figures(first: float, second: float, between: str) -> None:
+    """A difference that no float holds is not known, and of next to nothing there is no share."""
+    sides = ({"requests_running": scalar(number)} for number in (first, second))
+    (line,) = figure_lines(*sides)
+    assert line_text(line).endswith(f"  {between}")
 
 
 def test_what_is_set_and_measured_differently_by_hand() -> None:

@@ -13,10 +13,13 @@ from tests.tui.snapshots import OK_SIGNALS, alert, distribution, down_replica, e
 from tui.actions import TYPING, Place
 from tui.view.cells import line_text, line_width
 from tui.view.events import events_line
-from tui.view.heading import KeyHint, footer_line, title_line, verdict_line, waiting_lines
-from tui.view.help import footer_hints, help_lines
+from tui.view.footer import KeyHint, footer_hints, footer_line
+from tui.view.grid_notes import waiting_lines
+from tui.view.help import help_lines
 from tui.view.picture import Picture
+from tui.view.title import title_line
 from tui.view.totals import totals_line
+from tui.view.verdict import verdict_line
 
 
 def picture(snapshot: FleetSnapshot | None, **fields: object) -> Picture:

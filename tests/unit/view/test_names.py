@@ -10,9 +10,9 @@ from tui.view.alerts import alert_rows
 from tui.view.below import LoadMemory, below_lines
 from tui.view.cells import line_text
 from tui.view.events import events_line
-from tui.view.heading import verdict_line
 from tui.view.names import shown_names
 from tui.view.picture import Picture
+from tui.view.verdict import verdict_line
 
 
 def test_names_that_fit_stay() -> None:

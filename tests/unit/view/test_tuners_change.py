@@ -16,12 +16,13 @@ from tests.tui.snapshots import AT, censored, distribution, down_replica, fleet,
 from tui.view.cells import line_text, line_width
 from tui.view.change import change_lines, change_title
 from tui.view.change_words import expiry_text, time_left
-from tui.view.heading import title_line, verdict_line
 from tui.view.numbers import between, countdown, fine_percent, knob
 from tui.view.past import past_changes, past_lines, past_rows, past_title
 from tui.view.picture import Picture
 from tui.view.suggestion import Plan, proposal_lines, suggestion_lines, suggestion_title
+from tui.view.title import title_line
 from tui.view.undo import can_roll_back, leave_question, undo_of, undo_question
+from tui.view.verdict import verdict_line
 
 SLO = Slo(ttft_seconds=0.6, tpot_seconds=0.05)
 FLEET = fleet([replace(one, slo=SLO) for one in pool()])
