@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enginetop.fleet.model import Role
+from enginetop.simulator.load_meter import Load
 from enginetop.simulator.pools import Relay
-from enginetop.simulator.replica import Load, SimulatedReplica
+from enginetop.simulator.replica import SimulatedReplica
 from enginetop.simulator.scenario import Scenario
 
 WARM_UP_SECONDS = 60.0

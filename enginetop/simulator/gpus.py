@@ -8,7 +8,7 @@ from itertools import count
 
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import GpuDevice, GpuReport
-from enginetop.simulator.replica import Load
+from enginetop.simulator.load_meter import Load
 from enginetop.simulator.scenario import EngineSettings
 
 GIB = 1024**3

@@ -14,6 +14,7 @@ from enginetop.simulator.arrivals import Spells
 from enginetop.simulator.engine_page import page_template
 from enginetop.simulator.faults import Conditions, Fault, FaultKind
 from enginetop.simulator.live_knobs import KnobBoundsError, KnobState, UnknownKnobError
+from enginetop.simulator.load_meter import GONE, Load, LoadMeter
 from enginetop.simulator.model import EngineModel
 from enginetop.simulator.pages import PageTemplate
 from enginetop.simulator.pools import Mailbox
@@ -21,24 +22,6 @@ from enginetop.simulator.request import Request
 from enginetop.simulator.scenario import ReplicaPlan
 from enginetop.simulator.traffic import DrawnRequest, RequestSource
 from enginetop.simulator.truth import Truth
-
-_SHORTEST_LOOK_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """How hard a replica works, as shares of the time. `up` False: there is no process.
-
-    `compute_ratio` is the share spent on computing tokens rather than on reading weights and KV.
-    """
-
-    up: bool
-    busy_ratio: float
-    compute_ratio: float
-
-
-_FRESH = Load(up=True, busy_ratio=0.0, compute_ratio=0.0)
-_GONE = Load(up=False, busy_ratio=0.0, compute_ratio=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +72,7 @@ class SimulatedReplica:
         self._dealt = 0
         self._handed_over: list[tuple[float, Request]] = []
         self._template: PageTemplate | None = None
-        self._looked_at = begun_at
-        self._worked = (0.0, 0)
-        self._load = _FRESH
+        self._meter = LoadMeter(begun_at)
         self._begin_life()
         for fault in plan.faults:
             self.inject(fault)
@@ -185,19 +166,7 @@ class SimulatedReplica:
 
     def load(self) -> Load:
         """The load over at least the last second, as far as the present life goes back; mean of the ranks."""
-        if not self.engines:
-            return _GONE
-        elapsed = (self._now - self._looked_at) * len(self.engines)
-        if self._now - self._looked_at >= _SHORTEST_LOOK_SECONDS:
-            worked = self._work()
-            compute_seconds = (worked[1] - self._worked[1]) * self.plan.engine.step.per_token_us / 1e6
-            self._load = Load(
-                up=True,
-                busy_ratio=min(1.0, (worked[0] - self._worked[0]) / elapsed),
-                compute_ratio=min(1.0, compute_seconds / elapsed),
-            )
-            self._looked_at, self._worked = self._now, worked
-        return self._load
+        return self._meter.look(self.engines, self._now) if self.engines else GONE
 
     def take_handed_over(self) -> Sequence[tuple[float, Request]]:
         """Requests that a prefill replica has ended since the last call, with the begin of their engine."""
@@ -214,12 +183,6 @@ class SimulatedReplica:
         for engine in self.engines:
             self._handed_over.extend((self.life_at, request) for request in engine.outbox)
             engine.outbox.clear()
-
-    def _work(self) -> tuple[float, int]:
-        """Seconds of work and tokens computed in this life, all ranks."""
-        every = [engine.metrics for engine in self.engines]
-        tokens = sum(m.prompt_tokens - m.prompt_tokens_cached + m.generation_tokens for m in every)
-        return sum(engine.busy_seconds for engine in self.engines), tokens
 
     def _run(self, to: float) -> None:
         self._now = max(self._now, to)
@@ -269,8 +232,8 @@ class SimulatedReplica:
 
     def _begin_life(self) -> None:
         self.lives += 1
-        self.life_at = self._looked_at = self._now
-        self._worked, self._load = (0.0, 0), _FRESH
+        self.life_at = self._now
+        self._meter = LoadMeter(self.life_at)
         settings, self.slo = self.plan.engine, self._start_slo
         self.engines = tuple(
             EngineModel(

@@ -10,7 +10,7 @@ from enginetop.fleet.snapshot import GpuDevice
 from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 from enginetop.simulator.builtin import SCENARIOS
 from enginetop.simulator.gpus import SimulatedGpus
-from enginetop.simulator.replica import Load
+from enginetop.simulator.load_meter import Load
 
 QWEN = SCENARIOS["steady"].pools[0].members[0].engine
 LLAMA = SCENARIOS["steady"].pools[1].members[0].engine

@@ -10,7 +10,8 @@ import pytest
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.builtin import SCENARIOS
 from enginetop.simulator.faults import Fault, outage
-from enginetop.simulator.replica import Load, SimulatedReplica
+from enginetop.simulator.load_meter import Load
+from enginetop.simulator.replica import SimulatedReplica
 from enginetop.simulator.scenario import Arrival, Lengths
 from tests.unit.simulator.read_page import ReadPage
 

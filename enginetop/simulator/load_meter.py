@@ -1,0 +1,56 @@
+"""How hard a simulated replica works, as its GPUs show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from enginetop.simulator.model import EngineModel
+
+_SHORTEST_LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How hard a replica works, as shares of the time. `up` False: there is no process.
+
+    `compute_ratio` is the share spent on computing tokens rather than on reading weights and KV.
+    """
+
+    up: bool
+    busy_ratio: float
+    compute_ratio: float
+
+
+_FRESH = Load(up=True, busy_ratio=0.0, compute_ratio=0.0)
+GONE = Load(up=False, busy_ratio=0.0, compute_ratio=0.0)
+
+
+class LoadMeter:
+    """The load of one life, which began at second `at`, over at least the last second; mean of the ranks."""
+
+    def __init__(self, at: float) -> None:
+        self._looked_at = at
+        self._worked = (0.0, 0)
+        self._load = _FRESH
+
+    def look(self, engines: Sequence[EngineModel], now: float) -> Load:
+        """The load at second `now`, as far as the life goes back."""
+        elapsed = (now - self._looked_at) * len(engines)
+        if now - self._looked_at >= _SHORTEST_LOOK_SECONDS:
+            worked = _work(engines)
+            compute_seconds = (worked[1] - self._worked[1]) * engines[0].settings.step.per_token_us / 1e6
+            self._load = Load(
+                up=True,
+                busy_ratio=min(1.0, (worked[0] - self._worked[0]) / elapsed),
+                compute_ratio=min(1.0, compute_seconds / elapsed),
+            )
+            self._looked_at, self._worked = now, worked
+        return self._load
+
+
+def _work(engines: Sequence[EngineModel]) -> tuple[float, int]:
+    """Seconds of work and tokens computed in this life, all ranks."""
+    every = [engine.metrics for engine in engines]
+    tokens = sum(m.prompt_tokens - m.prompt_tokens_cached + m.generation_tokens for m in every)
+    return sum(engine.busy_seconds for engine in engines), tokens
