@@ -77,6 +77,7 @@ class FleetTracker:
         self._outliers = OutlierBoard()
         self._unanswered: frozenset[str] = frozenset()
         self._pictures_a_tick = max(1.0, pictures_per_second * interval_seconds)
+        self._turns = 1
         for target in targets:
             self._track(target)
 
@@ -167,7 +168,7 @@ class FleetTracker:
         engines = frozenset(tracker.target.url for tracker in trackers if not tracker.who.is_router)
         shares = self._board.shares([tracker.target for tracker in trackers], engines, now)
         self._sequence += 1
-        turns = math.ceil(len(trackers) / self._pictures_a_tick) or 1
+        turns = self._turns_of(trackers)
         replicas = tuple(
             tracker.snapshot(
                 now,
@@ -197,6 +198,15 @@ class FleetTracker:
             gpu_problem=self._board.problem(now),
             turns=turns,
         )
+
+    def _turns_of(self, trackers: Sequence[ReplicaTracker]) -> int:
+        """In how many ticks each has its turn. A fleet that takes turns is short of CPU, not of memory."""
+        turns = math.ceil(len(trackers) / self._pictures_a_tick) or 1
+        if turns > 1 or self._turns > 1:
+            for tracker in trackers:
+                tracker.spare(memory=turns == 1)
+        self._turns = turns
+        return turns
 
     def _give_out(self, trackers: Sequence[ReplicaTracker]) -> None:
         """Give the records that wait to their owners."""

@@ -78,6 +78,8 @@ class TargetHistory:
         self._samples: list[_Sample] = []
         self._times = array("d")  # of the samples
         self._keeper: WordKeeper | None = None
+        self.spares_memory = True
+        """Whether pages are kept in fewer bytes, which takes as much CPU as all else that is done here."""
         self._odd_at = -math.inf  # of the newest sample of which there is more to say than its numbers
         self._extraction: tuple[Slots, Columns, Columns, Extraction] | None = None
         self._step: Step | None = None
@@ -119,7 +121,7 @@ class TargetHistory:
             self._running.begin_anew()
             step = self._totals.advance(reading)
         if self._step is not None and self._step.reached is not step.reached:
-            if self._former is not None:
+            if self._former is not None and self.spares_memory:
                 self._former.shrink(self._keeper_for(self._totals.slots))
             self._former = self._step.reached  # which rates of trends begin at
             self._former.let_go()

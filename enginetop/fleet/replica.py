@@ -143,6 +143,10 @@ class ReplicaTracker:
         if role is not self.who.gateways_role:
             self.who, self._picture = replace(self.who, gateways_role=role), None
 
+    def spare(self, *, memory: bool) -> None:
+        """Keep pages in fewer bytes, at some CPU a page, or as they are."""
+        self._history.spares_memory = memory
+
     def observe(self, observation: Observation, next_try_at: float | None = None) -> None:
         """Take the result of one look. `next_try_at`: when a failing target is asked again, if known."""
         moved = observation.reading is not None and self._take_reading(observation.reading)

@@ -8,6 +8,7 @@ import pytest
 
 from enginetop.fleet.burn import RequestCounter
 from enginetop.fleet.fleet_tracker import FleetTracker
+from enginetop.fleet.increase import Reached
 from enginetop.fleet.model import ReplicaState, Target
 from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.snapshot import FleetSnapshot, Slo
@@ -39,7 +40,7 @@ class Watched:
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often a state was judged, totals were added up, and requests counted."""
+    """How often a state was judged, totals were added up, requests counted, a page kept in fewer bytes."""
     found: Counter[str] = Counter()
 
     def counted(name: str, target: str, call: object) -> None:
@@ -52,6 +53,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counted("judged", "enginetop.fleet.state_watch.judge", judge)
     counted("added up", "enginetop.fleet.totals.RunningTotals._added_up", RunningTotals._added_up)
     counted("counted", "enginetop.fleet.burn.RequestCounter.take", RequestCounter.take)
+    counted("shrunk", "enginetop.fleet.increase.Reached.shrink", Reached.shrink)
     return found
 
 
@@ -66,6 +68,15 @@ def test_a_page_that_moves_is_neither_judged_nor_added_up_before_its_turn(work: 
     assert work["judged"] == 0
     assert work["counted"] == 4
     assert work["added up"] == 4 + 3
+
+
+def test_pages_are_kept_in_fewer_bytes_where_there_are_no_turns_to_take(work: Counter[str]) -> None:
+    for pictures_per_second, shrunk in ((1.0, 0), (4.0, 4 * 6)):
+        fleet = Watched(pictures_per_second)
+        for at in range(100, 108):
+            fleet.look(float(at))
+        # all pages but the newest two of each
+        assert work["shrunk"] == shrunk
 
 
 def test_a_page_that_does_not_move_is_judged(work: Counter[str]) -> None:
