@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from collectors.answer import Answer
 from collectors.engines.base import EngineTable
 from collectors.engines.detect import UNREAD_PREFIXES, by_server_header, recognise
-from collectors.engines.json_fields import items
 from collectors.engines.trtllm_queue import IterationQueue, is_queue
 from collectors.exposition import PageParser
+from collectors.json_fields import items
 from collectors.layout import LayoutCache
 from collectors.meaning import Miss, miss_of, miss_of_page
 from collectors.page import Page

@@ -7,13 +7,13 @@ and `profile_export_aiperf_sweep.json` for several. Of both only numbers are rea
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from collectors.json_fields import items, number
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.foreign_json import field_at
 from enginetop.fleet.load_curve import LoadPoint
 
 MOST_BYTES = 512 * 1024 * 1024
@@ -76,14 +76,14 @@ def read_load_results(path: Path) -> LoadResults:
 
 
 def _runs(document: object) -> tuple[str, list[LoadRun]]:
-    if isinstance(_at(document, "benchmarks"), list):
-        return "GuideLLM", [run for one in _items(document, "benchmarks") if (run := _guidellm(one))]
-    if isinstance(_at(document, "per_combination_metrics"), list):
-        rows = _items(document, "per_combination_metrics")
+    if isinstance(field_at(document, "benchmarks"), list):
+        return "GuideLLM", [run for one in items(document, "benchmarks") if (run := _guidellm(one))]
+    if isinstance(field_at(document, "per_combination_metrics"), list):
+        rows = items(document, "per_combination_metrics")
         return "AIPerf", [run for row in rows if (run := _aiperf_combination(row))]
     if (
-        _at(document, "aiperf_version") is not None
-        or _at(document, "time_to_first_token", "unit") is not None
+        field_at(document, "aiperf_version") is not None
+        or field_at(document, "time_to_first_token", "unit") is not None
     ):
         run = _aiperf(document)
         return "AIPerf", [run] if run else []
@@ -92,8 +92,8 @@ def _runs(document: object) -> tuple[str, list[LoadRun]]:
 
 def _guidellm(benchmark: object) -> LoadRun | None:
     """Rates of `successful` requests are over the whole run; failed and cancelled ones are not among them."""
-    metrics = _at(benchmark, "metrics")
-    strategy = _at(benchmark, "config", "strategy")
+    metrics = field_at(benchmark, "metrics")
+    strategy = field_at(benchmark, "config", "strategy")
     return _run(
         _number(metrics, "request_concurrency", "total", "mean") or _number(strategy, "streams"),
         requests=_number(metrics, "requests_per_second", "successful", "mean"),
@@ -104,7 +104,7 @@ def _guidellm(benchmark: object) -> LoadRun | None:
 
 
 def _aiperf(document: object) -> LoadRun | None:
-    phases = [phase for phase in _items(document, "input_config", "phases") if _number(phase, "concurrency")]
+    phases = [phase for phase in items(document, "input_config", "phases") if _number(phase, "concurrency")]
     asked = _number(phases[-1], "concurrency") if phases else None
     return _run(
         _number(document, "effective_concurrency", "avg") or asked,
@@ -119,7 +119,7 @@ def _aiperf(document: object) -> LoadRun | None:
 
 def _aiperf_combination(row: object) -> LoadRun | None:
     """A point of a sweep: each figure is a mean over its trials."""
-    metrics, parameters = _at(row, "metrics"), _at(row, "parameters")
+    metrics, parameters = field_at(row, "metrics"), field_at(row, "parameters")
     names = list(parameters) if isinstance(parameters, dict) else []
     swept = next((name for name in names if str(name).rpartition(".")[2] == "concurrency"), None)
     return _run(
@@ -149,29 +149,14 @@ def _run(
     return LoadRun(running, requests, good, share, ttft)
 
 
-def _at(document: object, *path: str) -> Any:
-    for key in path:
-        if not isinstance(document, dict):
-            return None
-        document = document.get(key)
-    return document
-
-
-def _items(document: object, *path: str) -> Sequence[object]:
-    found = _at(document, *path)
-    return found if isinstance(found, list) else []
-
-
 def _number(document: object, *path: str) -> float | None:
     """A number that a rate or a time can be, else None."""
-    value = _at(document, *path)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and 0 <= value < _MOST else None
+    value = number(document, *path)
+    return value if value is not None and 0 <= value < _MOST else None
 
 
 def _unit(document: object, *path: str) -> float | None:
-    return _TO_SECONDS.get(str(_at(document, *path)))
+    return _TO_SECONDS.get(str(field_at(document, *path)))
 
 
 def _scaled(value: float | None, scale: float | None) -> float | None:

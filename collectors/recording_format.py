@@ -18,6 +18,7 @@ from collectors.answer import Answer
 from collectors.feed import METRICS_PATHS
 from collectors.fetch import KEPT_HEADERS, one_line
 from collectors.gpu.items import gpus_from_items
+from collectors.json_fields import number
 from collectors.records.formats import ENGINETOP
 from collectors.records.lines import RequestLine, read
 from collectors.redact import Keep, public_body, public_url
@@ -169,7 +170,7 @@ def parse_record(line: str) -> Record | None:
     kind = document.get("kind", "page")
     if kind not in ("page", "gpu", "request"):
         return None
-    at = _number(document.get("t"))
+    at = number(document, "t")
     url = document.get("target")
     if at is None:
         raise RecordError("no time `t`")
@@ -214,7 +215,7 @@ def _answer(document: Mapping[str, Any], at: float) -> Answer:
     if not _is_address(path) or not path.startswith("/"):
         raise RecordError("no `path`")
     path = path.partition("?")[0]
-    seconds = _number(document.get("seconds")) or 0.0
+    seconds = number(document, "seconds") or 0.0
     error = document.get("error")
     if error is not None:
         if not isinstance(error, str) or error not in _ERROR_WORDS:
@@ -265,15 +266,6 @@ def _gpu_report(document: Mapping[str, Any], host: str, at: float) -> GpuReport:
 def _is_address(text: object) -> TypeGuard[str]:
     """Whether it may be a URL or a path: both are shown, so that neither may hold what a terminal obeys."""
     return isinstance(text, str) and 0 < len(text) <= _LONGEST_ADDRESS and text.isprintable()
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return float(value) if math.isfinite(value) else None
-        except OverflowError:
-            return None
-    return None
 
 
 def _line(document: Mapping[str, Any]) -> str:

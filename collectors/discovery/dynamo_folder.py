@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from collectors.discovery.listing import Listed, ListingError, role_of, target_at
-from collectors.engines.json_fields import model_name, text
-from enginetop.fleet.foreign_json import field_at
+from collectors.json_fields import text
+from enginetop.fleet.foreign_json import field_at, model_name
 
 _MOST_FILES = 5000
 _MOST_BYTES = 1024 * 1024

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.engines.base import Json, SidePage
-from collectors.engines.json_fields import integer, model_name, text
-from enginetop.fleet.foreign_json import field_at
+from collectors.json_fields import integer, text
+from enginetop.fleet.foreign_json import field_at, model_name
 from enginetop.fleet.model import Role
 from enginetop.fleet.reading import ConfigValue
 

@@ -15,12 +15,12 @@ from collectors.engines.base import Look, Sides
 from collectors.engines.dynamo_frontend_table import ESTIMATED, FIRST_REQUEST, FRONTEND, ROUTER
 from collectors.engines.dynamo_worker import COMPONENT, of_process
 from collectors.engines.identities import identity
-from collectors.engines.json_fields import items, model_name, number, text
 from collectors.engines.mapping import LayoutMemo
 from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import Pick, first, settings_on
+from collectors.json_fields import items, number, text
 from collectors.page import Layout, Page
-from enginetop.fleet.foreign_json import field_at
+from enginetop.fleet.foreign_json import field_at, model_name
 from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.reading import Absence, ConfigValue, Identity, Reading, Series
 from enginetop.fleet.workers import worker_from_decimal, worker_from_hex

@@ -14,11 +14,11 @@ from types import MappingProxyType
 from collectors.engines.base import Look
 from collectors.engines.dynamo_card import METADATA, NO_CARD, SOURCE, WorkerCard, card_of
 from collectors.engines.identities import identity
-from collectors.engines.json_fields import model_name
 from collectors.engines.mapping import Labels, LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import Pick, first, settings_on
 from collectors.page import Layout, Page
+from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.reading import Absence, ConfigValue, Identity, Reading, Series
 from enginetop.fleet.workers import worker_from_hex

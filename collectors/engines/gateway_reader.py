@@ -14,10 +14,11 @@ from types import MappingProxyType
 
 from collectors.engines.base import Look, PageReader
 from collectors.engines.identities import identity
-from collectors.engines.json_fields import items, model_name, text
 from collectors.engines.mapping import LayoutMemo, Table
 from collectors.engines.matching import Plan, compile_layout
+from collectors.json_fields import items, text
 from collectors.page import Layout, Page
+from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.reading import ConfigValue, Reading, Series
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from collectors.engines.base import Sides
-from collectors.engines.json_fields import model_name, text
+from collectors.json_fields import text
 from collectors.page import Layout
+from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.reading import Identity
 

@@ -16,12 +16,13 @@ from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Json, Look, SidePage, Sides
 from collectors.engines.identities import identity, served_model
-from collectors.engines.json_fields import flag, integer, items, model_name, text
 from collectors.engines.llamacpp_router import MODELS_PAGE, is_router, read_router
 from collectors.engines.llamacpp_router import PROPS as _PROPS
 from collectors.engines.llamacpp_table import ASLEEP, TABLE, plan_with_slots, plan_without_slots
 from collectors.engines.llamacpp_tokens import LiveTokens, slots_of
+from collectors.json_fields import flag, integer, items, text
 from collectors.page import Layout, Page
+from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.model import EngineKind
 from enginetop.fleet.observation import Failure
 from enginetop.fleet.reading import ConfigValue, EngineFlags, Identity, Reading

@@ -12,7 +12,8 @@ from types import MappingProxyType
 
 from collectors.engines.base import Json, SidePage, Sides
 from collectors.engines.identities import identity
-from collectors.engines.json_fields import items, model_name, text
+from collectors.json_fields import items, text
+from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.observation import Failure, FailureKind
 from enginetop.fleet.reading import Absence, Columns, ConfigValue, EngineFlags, Reading, Series

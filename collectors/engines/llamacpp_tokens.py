@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from collectors.engines.base import Json
-from collectors.engines.json_fields import flag, integer
+from collectors.json_fields import flag, integer
 
 PERSISTENT_LOOKS = 30
 """What the second view has lacked in this many looks in a row is not late: it was aborted."""

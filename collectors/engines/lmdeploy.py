@@ -13,10 +13,10 @@ from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Look, PageReader, SidePage
 from collectors.engines.identities import identity, served_model
-from collectors.engines.json_fields import flag
 from collectors.engines.mapping import LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import first_named
+from collectors.json_fields import flag
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind
 from enginetop.fleet.reading import EngineFlags, Reading

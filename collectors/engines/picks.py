@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from collectors.engines.json_fields import model_name
 from collectors.engines.mapping import Labels
 from collectors.engines.samples import ROUTER_LABELS
 from collectors.page import Layout, Page
+from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.reading import EMPTY, ConfigValue
 
 Pick = int | None

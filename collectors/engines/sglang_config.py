@@ -11,8 +11,9 @@ from operator import is_
 from types import MappingProxyType
 
 from collectors.engines.base import Json, Sides
-from collectors.engines.json_fields import flag, integer, items, model_name, number, text
 from collectors.engines.sglang_loads import LOADS, Loads
+from collectors.json_fields import flag, integer, items, number, text
+from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.reading import ConfigValue
 
 SERVER_INFO = "/server_info"

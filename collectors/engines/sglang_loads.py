@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from collectors.engines.base import Json
-from collectors.engines.json_fields import integer, items, number, text
+from collectors.json_fields import integer, items, number, text
 from enginetop.fleet.foreign_json import field_at
 
 LOADS = "/v1/loads"

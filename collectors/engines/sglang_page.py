@@ -9,7 +9,6 @@ from types import MappingProxyType
 from collectors.engines import sglang_experts as experts
 from collectors.engines import sglang_speculation as speculation
 from collectors.engines.identities import stack_of
-from collectors.engines.json_fields import model_name
 from collectors.engines.mapping import LayoutMemo
 from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import Pick, first, samples, settings_on, spelled
@@ -17,6 +16,7 @@ from collectors.engines.samples import ROUTER_LABELS
 from collectors.engines.sglang_loads import LOADS, NO_LOADS, Loads
 from collectors.engines.sglang_table import NOT_IN_0_4, TABLE
 from collectors.page import Layout, Page
+from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.reading import ConfigValue, Series
 
 _ROUTER_PREFIX = "sglang_router_"

@@ -14,11 +14,12 @@ from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Look, PageReader, SidePage, Sides
 from collectors.engines.identities import identity
-from collectors.engines.json_fields import integer, model_name, text
 from collectors.engines.mapping import LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import Pick, first, spelled, value_at
+from collectors.json_fields import integer, text
 from collectors.page import Layout, Page
+from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.reading import Absence, ConfigValue, Reading, Series
 

@@ -14,13 +14,14 @@ from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Look, PageReader, SidePage
 from collectors.engines.identities import identity
-from collectors.engines.json_fields import model_name, text
 from collectors.engines.mapping import Labels, LayoutMemo, Table, rank_key
 from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import Pick, first, product, samples, settings_on, value_at
 from collectors.engines.triton_gpus import GpuPicks, gpu_picks, gpus_of
 from collectors.engines.triton_table import PLAIN_TABLE, TABLE, batching_table
+from collectors.json_fields import text
 from collectors.page import Layout, Page
+from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.reading import Absence, Part, Reading, Series
 

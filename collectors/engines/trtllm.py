@@ -14,7 +14,6 @@ from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Look, PageReader, SidePage
 from collectors.engines.identities import Told, identity, served_model, stack_of
-from collectors.engines.json_fields import model_name, text
 from collectors.engines.mapping import LayoutMemo, rank_key
 from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import (
@@ -31,7 +30,9 @@ from collectors.engines.picks import (
 )
 from collectors.engines.trtllm_queue import TAKEN
 from collectors.engines.trtllm_table import OLDER_TABLE, PREFIXES, STAND_IN, TABLE
+from collectors.json_fields import text
 from collectors.page import Layout, Page
+from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.reading import Absence, ConfigValue, Reading, Series
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from collectors.engines.base import Json
-from collectors.engines.json_fields import number
+from collectors.json_fields import number
 
 TAKEN = "trtllm_iteration_records_taken_total"
 """On such a page only: how many records were taken from the queue."""

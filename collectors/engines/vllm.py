@@ -15,12 +15,13 @@ from typing import TypeGuard
 from collectors.engines import lora
 from collectors.engines.base import EngineTable, Look, PageReader, SidePage, Sides
 from collectors.engines.identities import identity, served_model, stack_of
-from collectors.engines.json_fields import flag, integer, items, model_name, text
 from collectors.engines.mapping import LayoutMemo, SidesMemo, rank_key
 from collectors.engines.matching import ROUTER_LABELS, Plan, compile_layout
 from collectors.engines.picks import typed
 from collectors.engines.vllm_table import TABLE as TABLE
+from collectors.json_fields import flag, integer, items, text
 from collectors.page import Layout, Page
+from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.reading import Absence, ConfigValue, EngineFlags, Identity, Reading, Series
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
+from collectors.json_fields import number
 from collectors.sanitise import clean_text
 from enginetop.fleet.snapshot import GpuDevice
 
@@ -70,13 +71,8 @@ def gpus_from_items(items: object) -> tuple[GpuDevice, ...]:
 
 
 def _number(value: object, low: float, high: float = math.inf) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) and low <= number <= high else None
+    found = number(value)
+    return found if found is not None and low <= found <= high else None
 
 
 def _whole(value: object, high: int) -> int | None:

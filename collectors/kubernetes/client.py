@@ -19,9 +19,9 @@ from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
-from collectors.engines.json_fields import integer, items, text
 from collectors.fetch import USER_AGENT, FetchError, connection_fault
 from collectors.full_http import proxy_for, tls_context
+from collectors.json_fields import integer, items, text
 from collectors.kubernetes.context import Context, KubernetesError
 from collectors.kubernetes.identity import Identity
 from collectors.origin import Origin

@@ -12,8 +12,8 @@ import signal
 import subprocess
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+from collectors.json_fields import verbatim
 from collectors.kubernetes.context import Context, ExecPlugin, KubernetesError
 from enginetop.fleet.foreign_json import decoded, field_at
 
@@ -46,10 +46,12 @@ def run_plugin(plugin: ExecPlugin, context: Context, *, timeout_seconds: float =
     output = _run(plugin, context, by_hand, timeout_seconds)
     printed = decoded(output)
     status = field_at(printed, "status")
-    token, cert, key = (_word(status, name) for name in ("token", "clientCertificateData", "clientKeyData"))
+    token, cert, key = (
+        verbatim(status, name) for name in ("token", "clientCertificateData", "clientKeyData")
+    )
     if token is None and (cert is None or key is None):
         raise KubernetesError(f"{plugin.command} printed no credentials; run: {by_hand}")
-    return Printed(token, cert, key, _time(_word(status, "expirationTimestamp")))
+    return Printed(token, cert, key, _time(verbatim(status, "expirationTimestamp")))
 
 
 def _run(plugin: ExecPlugin, context: Context, by_hand: str, timeout_seconds: float) -> bytes:
@@ -90,11 +92,6 @@ def _run(plugin: ExecPlugin, context: Context, by_hand: str, timeout_seconds: fl
         said = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise KubernetesError(f"{plugin.command} failed: {said or process.returncode}; log in: {by_hand}")
     return output[:_MOST_BYTES]
-
-
-def _word(fields: Any, key: str) -> str | None:
-    found = field_at(fields, key)
-    return found if isinstance(found, str) and found else None
 
 
 def _time(text: str | None) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from collectors.engines.json_fields import text
+from collectors.json_fields import text
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.context import KubernetesError
 from enginetop.fleet.foreign_json import Fields, field_at

@@ -12,11 +12,11 @@ import binascii
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
 
+from collectors.json_fields import verbatim
 from collectors.kubernetes.context import Context, ExecPlugin, KubernetesError
 from enginetop.fleet.foreign_json import Fields, field_at, objects_at, texts
 from enginetop.fleet.model import LOCAL_HOST, same_host
@@ -66,7 +66,9 @@ def find_context(
         raise KubernetesError(
             f"no kubeconfig: {', '.join(map(str, paths))} not there; set KUBECONFIG, or log in to the cluster"
         )
-    wanted = name or next((current for _, file in files if (current := _text(file, "current-context"))), None)
+    wanted = name or next(
+        (current for _, file in files if (current := verbatim(file, "current-context"))), None
+    )
     if wanted is None:
         raise KubernetesError(
             f"{files[0][0]}: no current context; name one of {_listed(files)} with --context"
@@ -75,10 +77,10 @@ def find_context(
     if entry is None:
         raise KubernetesError(f"{files[0][0]}: no context {wanted!r}; there are {_listed(files)}")
     _, context = entry
-    cluster = _named(files, "clusters", "cluster", _text(context, "cluster") or "")
-    if cluster is None or _text(cluster[1], "server") is None:
+    cluster = _named(files, "clusters", "cluster", verbatim(context, "cluster") or "")
+    if cluster is None or verbatim(cluster[1], "server") is None:
         raise KubernetesError(f"{files[0][0]}: the context {wanted!r} names a cluster that is not there")
-    user = _named(files, "users", "user", _text(context, "user") or "")
+    user = _named(files, "users", "user", verbatim(context, "user") or "")
     return _resolved(wanted, context, cluster, user)
 
 
@@ -89,7 +91,7 @@ def _resolved(
     user: _File | None,
 ) -> Context:
     at, fields = cluster
-    server = (_text(fields, "server") or "").rstrip("/")
+    server = (verbatim(fields, "server") or "").rstrip("/")
     if not server.startswith(("https://", "http://")):
         raise KubernetesError(f"{at}: the server of context {name!r} is no URL")
     mine, own = user if user is not None else (at, {})
@@ -101,16 +103,16 @@ def _resolved(
     return Context(
         name=name,
         server=server,
-        namespace=_text(context, "namespace") or "default",
+        namespace=verbatim(context, "namespace") or "default",
         ca_file=_path(at, fields, "certificate-authority"),
         ca_data=_data(at, fields, "certificate-authority-data"),
         insecure=fields.get("insecure-skip-tls-verify") is True,
-        tls_server_name=_text(fields, "tls-server-name"),
-        proxy_url=_text(fields, "proxy-url"),
-        token=_text(own, "token"),
+        tls_server_name=verbatim(fields, "tls-server-name"),
+        proxy_url=verbatim(fields, "proxy-url"),
+        token=verbatim(own, "token"),
         token_file=_path(mine, own, "tokenFile"),
-        username=_text(own, "username"),
-        password=_text(own, "password"),
+        username=verbatim(own, "username"),
+        password=verbatim(own, "password"),
         cert_file=_path(mine, own, "client-certificate"),
         cert_data=_data(mine, own, "client-certificate-data"),
         key_file=_path(mine, own, "client-key"),
@@ -140,7 +142,7 @@ def _exec(path: Path, user: Fields, context: str) -> ExecPlugin | None:
     fields = user.get("exec")
     if fields is None:
         return None
-    command = _text(fields, "command")
+    command = verbatim(fields, "command")
     if command is None:
         raise KubernetesError(f"{path}: the exec plugin of context {context!r} names no command")
     if "/" in command and not Path(command).is_absolute():
@@ -151,11 +153,11 @@ def _exec(path: Path, user: Fields, context: str) -> ExecPlugin | None:
         environment=tuple(
             (key, value)
             for one in objects_at(fields, "env")
-            if (key := _text(one, "name")) is not None and (value := _text(one, "value")) is not None
+            if (key := verbatim(one, "name")) is not None and (value := verbatim(one, "value")) is not None
         ),
-        api_version=_text(fields, "apiVersion") or "client.authentication.k8s.io/v1",
-        interactive=_text(fields, "interactiveMode") or "IfAvailable",
-        install_hint=_text(fields, "installHint") or "",
+        api_version=verbatim(fields, "apiVersion") or "client.authentication.k8s.io/v1",
+        interactive=verbatim(fields, "interactiveMode") or "IfAvailable",
+        install_hint=verbatim(fields, "installHint") or "",
         wants_cluster=fields.get("provideClusterInfo") is True,
     )
 
@@ -209,7 +211,7 @@ def _named(files: Sequence[_File], kind: str, key: str, name: str) -> _File | No
     """The first entry of that name, with the file it stands in."""
     for path, file in files:
         for entry in objects_at(file, kind):
-            if _text(entry, "name") == name:
+            if verbatim(entry, "name") == name:
                 fields = field_at(entry, key)
                 return path, fields if isinstance(fields, dict) else {}
     return None
@@ -218,7 +220,7 @@ def _named(files: Sequence[_File], kind: str, key: str, name: str) -> _File | No
 def _names(files: Sequence[_File]) -> Collection[str]:
     """The names of contexts, each once."""
     entries = [entry for _, file in files for entry in objects_at(file, "contexts")]
-    return dict.fromkeys(name for entry in entries if (name := _text(entry, "name")))
+    return dict.fromkeys(name for entry in entries if (name := verbatim(entry, "name")))
 
 
 def _listed(files: Sequence[_File]) -> str:
@@ -232,18 +234,13 @@ def _known_names(environment: Mapping[str, str]) -> Collection[str]:
         return ()
 
 
-def _text(fields: Any, key: str) -> str | None:
-    value = field_at(fields, key)
-    return value if isinstance(value, str) and value else None
-
-
 def _path(file: Path, fields: Fields, key: str) -> str | None:
-    value = _text(fields, key)
+    value = verbatim(fields, key)
     return None if value is None else str(file.parent / Path(value).expanduser())
 
 
 def _data(file: Path, fields: Fields, key: str) -> bytes | None:
-    value = _text(fields, key)
+    value = verbatim(fields, key)
     if value is None:
         return None
     try:

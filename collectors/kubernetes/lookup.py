@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote, urlsplit
 
-from collectors.engines.json_fields import items
+from collectors.json_fields import items
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.context import KubernetesError
 from enginetop.fleet.foreign_json import Fields

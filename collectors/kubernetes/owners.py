@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from collectors.engines.json_fields import items, text
+from collectors.json_fields import items, text
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.context import KubernetesError
 from enginetop.fleet.foreign_json import Fields, field_at

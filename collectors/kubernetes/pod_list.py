@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
-from collectors.engines.json_fields import text
+from collectors.json_fields import text
 from collectors.kubernetes.client import Event, ItemList, KubernetesClient, VersionGoneError
 from enginetop.fleet.foreign_json import Fields
 

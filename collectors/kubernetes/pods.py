@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from collectors.engines.json_fields import integer, items, text
+from collectors.json_fields import integer, items, text
 from collectors.kubernetes.stacks import COMMANDS, ENGINE_CONTAINERS, IMAGES, KINDS, OWNED, Kind, Stack
 from enginetop.fleet.foreign_json import Fields, field_at
 from enginetop.fleet.model import EngineKind, Role

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from collectors.discovery.listing import Listed, ListingError, role_of, target_at
-from collectors.engines.json_fields import text
 from collectors.fetch import NO_CREDENTIALS, Credentials
+from collectors.json_fields import text
 from collectors.prometheus.client import PrometheusClient, PrometheusError
 from collectors.prometheus.members import pod_identity
 from collectors.prometheus.names import PREFIXES, one_of

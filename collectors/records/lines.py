@@ -12,8 +12,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from collectors.engines.json_fields import number
 from collectors.fetch import one_line
+from collectors.json_fields import number
 from collectors.records.formats import (
     AUTO,
     BY_NAME,

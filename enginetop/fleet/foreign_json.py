@@ -9,6 +9,7 @@ from typing import Any
 Fields = Mapping[str, Any]
 """An object, or a part of one."""
 
+_NO_NAMES = frozenset({"", "none", "null", "undefined", "unknown"})
 LONGEST_WORDS = 200
 """Characters that are shown of what somebody else's server says."""
 
@@ -42,6 +43,11 @@ def objects_at(value: Any, *path: str | int) -> list[Fields]:
 def texts(value: Any) -> tuple[str, ...]:
     """The texts of a list; empty when it is none."""
     return tuple(word for word in value if isinstance(word, str)) if isinstance(value, list) else ()
+
+
+def model_name(name: str | None) -> str | None:
+    """A model's name in full, None for the words that stand where there is no name."""
+    return None if name is None or name.strip().lower() in _NO_NAMES else name
 
 
 def error_words(document: object) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.model import EngineKind, Role, Target, is_router
 from enginetop.fleet.reading import Identity
 
 NOBODY = Identity(EngineKind.UNKNOWN, role=Role.UNKNOWN)
 """Of a target without a good page."""
-
-_PLACEHOLDER_MODELS = frozenset({"", "undefined", "none", "null"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Who:
 
     def __post_init__(self) -> None:
         told = {
-            "model": _model_name(self.identity.model) or _model_name(self.target.model),
+            "model": model_name(self.identity.model) or model_name(self.target.model),
             "role": self._role(),
             "stack": self.identity.stack or self.identity.engine.value,
             "is_router": is_router(self.identity.engine, self._role()),
@@ -49,12 +48,8 @@ class Who:
 
     def _sources(self) -> Mapping[str, str]:
         found = self.identity.sources
-        if _model_name(self.identity.model) is None and _model_name(self.target.model) is not None:
+        if model_name(self.identity.model) is None and model_name(self.target.model) is not None:
             found = {**found, "model": "told by discovery"}
         if self._role() is self.identity.role:
             return found
         return {**found, "role": f"told by {'discovery' if self.target.role else 'its gateway'}"}
-
-
-def _model_name(name: str | None) -> str | None:
-    return None if name is None or name.strip().lower() in _PLACEHOLDER_MODELS else name

@@ -144,6 +144,7 @@ def test_an_aiperf_sweep(tmp_path: Path) -> None:
         (b'{"benchmarks": [null, 3, {"metrics": []}]}', "the GuideLLM report holds no run"),
         (b'{"aiperf_version": "0.13.0", "input_config": {"phases": "x"}}', "the AIPerf report holds no run"),
         (b'{"per_combination_metrics": [{"parameters": 3}]}', "the AIPerf report holds no run"),
+        (b'{"aiperf_version": "1", "effective_concurrency": {"avg": 1' + b"0" * 400 + b"}}", "holds no run"),
     ],
 )
 def test_garbage_is_one_line(tmp_path: Path, content: bytes, why: str) -> None:
@@ -166,7 +167,7 @@ KEYS = [
     *("time_to_first_token", "unit", "p99", "goodput", "avg"),
 ]
 anything = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=3),
+    st.none() | st.booleans() | st.floats() | st.integers() | st.just(10**400) | st.text(max_size=3),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
