@@ -23,6 +23,7 @@ from tuners.load import NEEDED
 from tuners.pool_advice import pool_advice
 from tuners.pool_memory import PoolMemory
 from tuners.pool_thoughts import NOTHING_COUNTED, Counted, PoolThoughts
+from tuners.thoughts import Thoughts
 from tuners.what_if import what_if
 
 Sheets = Callable[[], Mapping[str, KnobSheet]]
@@ -51,7 +52,7 @@ class _Watch:
     `calling`: by knob what every page since then has called for. `config` is the configuration of `pages`
     with what the sheet tells in its place. `rows` are what the rules said when they were `asked`, of a page
     in that state and of that time, None where they have to be asked anew; `quiet_since` is the page since
-    which none of them has called for anything.
+    which none of them has called for anything. `thoughts` are those that they were told of then.
     """
 
     evidence: EvidenceLog = field(default_factory=EvidenceLog)
@@ -59,7 +60,7 @@ class _Watch:
     counted: Counted = NOTHING_COUNTED
     calling: dict[str, tuple[str, float]] = field(default_factory=dict)
     replica: ReplicaSnapshot | None = None
-    case: Case | None = None
+    thoughts: Thoughts | None = None
     sheet: KnobSheet | None = None
     pages: Mapping[str, ConfigValue] | None = None
     config: Mapping[str, ConfigValue] = field(default_factory=dict)
@@ -150,8 +151,6 @@ def _shown(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> Rep
     if watch.shown is None:
         if watch.rows is None:
             watch.rows, watch.asked = _rows(watch, replica, pooled), (replica.state, replica.scraped_at)
-        elif watch.case is not None:
-            watch.case = replace(watch.case, replica=replica)  # nothing keeps the picture before
         rows = watch.rows
         ask = partial(_asked, watch, replica.scraped_at)
         watch.shown = changed(replica, config=watch.config, advice=rows, what_if=ask)
@@ -172,16 +171,17 @@ def _as_told(pages: Mapping[str, ConfigValue], sheet: KnobSheet | None) -> Mappi
 
 def _asked(watch: _Watch, at: float | None, knob: str, value: int) -> Outlook:
     """What a picture of `at` is told: watches keep what they knew at the newest page alone."""
-    case = watch.case
-    newest = None if case is None else case.replica.scraped_at
-    if case is None or (at is not None and newest is not None and newest - at > _PAST_SECONDS):
+    replica = watch.replica
+    newest = None if replica is None else replica.scraped_at
+    if replica is None or (at is not None and newest is not None and newest - at > _PAST_SECONDS):
         return Outlook(knob, value, "withheld", ("the evidence of a picture of the past is not kept",))
-    return what_if(case, knob, value)
+    return what_if(_case(watch, replica), knob, value)
 
 
-def _rows(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> tuple[Advice, ...]:
+def _case(watch: _Watch, replica: ReplicaSnapshot) -> Case:
+    """What is known of the replica now. It takes more memory than the evidence that it is made from."""
     knobs, evidence = watch.knobs, watch.evidence
-    case = Case(
+    return Case(
         replica,
         knobs,
         evidence.windows,
@@ -189,9 +189,13 @@ def _rows(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> tupl
         drafted_steps=evidence.drafted_steps(replica, knobs.drafts),
         drafted=evidence.drafted,
         minutes=evidence.minutes,
-        thoughts=pooled.of(watch.counted),
+        thoughts=watch.thoughts,
     )
-    watch.case = case
+
+
+def _rows(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> tuple[Advice, ...]:
+    watch.thoughts = pooled.of(watch.counted)
+    knobs, case = watch.knobs, _case(watch, replica)
     rows = tuple([_with_path(_row(watch, RULES[knob], case), knobs) for knob in KNOBS])
     if watch.calling:
         watch.quiet_since = None

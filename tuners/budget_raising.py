@@ -8,7 +8,6 @@ the KV cache shrinks at a restart. Heuristic, and constants here: the shares.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from enginetop.fleet.snapshot import Advice, Quantile
 from tuners.budget_lowering import fit_text
@@ -17,7 +16,8 @@ from tuners.knob_values import BUDGET
 from tuners.lateness import Lateness, lateness_of
 from tuners.limits import MOST_PREEMPTED_RATIO, MULTIPLE_TOKENS
 from tuners.load import Load
-from tuners.step_time import REACH, StepWindow, Unfit
+from tuners.rows import known_points
+from tuners.step_time import REACH, Unfit
 from tuners.trend import trend_of
 from tuners.words import ms, percent, row, time_text, too_short
 
@@ -40,15 +40,12 @@ def full_step_tokens(case: Case) -> float | None:
     Or over those in which requests queued all the time, if that is more: a queue that comes and goes is what
     the budget matters for.
     """
-    means = [_mean_tokens(case.windows[-_RECENT_WINDOWS:])] if case.windows else []
-    queued = [one for one in case.windows if one.waiting >= _LEAST_WAITING]
+    windows = known_points(case.windows, "tokens", "waiting")
+    groups = [[tokens for tokens, _ in windows[-_RECENT_WINDOWS:]]] if windows else []
+    queued = [tokens for tokens, waiting in windows if waiting >= _LEAST_WAITING]
     if len(queued) >= _FEWEST_QUEUED_WINDOWS:
-        means.append(_mean_tokens(queued))
-    return max(means, default=None)
-
-
-def _mean_tokens(windows: Sequence[StepWindow]) -> float:
-    return math.fsum(window.tokens for window in windows) / len(windows)
+        groups.append(queued)
+    return max((math.fsum(tokens) / len(tokens) for tokens in groups), default=None)
 
 
 def calls_for_more(case: Case, load: Load) -> bool:
@@ -104,7 +101,7 @@ def _often_late(case: Case) -> Lateness | None:
 
 
 def _queue_rises(case: Case) -> bool:
-    points = [(one.at, one.waiting) for one in case.recent if one.waiting is not None]
+    points = known_points(case.recent, "at", "waiting")
     since = points[-1][0] - _RISE_SECONDS if points else 0.0
     trend = trend_of([point for point in points if point[0] >= since])
     return trend is not None and trend.per_second > 0 and trend.now > _LEAST_WAITING * case.engines

@@ -12,6 +12,7 @@ from tuners.draft_memory import Drafted, DraftMemory
 from tuners.knob_values import Knobs
 from tuners.limits import FRESH
 from tuners.moments import MINUTE_SECONDS, Minute, Moment
+from tuners.rows import RowLog, known_points
 from tuners.step_time import StepWindow
 from tuners.thought_log import ThoughtLog
 from tuners.thoughts import Thoughts
@@ -49,8 +50,8 @@ class EvidenceLog:
     """
 
     def __init__(self) -> None:
-        self._windows: deque[StepWindow] = deque(maxlen=_MOST_WINDOWS)
-        self._moments: deque[Moment] = deque(maxlen=_MOST_MOMENTS)
+        self._windows = RowLog(StepWindow, _MOST_WINDOWS)
+        self._moments = RowLog(Moment, _MOST_MOMENTS)
         self._minutes: deque[Minute] = deque(maxlen=_MOST_MINUTES)
         self._minute_began: tuple[float, float] | None = None
         self._thoughts = ThoughtLog()
@@ -65,7 +66,7 @@ class EvidenceLog:
     @property
     def windows(self) -> Sequence[StepWindow]:
         """The windows so far."""
-        return tuple(self._windows)
+        return self._windows.rows
 
     @property
     def recent(self) -> Sequence[Moment]:
@@ -73,7 +74,7 @@ class EvidenceLog:
 
         They are a second and a half apart at least.
         """
-        return tuple(self._moments)
+        return self._moments.rows
 
     @property
     def minutes(self) -> Sequence[Minute]:
@@ -130,20 +131,22 @@ class EvidenceLog:
         if replica.model != self._model:
             self._memory.forget()
         else:
-            self._memory.keep(self._drafts, self._windows, self._moments, max(1, len(replica.ranks)))
+            self._memory.keep(self._drafts, self.windows, self.recent, max(1, len(replica.ranks)))
 
     def _note(self, replica: ReplicaSnapshot) -> None:
         moments, at = self._moments, replica.scraped_at
-        if at is None or replica.state not in FRESH or (moments and at <= moments[-1].at):
+        if at is None or replica.state not in FRESH or (moments and at <= moments.number(-1, "at")):
             return
         kv = replica.scalar("kv_usage_ratio")
         running, waiting = (replica.scalar(name).number for name in ("requests_running", "requests_waiting"))
         usage = kv.number if kv.mean is None else kv.mean
-        if len(moments) > 1 and moments[-1].at - moments[-2].at < _MOMENTS_APART_SECONDS:
-            moments.pop()
+        if len(moments) > 1 and (
+            moments.number(-1, "at") - moments.number(-2, "at") < _MOMENTS_APART_SECONDS
+        ):
+            moments.drop(newest=1)
         moments.append(Moment(at, running, waiting, usage, replica.totals.get("generation_tokens")))
-        while moments[0].at < at - _MOMENTS_SECONDS:
-            moments.popleft()
+        while moments.number(0, "at") < at - _MOMENTS_SECONDS:
+            moments.drop(oldest=1)
 
     def _note_minute(self, replica: ReplicaSnapshot) -> None:
         at, preempted = replica.scraped_at, replica.totals.get("preemptions", 0.0)
@@ -159,7 +162,8 @@ class EvidenceLog:
         requests = replica.distribution("ttft_seconds").count
         ttft = replica.goodput.ttft.value
         if requests and ttft is not None:
-            most = max((one.running or 0.0 for one in self._moments if one.at > began), default=0.0)
+            ran = known_points(self.recent, "at", "running")
+            most = max((running for then, running in ran if then > began), default=0.0)
             prompts, outputs = _lengths(replica)
             self._minutes.append(Minute(at, requests, ttft, preempted - before, prompts, outputs, most))
 

@@ -7,6 +7,7 @@ import math
 from tuners.case import Case
 from tuners.kv_maths import fitting_sequences, redone_ratio, resident_tokens
 from tuners.limits import FEWEST_FOR_P95
+from tuners.rows import known
 from tuners.words import LONGER_WINDOW, contradiction, known_count, missing
 
 FEWEST_MINUTES = 10
@@ -15,7 +16,7 @@ FEWEST_MINUTES = 10
 
 def running_requests(case: Case) -> float:
     """Running requests of one engine; the median of the last pages, since the gauge is a sample."""
-    seen = sorted(one.running for one in case.recent if one.running is not None)
+    seen = sorted(known(case.recent, "running"))
     total = seen[len(seen) // 2] if seen else case.replica.scalar("requests_running").number or 0.0
     return total / case.engines
 
@@ -24,7 +25,7 @@ def most_running(case: Case) -> int:
     """The most requests that one engine ran at once in up to half an hour. A cap below costs seats that the
     KV cache had, while a preemption costs one prefill: queues grow more than they shrink.
     """
-    seen = [one.running for one in case.recent if one.running is not None]
+    seen = [*known(case.recent, "running")]
     seen += [one.most_running for one in case.minutes if one.most_running > 0]
     return math.floor(max(seen, default=running_requests(case) * case.engines) / case.engines)
 

@@ -14,6 +14,7 @@ from tuners import thinking
 from tuners.case import Case, Rule, once
 from tuners.knob_values import SEQUENCES, THINKING
 from tuners.limits import FEWEST_FOR_P95
+from tuners.rows import known_points
 from tuners.seats import (
     FEWEST_MINUTES,
     kv_usage_ratio,
@@ -205,9 +206,7 @@ def _symptom(case: Case, sequences: int, called: str) -> str:
 
 def _no_call(case: Case, sequences: int) -> Advice:
     kv = percent(kv_usage_ratio(case))
-    full = seconds_to_full(
-        trend_of([(one.at, one.kv_usage_ratio) for one in case.recent if one.kv_usage_ratio is not None])
-    )
+    full = seconds_to_full(trend_of(known_points(case.recent, "at", "kv_usage_ratio")))
     if full is not None and full < 600:
         why = f"KV is {kv} full and will be full in {full / 60:.0f} min at this pace"
         return row(SEQUENCES, "hold", why, sequences, bound_by="kv")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuners.control.probability import t_quantile
+from tuners.rows import known
 
 FEWEST_WINDOWS = 8
 LEAST_SPREAD = 2.0
@@ -112,8 +113,8 @@ def fit_step_time(windows: Sequence[StepWindow], least_spread: float = LEAST_SPR
     """The fit, or why there is none. `least_spread`: fullest window over emptiest one, in tokens a step."""
     if len(windows) < FEWEST_WINDOWS:
         return Unfit(f"{len(windows)} busy windows, a fit of the step time needs {FEWEST_WINDOWS}")
-    tokens = [window.tokens for window in windows]
-    if not all(0 < window.tokens < math.inf and 0 < window.seconds < math.inf for window in windows):
+    tokens, seconds = known(windows, "tokens"), known(windows, "seconds")
+    if not all(0 < one < math.inf for one in (*tokens, *seconds)):
         return Unfit("windows of steps hold figures that are not to be believed")
     fewest, most = min(tokens), max(tokens)
     if most < least_spread * fewest:
@@ -123,15 +124,14 @@ def fit_step_time(windows: Sequence[StepWindow], least_spread: float = LEAST_SPR
         )
     count = len(windows)
     mean_tokens = math.fsum(tokens) / count
-    mean_seconds = math.fsum(window.seconds for window in windows) / count
-    squares = math.fsum((window.tokens - mean_tokens) ** 2 for window in windows)
-    products = math.fsum(
-        (window.tokens - mean_tokens) * (window.seconds - mean_seconds) for window in windows
-    )
+    mean_seconds = math.fsum(seconds) / count
+    squares = math.fsum([(one - mean_tokens) ** 2 for one in tokens])
+    pairs = list(zip(tokens, seconds, strict=True))
+    products = math.fsum([(one - mean_tokens) * (took - mean_seconds) for one, took in pairs])
     per_token = products / squares
     base = mean_seconds - per_token * mean_tokens
-    total = math.fsum((window.seconds - mean_seconds) ** 2 for window in windows)
-    left = math.fsum((window.seconds - base - per_token * window.tokens) ** 2 for window in windows)
+    total = math.fsum([(took - mean_seconds) ** 2 for took in seconds])
+    left = math.fsum([(took - base - per_token * one) ** 2 for one, took in pairs])
     r_squared = 1.0 - left / total if total > 0 else 0.0
     if r_squared < LEAST_R_SQUARED or per_token * mean_tokens <= _FLAT_SECONDS:
         return Unfit(
