@@ -232,10 +232,6 @@ _FAN_OUT = "asks every worker"
 _SPENDS = "generates tokens"
 
 
-def _begins(view: GatewayView) -> Callable[[Layout], bool]:
-    return lambda layout: any(map(view.table.owns, layout.names))
-
-
 def _is_production_stack(layout: Layout) -> bool:
     if not _STACK_NAMES.isdisjoint(layout.names) or not _STACK_NAMES.isdisjoint(layout.types):
         return True
@@ -306,7 +302,7 @@ def _joined(table: Table, title: str) -> EngineTable:
 GATEWAYS: tuple[EngineTable, ...] = (
     _gateway(
         SMG,
-        _begins(SMG),
+        SMG.table.is_on,
         hint="SMG and sglang-router serve it on --prometheus-port (29000), not on the port of the API",
         changes="its list of workers, over its own API; policy and limits at its start",
         never=(
@@ -319,7 +315,7 @@ GATEWAYS: tuple[EngineTable, ...] = (
     ),
     _gateway(
         VLLM_ROUTER,
-        _begins(VLLM_ROUTER),
+        VLLM_ROUTER.table.is_on,
         hint="vllm-router serves it on --prometheus-port (29000), not on the port of the API",
         changes="its list of workers, over its own API; policy and limits at its start",
         never=(
@@ -333,7 +329,7 @@ GATEWAYS: tuple[EngineTable, ...] = (
     ),
     _gateway(
         ENDPOINT_PICKER,
-        _begins(ENDPOINT_PICKER),
+        ENDPOINT_PICKER.table.is_on,
         hint="it is served on --metrics-port (9090); with --metrics-endpoint-auth it needs a token",
         changes="nothing here: its configuration is a Kubernetes object",
         never=(("/debug/pprof/profile", "profiles the process for half a minute"),),

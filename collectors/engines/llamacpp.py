@@ -21,7 +21,7 @@ from collectors.engines.llamacpp_router import PROPS as _PROPS
 from collectors.engines.llamacpp_table import ASLEEP, TABLE, plan_with_slots, plan_without_slots
 from collectors.engines.llamacpp_tokens import LiveTokens, slots_of
 from collectors.json_fields import flag, integer, items, text
-from collectors.page import Layout, Page
+from collectors.page import Page
 from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.model import EngineKind
 from enginetop.fleet.observation import Failure
@@ -37,11 +37,6 @@ _LOAD = (
     ("llamacpp:requests_processing", "llamacpp_requests_processing"),
     ("llamacpp:requests_deferred", "llamacpp_requests_deferred"),
 )
-
-
-def recognise(layout: Layout) -> bool:
-    """Whether the page holds llama.cpp's series."""
-    return any(map(TABLE.owns, layout.names))
 
 
 def may_read_metrics(sides: Sides) -> bool:
@@ -165,7 +160,7 @@ def _config(sides: Sides) -> Mapping[str, ConfigValue]:
 LLAMACPP = EngineTable(
     kind=EngineKind.LLAMACPP,
     title="llama.cpp",
-    recognise=recognise,
+    recognise=TABLE.is_on,
     new_reader=LlamaReader,
     side_pages=(
         SidePage(

@@ -88,11 +88,6 @@ def _describe(layout: Layout) -> tuple[Plan, str | None]:
 _facts_of = LayoutMemo(_describe)
 
 
-def recognise(layout: Layout) -> bool:
-    """Whether the page holds LMDeploy's series."""
-    return any(map(TABLE.owns, layout.names))
-
-
 class LmdeployReader(PageReader):
     """Readings of one LMDeploy API server."""
 
@@ -128,7 +123,7 @@ def _sources() -> Mapping[str, tuple[str, ...]]:
 LMDEPLOY = EngineTable(
     kind=EngineKind.LMDEPLOY,
     title="LMDeploy",
-    recognise=recognise,
+    recognise=TABLE.is_on,
     new_reader=LmdeployReader,
     side_pages=(
         SidePage("/v1/models", keep=("data[].id",)),

@@ -116,6 +116,10 @@ class Table:
         found = (next((x for x in group if labels.get(x)), None) for group in self.rank_labels)
         return {label: labels[label] for label in found if label is not None}
 
+    def is_on(self, layout: Layout) -> bool:
+        """Whether a page holds any series of this engine."""
+        return any(map(self.owns, layout.names))
+
     def owns(self, name: str) -> bool:
         """Whether the engine itself exposes this sample."""
         return name.startswith(self.prefixes)

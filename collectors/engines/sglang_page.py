@@ -141,4 +141,4 @@ facts_of = LayoutMemo(PageFacts)
 
 def recognise(layout: Layout) -> bool:
     """Whether the page holds series of an SGLang server; a gateway's copies of them do not count."""
-    return any(map(TABLE.owns, layout.names)) and facts_of(layout).recognised
+    return TABLE.is_on(layout) and facts_of(layout).recognised

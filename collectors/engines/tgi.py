@@ -117,11 +117,6 @@ def _describe(layout: Layout) -> _Facts:
 _facts_of = LayoutMemo(_describe)
 
 
-def recognise(layout: Layout) -> bool:
-    """Whether the page holds TGI's series."""
-    return any(map(TABLE.owns, layout.names))
-
-
 class TgiReader(PageReader):
     """Readings of one TGI router with its shards."""
 
@@ -165,7 +160,7 @@ def _config(sides: Sides) -> Mapping[str, ConfigValue]:
 TGI = EngineTable(
     kind=EngineKind.TGI,
     title="TGI",
-    recognise=recognise,
+    recognise=TABLE.is_on,
     new_reader=TgiReader,
     side_pages=(SidePage(_INFO, keep=("version", "model_id", *_SETTINGS.values(), "max_input_length")),),
     liveness_path=_INFO,

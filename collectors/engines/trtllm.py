@@ -127,9 +127,7 @@ _facts_of = LayoutMemo(_describe)
 
 def recognise(layout: Layout) -> bool:
     """Whether the page holds TensorRT-LLM's series; those of 1.0 by their labels."""
-    return any(map(TABLE.owns, layout.names)) or any(
-        "engine_type" in labels for _, labels in samples(layout, _BARE_SIGN)
-    )
+    return TABLE.is_on(layout) or any("engine_type" in labels for _, labels in samples(layout, _BARE_SIGN))
 
 
 class TrtllmReader(PageReader):

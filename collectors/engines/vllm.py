@@ -123,7 +123,7 @@ facts_of = LayoutMemo(_describe)
 
 def recognise(layout: Layout) -> bool:
     """Whether the page holds series of a vLLM engine; a router's copies of them do not count."""
-    return any(map(TABLE.owns, layout.names)) and bool(facts_of(layout).plan.columns.series)
+    return TABLE.is_on(layout) and bool(facts_of(layout).plan.columns.series)
 
 
 class VllmReader(PageReader):

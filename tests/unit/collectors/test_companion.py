@@ -98,7 +98,7 @@ def test_a_router_copy_of_them_is_not_the_engines() -> None:
 def test_they_make_no_engine_of_a_page() -> None:
     page = page_of(PAGE.replace("vllm:", "other:").replace("llamacpp:", "other:"))
     assert not vllm.recognise(page.layout)
-    assert not llamacpp.recognise(page.layout)
+    assert not llamacpp.LLAMACPP.recognise(page.layout)
 
 
 def test_they_are_no_progress_of_the_engine_itself() -> None:

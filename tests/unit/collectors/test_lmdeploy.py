@@ -8,7 +8,7 @@ import pytest
 
 from collectors.answer import Answer
 from collectors.engines.base import Look
-from collectors.engines.lmdeploy import LmdeployReader, recognise
+from collectors.engines.lmdeploy import TABLE, LmdeployReader
 from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
 from enginetop.fleet.fleet_tracker import FleetTracker
@@ -23,7 +23,7 @@ PAGE = fixture("lmdeploy/0.18.0/lmdeploy-0.18.0-collector-generated-idle.prom")
 
 def read(text: str | bytes, sides: dict[str, object] | None = None) -> Reading:
     page = page_of(text)
-    assert recognise(page.layout)
+    assert TABLE.is_on(page.layout)
     return LmdeployReader().read(Look(at=100.0, page=page, sides=sides or {}))
 
 
@@ -186,6 +186,6 @@ def test_rates_and_the_state_of_a_sleeping_server() -> None:
 def test_no_mutation_of_a_page_makes_trouble() -> None:
     for body in mutated_pages(PAGE, 60):
         page = page_of(body)
-        if recognise(page.layout):
+        if TABLE.is_on(page.layout):
             reading = LmdeployReader().read(Look(at=1.0, page=page))
             assert len(reading.values) == len(reading.columns.series)

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from collectors.engines.base import Look
-from collectors.engines.tgi import TgiReader, recognise
+from collectors.engines.tgi import TABLE, TgiReader
 from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.reading import Part, Reading
 from tests.support.engine_pages import fixture, histogram_lines, measures, page_of, total
@@ -19,7 +19,7 @@ PAGE = fixture("tgi/3.3/tgi-3.3-reconstructed-busy.prom")
 
 def read(text: str | bytes, info: object = None) -> Reading:
     page = page_of(text)
-    assert recognise(page.layout)
+    assert TABLE.is_on(page.layout)
     return TgiReader().read(Look(at=100.0, page=page, sides={} if info is None else {"/info": info}))
 
 
@@ -159,6 +159,6 @@ def test_the_order_of_lines_does_not_matter() -> None:
 def test_no_mutation_of_a_page_makes_trouble() -> None:
     for body in mutated_pages(PAGE, 40):
         page = page_of(body)
-        if recognise(page.layout):
+        if TABLE.is_on(page.layout):
             reading = TgiReader().read(Look(at=1.0, page=page))
             assert len(reading.values) == len(reading.columns.series)
