@@ -1,9 +1,11 @@
 """Resident memory of a headless fleet once its histories are full: `python -m bench.memory [--json]`.
 
 256 vLLM replicas with pages of 74 KiB, looked at every 2 s for 20 minutes of compressed time: the real feeds,
-tracker, advice and alerts, a snapshot a tick, in a process of its own that another one hands the pages. What
-histories may take is worked out beforehand (`enginetop.fleet.memory`) and printed beside what they took.
-Sockets are not part of it: `bench.fleet --replicas 256` has them, and its `rss_mib_max` is higher by them.
+tracker, advice and alerts, a snapshot a tick, in a process of its own that another one hands the pages, which
+are of several ages. In a large fleet replicas take turns, as under a screen; `--screen` keeps the pictures
+that one keeps to look back at. What histories may take is worked out beforehand (`enginetop.fleet.memory`)
+and printed beside what they took. Sockets and drawing are not part of it: `bench.scale --settle 870` has
+them, in a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -18,20 +20,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from bench.page_server import MovingPage
+from bench.page_server import AGE_SECONDS, AGES, MovingPage
 from collectors.answer import Answer
 from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
 from enginetop.alerts.book import AlertBook
 from enginetop.alerts.builtin import builtin_rules
+from enginetop.cli.garbage import pace_garbage
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.memory import history_bytes
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import FleetSnapshot, Slo
+from tui.timeline import Timeline
 from tuners.advice import Advisor
 
 _HEADERS: Final = {"content-type": "text/plain; version=0.0.4"}
 _WINDOW_SECONDS: Final = 60.0
+_PICTURES_PER_SECOND = 256.0
+_EPOCH = 1_764_446_400.0
 
 
 def resident_mib() -> float:
@@ -95,12 +101,18 @@ def series_read(body: bytes) -> int:
     return len(reading.columns.series)
 
 
-def watch(pages: BinaryIO, replicas: int, interval: float, ticks: int) -> list[tuple[float, float]]:
-    """Read a page a tick, its length in a line before it. Minutes and resident MiB along the way."""
-    fleet = Fleet(replicas, interval)
+def watch(
+    pages: BinaryIO, replicas: int, interval: float, ticks: int, *, screen: bool
+) -> list[tuple[float, float]]:
+    """Read `AGES` pages a tick, the length of each in a line before it. Minutes and resident MiB by then."""
+    fleet, timeline = Fleet(replicas, interval, _PICTURES_PER_SECOND), Timeline()
+    pace_garbage(replicas)
     seen = [(0.0, resident_mib())]
     for tick in range(ticks):
-        fleet.look(1_764_446_400.0 + tick * interval, pages.read(int(pages.readline())))
+        bodies = [pages.read(int(pages.readline())) for _ in range(AGES)]
+        fleet.timed_look(_EPOCH + tick * interval, bodies, lambda: 0.0)
+        if screen and fleet.latest is not None:
+            timeline.add(fleet.latest)
         minutes = (tick + 1) * interval / 60
         if minutes == int(minutes):
             seen.append((minutes, resident_mib()))
@@ -118,16 +130,18 @@ def _child(arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def measure(replicas: int, minutes: float, interval: float) -> dict[str, float]:
+def measure(replicas: int, minutes: float, interval: float, *, screen: bool = False) -> dict[str, float]:
     """Run the fleet and return the figures."""
     ticks = int(minutes * 60 / interval)
     page = MovingPage()
-    with _child([f"--replicas={replicas}", f"--minutes={minutes}", f"--interval={interval}"]) as process:
+    given = [f"--replicas={replicas}", f"--minutes={minutes}", f"--interval={interval}"]
+    with _child([*given, "--screen"] if screen else given) as process:
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("no pipe to the fleet")
         for tick in range(ticks):
-            body = page.at(tick * interval)
-            process.stdin.write(b"%d\n%s" % (len(body), body))
+            for age in range(AGES):
+                body = page.at(tick * interval + age * AGE_SECONDS)
+                process.stdin.write(b"%d\n%s" % (len(body), body))
         process.stdin.close()
         seen: list[tuple[float, float]] = json.loads(process.stdout.read())
     resident = dict(seen)
@@ -151,14 +165,16 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=256)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--interval", type=float, default=2.0)
+    parser.add_argument("--screen", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         ticks = int(arguments.minutes * 60 / arguments.interval)
-        print(json.dumps(watch(sys.stdin.buffer, arguments.replicas, arguments.interval, ticks)))
+        fleet = (arguments.replicas, arguments.interval, ticks)
+        print(json.dumps(watch(sys.stdin.buffer, *fleet, screen=arguments.screen)))
         return
-    figures = measure(arguments.replicas, arguments.minutes, arguments.interval)
+    figures = measure(arguments.replicas, arguments.minutes, arguments.interval, screen=arguments.screen)
     for name, value in figures.items():
         print(f"{name:30} {value:10g}")
     if arguments.json:

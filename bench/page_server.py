@@ -31,7 +31,7 @@ PAGE_BYTES: Final = 74 * 1024
 _GROWING: Final = ("_total", "_bucket", "_count", "_sum")
 _OF_THE_PROCESS: Final = ("process_", "python_")
 _GROWTH_PER_SECOND: Final = 0.01
-_AGES, _AGE_SECONDS = 16, 7.0
+AGES, AGE_SECONDS = 16, 7.0
 """Replicas are of so many ages, each so much older than the one before; those of one age share pages."""
 _SPACING_SECONDS = 0.5
 """Pages asked closer together are the same."""
@@ -63,7 +63,7 @@ class MovingPage:
         page = self._rendered.get(moment)
         if page is None:
             page = self._rendered[moment] = self.at(moment)
-            if len(self._rendered) > 4 * _AGES:
+            if len(self._rendered) > 4 * AGES:
                 self._rendered.popitem(last=False)
         return page
 
@@ -131,7 +131,7 @@ async def _serve(page: MovingPage, replicas: int, hung: int, tls: bool) -> None:
     urls: dict[str, list[str]] = {"good": [], "hung": []}
     for number in range(replicas + hung):
         stuck = number >= replicas
-        make = partial(_Connection, page, stuck, time.monotonic() - _AGE_SECONDS * (number % _AGES))
+        make = partial(_Connection, page, stuck, time.monotonic() - AGE_SECONDS * (number % AGES))
         server = await loop.create_server(make, "127.0.0.1", 0, ssl=context)
         port = server.sockets[0].getsockname()[1]
         urls["hung" if stuck else "good"].append(f"{'https' if tls else 'http'}://127.0.0.1:{port}")

@@ -13,13 +13,11 @@ from statistics import median
 from time import thread_time
 
 from bench.memory import Fleet
-from bench.page_server import MovingPage
+from bench.page_server import AGE_SECONDS, AGES, MovingPage
 from enginetop.cli.garbage import pace_garbage
 
 PARTS = ("take", "observe", "snapshot", "advise", "alert")
 _PICTURES_PER_SECOND = 256.0
-_AGES, _AGE_SECONDS = 16, 7.0
-"""Pages of replicas are of so many ages, as those of `bench.page_server`."""
 _EPOCH = 1_764_446_400.0
 
 
@@ -30,7 +28,7 @@ def measure(replicas: int, ticks: int, warm_up: int) -> dict[str, float]:
     page = MovingPage()
     spent: dict[str, list[float]] = {part: [] for part in PARTS}
     for tick in range(warm_up + ticks):
-        bodies = [page.at(tick + _AGE_SECONDS * age) for age in range(_AGES)]
+        bodies = [page.at(tick + AGE_SECONDS * age) for age in range(AGES)]
         took = fleet.timed_look(_EPOCH + tick, bodies, thread_time)
         if tick >= warm_up:
             for part, seconds in zip(PARTS, took, strict=True):
