@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from tui.view.charts import area, bar, resample, spark
@@ -45,6 +48,26 @@ def test_resampling_takes_means_of_fixed_steps() -> None:
     assert resample((1.0, 3.0, None, 8.0, 5.0), times, 125.0, 10.0, 3) == [2.0, 8.0, 5.0]
     assert resample((1.0, 3.0, None, 8.0, 5.0), times, 125.0, 10.0, 2) == [8.0, 5.0]
     assert resample((), (), 125.0, 10.0, 2) == [None, None]
+
+
+class Asked(Sequence[float]):
+    """Times that count how often they were asked for."""
+
+    def __init__(self, count: int) -> None:
+        self.times, self.asked = [float(number) for number in range(count)], 0
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def __getitem__(self, index: Any) -> Any:
+        self.asked += 1
+        return self.times[index]
+
+
+def test_a_history_is_read_in_one_go_however_wide_the_plot() -> None:
+    times = Asked(900)
+    assert resample([1.0] * 900, times, 899.5, 10.0, 60) == [1.0] * 60
+    assert times.asked <= 1 + 10  # where it begins is found in log2(900) steps
 
 
 def test_a_plot_stands_still_within_a_step() -> None:
