@@ -79,7 +79,7 @@ def _child(count: int, share: float, hertz: float) -> None:
     """The process on the far side of the pseudo-terminal."""
     import threading
 
-    from tui.app import run_app
+    from tui.run import run_app
 
     source = Churn(count, share)
 

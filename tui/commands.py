@@ -9,7 +9,10 @@ from difflib import get_close_matches
 
 from enginetop.alerts.silence import duration_seconds
 from tui.actions import Action
+from tui.view.arrange import Sort
+from tui.view.column_choice import Choice
 from tui.view.columns import BY_KEY
+from tui.view.placing import read_choice
 from tui.view.query import FILTER_FIELDS
 
 
@@ -141,6 +144,29 @@ def parse_time(text: str, shown_at: float, day_of: Callable[[float, int, int, in
         if hour < 24 and minute < 60 and second < 60:
             return day_of(shown_at, hour, minute, second)
     raise CommandError(f"{text!r} is no time; write -5m, +30s, 14:32 or live")
+
+
+def parse_columns(argument: str) -> Choice:
+    """The columns that `KEY,KEY...` names; all of the table for `all`. CommandError, ConfigError."""
+    if argument == "all":
+        return ()
+    names = [name for name in argument.replace(",", " ").split() if name]
+    return read_choice([one_of(name, BY_KEY, "column") for name in names], "columns")
+
+
+def parse_sort(argument: str) -> Sort:
+    """The order that `COLUMN [up|down]` asks for; trouble first for nothing. CommandError."""
+    name, _, direction = argument.partition(" ")
+    if not name:
+        return Sort()
+    names = {column.key: column.key for column in BY_KEY.values() if column.sortable}
+    names |= {column.title: column.key for column in BY_KEY.values() if column.sortable and column.title}
+    key = one_of(name, names, "column")
+    column = BY_KEY[names[key]]
+    if direction.strip() not in ("", "up", "down"):
+        raise CommandError(f"{direction.strip()!r} is no direction; write up or down")
+    turned = direction.strip() != "" and (direction.strip() == "down") != column.descending
+    return Sort(column.key, turned)
 
 
 def one_of(text: str, known: Iterable[str], what: str) -> str:

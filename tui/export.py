@@ -39,6 +39,17 @@ def only(snapshot: FleetSnapshot, urls: Collection[str]) -> FleetSnapshot:
     )
 
 
+def form_text(snapshot: FleetSnapshot, form: str, urls: Collection[str] | None, *, alerts: bool) -> str:
+    """A snapshot, or what of it is about the replicas with these URLs, as `json` or `csv`.
+
+    `alerts`: the table is of its alerts.
+    """
+    shown = snapshot if urls is None else only(snapshot, urls)
+    if form == "json":
+        return json_text(shown)
+    return alerts_csv(shown) if alerts else replicas_csv(shown)
+
+
 def svg_text(drawn: str) -> str:
     """A drawing that asks nobody for anything: the fonts it would fetch are the viewer's."""
     return _FONT_FACE.sub("", drawn)

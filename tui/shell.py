@@ -1,14 +1,11 @@
-"""The habits of the app: command line, command list, clipboard, export; a subclass says on what."""
+"""The shell of the app: command line, command list, clipboard, export."""
 
 from __future__ import annotations
 
 import os
 import time
-from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-
-from textual.dom import DOMNode
 
 from enginetop.fleet.errors import ConfigError
 from themes.loader import Palette, choose_theme, load_theme, theme_names
@@ -22,22 +19,18 @@ from tui.commands import (
     commands_of,
     complete,
     one_of,
+    parse_columns,
     parse_command,
+    parse_sort,
 )
-from tui.faults import failure_line
-from tui.linked_app import LinkedApp
+from tui.picture_app import PictureApp
 from tui.screens.base import PictureScreen
 from tui.screens.fleet import FleetScreen
 from tui.screens.palette import PaletteScreen
-from tui.view.arrange import Sort
-from tui.view.column_choice import Choice
-from tui.view.columns import BY_KEY
 from tui.view.numbers import many
-from tui.view.picture import Picture
-from tui.view.placing import read_choice
 from tui.view.query import QueryError, parse_query
 from tui.widgets.command_bar import CommandBar
-from tui.widgets.ink import Inks, textual_theme
+from tui.widgets.ink import textual_theme
 from tui.widgets.line_view import LineView
 
 _MOST_COPIED_BYTES = 70_000
@@ -53,43 +46,17 @@ _NO_COMMANDS = frozenset(
 
 Done = Callable[[], str | Awaitable[str]]
 """Does what a line says; what there is to say of it, may be nothing."""
+Understand = Callable[[str], Done]
+"""Reads the argument of a command; nothing is done yet. CommandError, QueryError, ConfigError."""
 _ANYWHERE_NAMES = frozenset(
     action.name.partition("(")[0] for action in actions_at(Place.ANYWHERE) if action.name != "leave"
 )
 
 
-class ShellApp(LinkedApp):
-    """An app whose screens are `PictureScreen`s."""
+class ShellApp(PictureApp):
+    """An app with a command line. A subclass may know more commands with an argument: see `argued`."""
 
-    inks: Inks
-    actions: tuple[Action, ...]
-
-    def __init__(self, *, ansi_color: bool | None) -> None:
-        super().__init__(ansi_color=ansi_color)
-        self._history: list[str] = []
-
-    @abstractmethod
-    def present_picture(self) -> Picture:
-        """What is to be shown now."""
-
-    @abstractmethod
-    def note_failure(self, where: str, error: Exception) -> None:
-        """Remember a fault of the program."""
-
-    @abstractmethod
-    def time_command(self, argument: str) -> Done:
-        """`:time`. CommandError."""
-
-    @abstractmethod
-    def speed_command(self, argument: str) -> Done:
-        """`:speed`. CommandError."""
-
-    @property
-    def top(self) -> PictureScreen:
-        """The screen on top."""
-        screen = self.screen
-        assert isinstance(screen, PictureScreen)
-        return screen
+    _history: Sequence[str] = ()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """While somebody types, what holds anywhere holds nowhere."""
@@ -99,27 +66,6 @@ class ShellApp(LinkedApp):
                 return False
         return super().check_action(action, parameters)
 
-    def begin(self, work: Awaitable[None]) -> None:
-        """Run on the event loop; a fault in it must not end the program."""
-        self.run_worker(work, group="errands", exit_on_error=False)
-
-    async def run_action(
-        self,
-        action: str | tuple[str, str, tuple[object, ...]],
-        default_namespace: DOMNode | None = None,
-        namespaces: Mapping[str, DOMNode] | None = None,
-    ) -> bool:
-        """Carry out an action; a fault in it is told at the foot of the screen, and the rest goes on."""
-        try:
-            return await super().run_action(action, default_namespace, namespaces)
-        except Exception as error:  # noqa: BLE001 - one key that fails must not end the program
-            what = action if isinstance(action, str) else action[1]
-            self.note_failure(what, error)
-            screen = self.screen
-            if isinstance(screen, PictureScreen):
-                screen.say(f"✖ {failure_line(what, error)}", "crit")
-            return True
-
     # -- command line and command list
 
     def action_command_line(self) -> None:
@@ -128,7 +74,7 @@ class ShellApp(LinkedApp):
 
     def open_command_line(self, value: str) -> None:
         """Open the command line with the beginning of a command."""
-        screen, commands, context = self.top, self._commands(), self._completion_context()
+        screen, commands, context = self.top, self._commands(), Context(tuple(self._urls()), theme_names())
         screen.open_bar(
             CommandBar(
                 self.inks,
@@ -150,9 +96,7 @@ class ShellApp(LinkedApp):
                 if action is not None:
                     self.begin(self._carry_out(lambda: self._act(action)))
 
-        screen = PaletteScreen(self.inks, self.note_failure, self._commands(), chosen)
-        screen.picture = self.present_picture()
-        self.push_screen(screen)
+        self.open_screen(PaletteScreen(self.inks, self.note_failure, self._commands(), chosen))
 
     def on_command_bar_entered(self, message: CommandBar.Entered) -> None:
         """Carry a line out, or say in the bar why not."""
@@ -189,29 +133,44 @@ class ShellApp(LinkedApp):
         action = self._action(command.word)
         if action is not None and not argument:
             return lambda: self._act(action)
-        match command.word:
-            case "filter":
-                query = parse_query(argument)
-                return lambda: self._on_fleet(lambda fleet: fleet.set_filter(query))
-            case "sort":
-                sort = _sort(argument)
-                return lambda: self._on_fleet(lambda fleet: fleet.sort_by(sort))
-            case "columns":
-                choice = _columns(argument)
-                return lambda: self._on_fleet(lambda fleet: fleet.choose(choice))
-            case "open":
-                url = self._url_of(argument)
-                return lambda: self._on_fleet(lambda fleet: fleet.open_row(url))
-            case "time":
-                return self.time_command(argument)
-            case "speed":
-                return self.speed_command(argument)
-            case "theme":
-                palette = load_theme(choose_theme(one_of(argument, theme_names(), "theme"), os.environ))
-                return lambda: self._use(palette)
-            case "export":
-                return self._export_command(argument)
-        raise CommandError(f"{command.word} cannot be done here")
+        understand = self.argued().get(command.word)
+        if understand is None:
+            raise CommandError(f"{command.word} cannot be done here")
+        return understand(argument)
+
+    def argued(self) -> dict[str, Understand]:
+        """What understands the argument of each command that has one."""
+        return {
+            "filter": self._filter_command,
+            "sort": self._sort_command,
+            "columns": self._columns_command,
+            "open": self._open_command,
+            "theme": self._theme_command,
+            "export": self._export_command,
+        }
+
+    def _filter_command(self, argument: str) -> Done:
+        query = parse_query(argument)
+        return lambda: self._on_fleet(lambda fleet: fleet.set_filter(query))
+
+    def _sort_command(self, argument: str) -> Done:
+        sort = parse_sort(argument)
+        return lambda: self._on_fleet(lambda fleet: fleet.sort_by(sort))
+
+    def _columns_command(self, argument: str) -> Done:
+        choice = parse_columns(argument)
+        return lambda: self._on_fleet(lambda fleet: fleet.choose(choice))
+
+    def _open_command(self, argument: str) -> Done:
+        if not argument:
+            raise CommandError("open wants the name of a replica")
+        urls = self._urls()
+        url = urls[one_of(argument, urls, "replica")]
+        return lambda: self._on_fleet(lambda fleet: fleet.open_row(url))
+
+    def _theme_command(self, argument: str) -> Done:
+        palette = load_theme(choose_theme(one_of(argument, theme_names(), "theme"), os.environ))
+        return lambda: self._use(palette)
 
     def _action(self, word: str) -> Action | None:
         """The action of this word that can be taken on the screen on top."""
@@ -233,10 +192,10 @@ class ShellApp(LinkedApp):
             if screen.offers(action) and action.name.partition("(")[0] not in _NO_COMMANDS
         )
 
-    def _completion_context(self) -> Context:
-        snapshot = self.present_picture().snapshot
-        names = [] if snapshot is None else [replica.target.name for replica in snapshot.replicas]
-        return Context(names, theme_names())
+    def _urls(self) -> dict[str, str]:
+        """The target URLs of the replicas by name."""
+        snapshot = self.moment.shown
+        return {} if snapshot is None else {one.target.name: one.target.url for one in snapshot.replicas}
 
     def _on_fleet(self, act: Callable[[FleetScreen], None]) -> str:
         """Do something on the fleet's screen, put on top."""
@@ -245,18 +204,6 @@ class ShellApp(LinkedApp):
         assert isinstance(screen, FleetScreen)
         act(screen)
         return ""
-
-    def action_fleet(self) -> None:
-        """Go back to the fleet."""
-        while len(self.screen_stack) > 1:
-            self.pop_screen()
-
-    def _url_of(self, name: str) -> str:
-        snapshot = self.present_picture().snapshot
-        urls = {} if snapshot is None else {one.target.name: one.target.url for one in snapshot.replicas}
-        if not name:
-            raise CommandError("open wants the name of a replica")
-        return urls[one_of(name, urls, "replica")]
 
     def _use(self, palette: Palette) -> str:
         """Other colours."""
@@ -311,31 +258,4 @@ class ShellApp(LinkedApp):
         snapshot = screen.picture.snapshot
         if snapshot is None:
             raise CommandError("there is nothing to export yet")
-        urls = screen.exported_urls()
-        shown = snapshot if urls is None else export.only(snapshot, urls)
-        if form == "json":
-            return export.json_text(shown)
-        return export.alerts_csv(shown) if screen.PLACE is Place.ALERTS else export.replicas_csv(shown)
-
-
-def _columns(argument: str) -> Choice:
-    """The columns that `KEY,KEY...` names; all of the table for `all`."""
-    if argument == "all":
-        return ()
-    names = [name for name in argument.replace(",", " ").split() if name]
-    return read_choice([one_of(name, BY_KEY, "column") for name in names], "columns")
-
-
-def _sort(argument: str) -> Sort:
-    """The order that `COLUMN [up|down]` asks for; trouble first for nothing."""
-    name, _, direction = argument.partition(" ")
-    if not name:
-        return Sort()
-    names = {column.key: column.key for column in BY_KEY.values() if column.sortable}
-    names |= {column.title: column.key for column in BY_KEY.values() if column.sortable and column.title}
-    key = one_of(name, names, "column")
-    column = BY_KEY[names[key]]
-    if direction.strip() not in ("", "up", "down"):
-        raise CommandError(f"{direction.strip()!r} is no direction; write up or down")
-    turned = direction.strip() != "" and (direction.strip() == "down") != column.descending
-    return Sort(column.key, turned)
+        return export.form_text(snapshot, form, screen.exported_urls(), alerts=screen.PLACE is Place.ALERTS)

@@ -92,7 +92,7 @@ def show(
     """
     actions, look = with_keys(settings.keys, f"{settings.origin}: keys"), settings.look
     configured = read_choice(look.columns, f"{settings.origin}: screen.columns") if look.columns else ()
-    from tui.app import run_app  # textual is imported here and nowhere else in the command line
+    from tui.run import run_app  # textual is imported here and nowhere else in the command line
 
     return run_app(
         source,

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from enginetop.fleet.snapshot import FleetSnapshot
 from tests.tui.snapshots import AT, FakeSource, fleet, replica
-from tui.app import FleetApp, run_app
+from tui.app import FleetApp
 from tui.patient_driver import PatientDriver
+from tui.run import run_app
 
 
 def snapshot(tick: int) -> FleetSnapshot:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.tui.snapshots import FakeSource
-from tui.app import FleetApp, run_app
+from tui.app import FleetApp
+from tui.run import run_app
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, *failures: str, raises: Exception | None = None) -> list[bool]:

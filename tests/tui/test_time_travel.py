@@ -144,7 +144,7 @@ def test_a_fault_of_the_past_is_told_and_the_present_goes_on(tmp_path: Path) -> 
         def broken(_snapshot: FleetSnapshot) -> None:
             raise MemoryError("no room")
 
-        app.travel.timeline.add = broken  # type: ignore[method-assign, assignment]
+        app.moment.travel.timeline.add = broken  # type: ignore[method-assign, assignment]
         await tell(app, pilot, source, at(0, 0.25), at(2, 0.26))
         assert " 26 " in row(app)
 

@@ -15,7 +15,8 @@ from enginetop.fleet.snapshot import FleetSnapshot, Outlook
 from tests.tui.changes import KNOB, OBSERVED, PAST, FakeControl, changed, pool, refusal, row, url
 from tests.tui.snapshots import FakeSource, down_replica, fleet
 from tests.tui.test_app import SIZES, Clock, publish, screen_kind, screen_lines, screen_text
-from tui.app import FleetApp, run_app
+from tui.app import FleetApp
+from tui.run import run_app
 from tui.screens.change import ChangeScreen, PastScreen
 from tui.screens.confirm import ConfirmScreen
 from tui.screens.detail import DetailScreen

@@ -22,7 +22,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return 0
 
     monkeypatch.setattr("enginetop.cli.ui.has_terminal", lambda: True)
-    monkeypatch.setattr("tui.app.run_app", run_app)
+    monkeypatch.setattr("tui.run.run_app", run_app)
     return options
 
 

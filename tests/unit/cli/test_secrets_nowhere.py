@@ -377,7 +377,7 @@ def _screen(desk: Desk, monkeypatch: pytest.MonkeyPatch, read: tuple[str, ...]) 
 
     with monkeypatch.context() as patched:
         patched.setattr(ui, "has_terminal", lambda: True)
-        patched.setattr("tui.app.run_app", drive)
+        patched.setattr("tui.run.run_app", drive)
         desk.run("--config", str(desk.given / "fleet.toml"), *read[2:])
     assert [*desk.made.glob("enginetop-*.csv")]
 

@@ -27,7 +27,7 @@ def _given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
         options.update(given, source=source)
         return 0
 
-    monkeypatch.setattr("tui.app.run_app", run_app)
+    monkeypatch.setattr("tui.run.run_app", run_app)
     monkeypatch.setattr(ui, "has_terminal", lambda: True)
     monkeypatch.setattr("enginetop.cli.demo.has_terminal", lambda: True)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
