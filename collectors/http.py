@@ -89,7 +89,7 @@ class HttpFetcher:
         deadlines, began = self._deadlines, time.monotonic()
 
         def take(outcome: RawResponse | FetchError | None) -> None:
-            deadlines.lift(waiting)
+            waiting.end()
             tell(None if outcome is None else self._answer(path, began, outcome))
 
         under_way = client.ask(path, take)
@@ -141,23 +141,33 @@ class HttpFetcher:
 
 
 class _Waiting:
-    """One who waits for what was asked. `late`: what to do when its time is over."""
+    """One who waits for what was asked. `late`: what to do when its time is over.
+
+    Whoever is told holds this, and `late` leads to who is told: at its end it lets go, or the page would stay
+    until the next garbage collection.
+    """
 
     __slots__ = ("_deadlines", "_late", "_under_way")
 
     def __init__(self, under_way: Asked, deadlines: Deadlines, late: Callable[[], None]) -> None:
         self._under_way = under_way
         self._deadlines = deadlines
-        self._late = late
+        self._late: Callable[[], None] | None = late
+
+    def end(self) -> None:
+        """It waits no more."""
+        self._deadlines.lift(self)
+        self._late = None
 
     def run_out(self) -> None:
         """See `deadlines.Waiting`."""
         self._under_way.call_off()
-        self._late()
+        if self._late is not None:
+            self._late()
 
     def call_off(self) -> None:
         """See `Asked`."""
-        self._deadlines.lift(self)
+        self.end()
         self._under_way.call_off()
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from itertools import count
 
 from collectors.answer import Answer
 from collectors.clock import SteadyClock
+from collectors.http import HttpFetcher
+from collectors.patience import patient_time
 from collectors.scrape import Intake, Scrape, Scraper
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import Failure, FailureKind, Observation
 from enginetop.fleet.snapshot import GpuReport
-from tests.support.small_fleet import tracker_of
+from tests.support.faulty_server import FaultyServer, page
+from tests.support.small_fleet import new_feeds, tracker_of, vllm_page
 
 
 class TwoPages:
@@ -112,3 +116,31 @@ def test_a_sink_that_breaks_its_promise_is_a_visible_fault() -> None:
     intake = Intake(tracker_of([]), Broken())
     intake.take_gpus(GpuReport("h", 0.0, ()))
     assert intake.problem == "a fault of the collector: OSError: gone"
+
+
+def test_no_page_outlives_its_scrape() -> None:
+    """Over a connection that stands, in callbacks: a cycle among these would keep whole pages for minutes."""
+
+    async def answers_alive(url: str) -> int:
+        fetcher = HttpFetcher()
+        one = Target(url, "a")
+        scraper = Scraper(one, new_feeds()(one), fetcher, SteadyClock())
+        try:
+            for _ in range(6):
+                over = asyncio.Event()
+                scraper.begin(5.0, patient_time, lambda _, over=over: over.set())  # type: ignore[misc]
+                await over.wait()
+                await asyncio.sleep(0)
+            return sum(isinstance(held, Answer) and len(held.body) > 0 for held in gc.get_objects())
+        finally:
+            await fetcher.aclose()
+            await asyncio.sleep(0)
+
+    with FaultyServer() as server:
+        replica = server.replica(page(vllm_page()))
+        gc.collect()
+        gc.disable()
+        try:
+            assert asyncio.run(answers_alive(replica.url)) == 0
+        finally:
+            gc.enable()
