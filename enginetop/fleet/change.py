@@ -33,6 +33,10 @@ FINAL_STATES: frozenset[ChangeState] = frozenset(
         ChangeState.REFUSED,
     }
 )
+OUT_OF_FORCE: frozenset[ChangeState] = frozenset(
+    {ChangeState.REFUSED, ChangeState.ROLLED_BACK, ChangeState.HELD}
+)
+"""States in which nothing of a change is in force."""
 
 
 def value_text(value: int | None) -> str:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from enginetop.fleet.change import FINAL_STATES, ChangeState, ChangeView
+from enginetop.fleet.change import FINAL_STATES, OUT_OF_FORCE, ChangeState, ChangeView
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, merge, plain
 from tui.view.change_words import diff_text, state_text
 from tui.view.picture import Picture
 
-_NOT_IN_FORCE = frozenset({ChangeState.REFUSED, ChangeState.ROLLED_BACK, ChangeState.HELD})
-
 
 def can_roll_back(state: ChangeState) -> bool:
     """Whether something of the change may be in force: also of one that is done, or could not be undone."""
-    return state not in _NOT_IN_FORCE
+    return state not in OUT_OF_FORCE
 
 
 @dataclass(frozen=True, slots=True)

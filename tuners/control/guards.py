@@ -27,9 +27,7 @@ from tuners.control.observe import (
     replica_of,
 )
 from tuners.control.probability import binomial_tail
-
-FRESH_STATES: frozenset[ReplicaState] = frozenset({ReplicaState.OK, ReplicaState.IDLE})
-"""States in which a replica can be compared."""
+from tuners.limits import FRESH
 
 _STALE_SECONDS = 15.0
 _OLDEST_INTERVALS = 5
@@ -104,7 +102,7 @@ def _state(watched: Watched, name: str, targets: Sequence[str]) -> Guard:
             if watched.now - replica.scraped_at > _STALE_SECONDS:
                 age = watched.now - replica.scraped_at
                 return Guard(name, False, f"{replica.target.name} is stale (no good page for {age:.0f} s)")
-        elif replica.state not in FRESH_STATES:
+        elif replica.state not in FRESH:
             why = f" ({replica.reasons[0]})" if replica.reasons else ""
             return Guard(name, False, f"{replica.target.name} is {replica.state}{why}")
         since = watched.settled.get(target, watched.began)

@@ -13,8 +13,8 @@ from enginetop.fleet.knobs import KnobSheet
 from enginetop.fleet.model import EngineKind
 from enginetop.fleet.plan import Plan, PlannedChange, Scope
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
-from tuners.control.guards import FRESH_STATES
 from tuners.control.observe import replica_of
+from tuners.limits import FRESH
 
 PLAN_LIFE_SECONDS = 3600.0
 _WAYS = {"per_request": "per request", "restart": "by a restart with other flags"}
@@ -80,7 +80,7 @@ def pool_of(snapshot: FleetSnapshot, target: str) -> tuple[ReplicaSnapshot, ...]
         for other in snapshot.replicas
         if other is not replica
         and (other.model, other.role) == (replica.model, replica.role)
-        and other.state in FRESH_STATES
+        and other.state in FRESH
     )
 
 

@@ -11,13 +11,13 @@ from enginetop.fleet.knobs import KnobRow
 from enginetop.fleet.plan import VIA_KNOB_API, VIA_KUBERNETES, Plan, PlannedChange
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tuners.control.concerns import concerns
-from tuners.control.guards import FRESH_STATES
 from tuners.control.judge import FEWEST_BLOCKS
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.observe import JUDGED, replica_of
 from tuners.control.paths import path_of
 from tuners.control.settings import ControlSettings
 from tuners.control.sizing import Sizing, size
+from tuners.limits import FRESH
 
 PREFERRED_BASELINES = 2
 NOT_WATCHED = "is not among the watched targets"
@@ -116,7 +116,7 @@ def _replica_problem(plan: Plan, change: PlannedChange, replica: ReplicaSnapshot
     if replica is None:
         return f"{change.target} {NOT_WATCHED}"
     name = replica.target.name
-    if replica.state not in FRESH_STATES:
+    if replica.state not in FRESH:
         why = f": {replica.reasons[0]}" if replica.reasons else ""
         return f"{name} is {replica.state}{why}"
     if replica.model != plan.scope.model or replica.role != plan.scope.role:
@@ -195,7 +195,7 @@ def _baselines(plan: Plan, snapshot: FleetSnapshot, reached: Collection[str]) ->
         replica.target.url
         for replica in snapshot.replicas
         if replica.target.url not in (*plan.canaries, *reached)
-        and replica.state in FRESH_STATES
+        and replica.state in FRESH
         and replica.model == plan.scope.model
         and replica.role == plan.scope.role
         and JUDGED in replica.totals

@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from enginetop.fleet.change import FINAL_STATES, ChangeState, Verdict
+from enginetop.fleet.change import FINAL_STATES, OUT_OF_FORCE, ChangeState, Verdict
 from enginetop.fleet.plan import Plan, PlanError, parse_plan, plan_document
 from tuners.control.judge import Judgement
 from tuners.control.progress import Ending, Progress, Written
 from tuners.control.settings import ControlSettings
 
 CHANGE_SCHEMA = "enginetop.change/1"
-
-_OUT_OF_FORCE = frozenset({ChangeState.REFUSED, ChangeState.ROLLED_BACK, ChangeState.HELD})
 
 
 class StoredChangeError(ValueError):
@@ -54,7 +52,7 @@ def stored_plan(document: object) -> tuple[Plan, ChangeState, float]:
 def undo_refusal(document: object) -> str:
     """Why a stored change cannot be undone; empty: it can. StoredChangeError as in `stored_plan`."""
     plan, state, _ = stored_plan(document)
-    return f"the change {plan.id} is {state}: nothing of it is in force" if state in _OUT_OF_FORCE else ""
+    return f"the change {plan.id} is {state}: nothing of it is in force" if state in OUT_OF_FORCE else ""
 
 
 def resume_to_undo(
