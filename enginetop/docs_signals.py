@@ -86,7 +86,7 @@ _FIGURES: tuple[tuple[str, str], ...] = (
         ),
     ),
     ("`bound_by`", f"share of the window that a replica was held by each of `{' '.join(WORDS)}`"),
-    ("state", f"the first that applies of `{' '.join(STATE_ORDER)}`"),
+    ("state", f"the first that applies of `{' '.join(STATE_ORDER)}`; the screen's words: `docs/keys.md`"),
     ("age", "seconds since the last good page, by the clock of this machine"),
     ("pace", "scrapes made against scrapes asked for, and dropped turns: how late we are ourselves"),
 )

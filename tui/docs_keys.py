@@ -13,6 +13,7 @@ from tui.actions import ACTIONS, Action, Place
 from tui.commands import commands_of
 from tui.key_names import written
 from tui.keymap import ALWAYS
+from tui.view.condition import ALERT_WORDS, GLYPH_OF, NO_ANSWER, SLOW, STATES, Severity
 from tui.view.query import FILTER_HELP
 
 _INTRODUCTION = """\
@@ -47,13 +48,50 @@ beginning of a word is enough. `ctrl+p` lists all to choose from. Besides the wo
 
 _FILTER = "## The filter\n"
 
+_STATE = """\
+## The state column
+
+The gravest thing that is known of a replica, in a word; `enter` has the reasons, `7` the alerts.
+`{warning}` and `{critical}` need you, `{info}` is worth a look, `{quiet}` has nothing to do.
+
+| word | when |
+| --- | --- |
+"""
+_SOON = """
+`backends`, `errors`, `preempt`, `pressure`, `ttft slo`, `tpot slo` and `throttled` are there as soon as the
+figures show them, before the hold of the rule is over.
+"""
+_PASSING = (
+    (SLOW, "TTFT, TPOT or ITL is far above the median of its like; no objective need be missed"),
+    ("outlier", "another figure is far from the median of its like"),
+    (NO_ANSWER, "the newest look failed or waits; the state is still that of before"),
+    ("restarted", "it began anew within the last two minutes"),
+)
+"""Words of `◌` that are no state and no alert."""
+
 
 def page() -> str:
     """The whole text of `docs/keys.md`."""
     always = ", ".join(f"`{written(key)}` for {word}" for word, key in sorted(ALWAYS.items()))
     parts = [_INTRODUCTION, *_tables(), _OWN.format(always=always), _COMMANDS, *_commands(), _FILTER]
     parts += (f"    {line}" for line in FILTER_HELP)
-    return "\n".join(parts) + "\n"
+    return "\n".join(parts) + "\n\n" + "".join(_states())
+
+
+def _states() -> Iterator[str]:
+    yield _STATE.format(
+        warning=GLYPH_OF[Severity.WARN],
+        critical=GLYPH_OF[Severity.CRIT],
+        info=GLYPH_OF[Severity.INFO],
+        quiet=GLYPH_OF[Severity.QUIET],
+    )
+    for state, (severity, word) in STATES.items():
+        yield f"| {GLYPH_OF[severity]} {word} | state `{state}` |\n"
+    for word, when in _PASSING:
+        yield f"| {GLYPH_OF[Severity.INFO]} {word} | {when} |\n"
+    for rule, word in ALERT_WORDS.items():
+        yield f"| {word} | `{rule}` fires |\n"
+    yield _SOON
 
 
 def _tables() -> Iterator[str]:

@@ -48,6 +48,7 @@ STATES: Mapping[ReplicaState, tuple[Severity, str]] = {
 }
 
 ALERT_WORDS: Mapping[str, str] = {
+    "BackendDown": "backends",
     "RequestErrors": "errors",
     "Preempting": "preempt",
     "KvPressure": "pressure",
@@ -64,6 +65,7 @@ ALERT_WORDS: Mapping[str, str] = {
     "GpuThrottled": "throttled",
     "GpuHot": "gpu hot",
     "GpuLost": "gpu lost",
+    "ScrapeLate": "late",
     "CanaryFailed": "undone",
     "RollbackFailed": "undo fail",
 }
@@ -99,6 +101,8 @@ _RULES_OF: Mapping[str, frozenset[str]] = {
 _SAID: Mapping[str, str] = {
     "stalled": "no progress",
     "no metric": "no engine metrics",
+    "backends": "backends not healthy",
+    "late": "page late",
     "undone": "change undone",
     "undo fail": "change not undone",
 }

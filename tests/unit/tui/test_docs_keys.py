@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from enginetop.alerts.builtin import BUILTIN_NAMES
 from tui.actions import ACTIONS
 from tui.commands import commands_of
 from tui.docs_keys import main, page
@@ -15,6 +16,14 @@ def test_the_page_is_current(tmp_path: Path) -> None:
     )
     assert main([str(tmp_path / "keys.md")]) == 0
     assert (tmp_path / "keys.md").read_text(encoding="utf-8") == page()
+
+
+def test_every_rule_has_a_word_or_a_state_in_the_column() -> None:
+    of_states = {"TargetDown", "NoProgress", "NoEngineMetrics", "Unauthorized"}
+    text = page()
+    assert {name for name in BUILTIN_NAMES if f"| `{name}` fires |" not in text} == of_states
+    assert "| ✖ down | state `down` |" in text
+    assert "| ◌ slow | " in text
 
 
 def test_every_action_and_command_is_on_it() -> None:
