@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from enginetop.fleet.observation import FailureKind
+from enginetop.fleet.quickly_made import quickly_made
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
     """One GET. Either `error` is set (no usable answer) or `status`, `headers` and `body` are.

@@ -16,8 +16,10 @@ from collectors.page import Page
 from enginetop.fleet.foreign_json import decoded
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import FailureKind
+from enginetop.fleet.quickly_made import quickly_made
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, eq=False)
 class GoodPage:
     """A page on which an engine was found."""

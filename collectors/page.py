@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from enginetop.fleet.quickly_made import quickly_made
+
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Layout:
@@ -22,6 +24,7 @@ class Layout:
     types: Mapping[str, str]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
     """One page.

@@ -13,6 +13,7 @@ from collectors.patience import patient_time
 from enginetop.fleet.changing import changed
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import CONNECTION_FAILURES, Failure, FailureKind, Observation
+from enginetop.fleet.quickly_made import quickly_made
 from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuReport
 
 DEADLINE_SHARE = 0.9
@@ -72,6 +73,7 @@ class Clock(Protocol):
         """Seconds of a steady clock."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, eq=False)
 class Scrape:
     """The answers of one scrape and what they amount to."""

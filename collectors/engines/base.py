@@ -12,6 +12,7 @@ from collectors.engines.mapping import Table
 from collectors.page import Layout, Page
 from enginetop.fleet.model import EngineKind
 from enginetop.fleet.observation import Failure
+from enginetop.fleet.quickly_made import quickly_made
 from enginetop.fleet.reading import Reading
 
 Json = Any
@@ -47,6 +48,7 @@ class SidePage:
         return self.when is None or self.when(sides)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
     """What is known of one target at one instant: the newest page, and the side pages.

@@ -9,6 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from enginetop.alerts.seen import labels_of
+from enginetop.fleet.quickly_made import quickly_made
 from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
 
 _CLOCK_GRAIN_SECONDS = 1e-3
@@ -35,6 +36,7 @@ _SEVERITIES = tuple(Severity)
 PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What a rule says of one subject now.

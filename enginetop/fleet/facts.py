@@ -17,6 +17,7 @@ from enginetop.fleet.changing import changed
 from enginetop.fleet.histogram import HistogramIncrease, merge_histograms
 from enginetop.fleet.lazy import Lazy, joint_names, overlaid, possible_names
 from enginetop.fleet.model import Quality
+from enginetop.fleet.quickly_made import quickly_made
 from enginetop.fleet.reading import EMPTY
 
 RATIOS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -37,6 +38,7 @@ T = TypeVar("T")
 _SEVERITY = (Quality.UNSUPPORTED, Quality.UNKNOWN, Quality.INVALID, Quality.SUSPECT)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Level:
     """A gauge: sum and maximum over `parts` engines, and the labels of the rank that holds the maximum."""
@@ -47,6 +49,7 @@ class Level:
     worst: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Gain:
     """A counter's increase over the window, and per second of the window."""
@@ -55,6 +58,7 @@ class Gain:
     per_second: float
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Ratio:
     """Two increases, by draft position (position 0 where there are none)."""
@@ -72,6 +76,7 @@ class Gap:
     parts: int = 1
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
     """Everything a window tells about `parts` engines (a data-parallel rank is one engine).
@@ -106,6 +111,7 @@ class RankFacts:
     facts: Facts
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowFacts:
     """One replica from the baseline (time `since`) to the last good page (time `at`); equal: one page."""

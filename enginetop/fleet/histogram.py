@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import add
 
+from enginetop.fleet.quickly_made import quickly_made
 from enginetop.fleet.snapshot import NO_QUANTILE, Quantile
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class HistogramIncrease:
     """What a histogram gained over a window.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from enginetop.fleet.quickly_made import quickly_made
 from enginetop.fleet.reading import Reading
 
 
@@ -44,6 +45,7 @@ class Failure:
     answered: bool = False
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
     """The result of one scrape (live) or of the records of one instant (replay).

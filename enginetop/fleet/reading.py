@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from enginetop.fleet.gpu_device import GpuDevice
 from enginetop.fleet.model import EngineKind, Quality, Role
+from enginetop.fleet.quickly_made import quickly_made
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
@@ -121,6 +122,7 @@ class EngineFlags:
     draining: bool | None = None
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
     """One good page. `values` is parallel to `columns.series`; NaN means that the page holds no number there.

@@ -14,9 +14,11 @@ from enginetop.fleet.gpu_device import GpuDevice as GpuDevice
 from enginetop.fleet.gpu_device import GpuReport as GpuReport
 from enginetop.fleet.model import UP_STATES, EngineKind, Quality, ReplicaState, Role, Target
 from enginetop.fleet.observation import Failure
+from enginetop.fleet.quickly_made import quickly_made
 from enginetop.fleet.reading import ConfigValue
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """One number, or a list of numbers, with its quality. `value` None is "not known", never zero.
@@ -38,6 +40,7 @@ class Scalar:
         return None if isinstance(self.value, tuple) else self.value
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Quantile:
     """A quantile with the bounds of its bucket. Censored: past the last finite bound, `low` is that bound."""
@@ -56,6 +59,7 @@ class Quantile:
 NO_QUANTILE = Quantile()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Distribution:
     """A distribution over the window. `count` 0: nothing observed; None: not exported or not known."""
@@ -219,6 +223,7 @@ class Outlier:
     replicas: int
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Goodput:
     """Requests within the objective, over the window.
@@ -248,6 +253,7 @@ class Goodput:
 NO_GOODPUT = Goodput()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplicaSnapshot:
     """Everything known about one replica at the snapshot's instant.

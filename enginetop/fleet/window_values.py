@@ -13,6 +13,7 @@ from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.lazy import overlaid
 from enginetop.fleet.model import Quality, ReplicaState
+from enginetop.fleet.quickly_made import quickly_made
 from enginetop.fleet.snapshot import Distribution, RankSnapshot, Scalar, Signals, SignalValue
 from enginetop.fleet.state import duration_text
 
@@ -28,6 +29,7 @@ _VALUES_MEAN_NOTHING = frozenset(
 """In these states the last good page says nothing about now; in `stale` it is shown as old."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, eq=False)
 class Values:
     """What the pages of a window say."""
@@ -75,6 +77,7 @@ class WindowValues:
         return pages[0] + self._window_seconds if len(pages) > 1 else math.inf
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
     """The values of a window as the state of their replica allows: as derived, old, or none.
