@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from collectors.control_http import HttpKnobTransport
 from collectors.fetch import NO_CREDENTIALS, Credentials
+from enginetop.cli.one_each import OneEach
 from enginetop.cli.targets import parse_target
 from enginetop.fleet.knobs import KnobAnswer, KnobBoard, KnobTransport
 from enginetop.fleet.model import EngineKind, Target, same_host
@@ -149,13 +150,11 @@ def _restartable(
     return turned, turned.knobs(), turned.present(), kind, "switches"
 
 
-_paths: dict[tuple[str, EngineApiTable], EngineApiPath] = {}
-_making = threading.Lock()
+_paths: OneEach[tuple[str, EngineApiTable], EngineApiPath] = OneEach()
 
 
 def engine_api_path(
     table: EngineApiTable, target: Target, credentials: Credentials, state: Path
 ) -> EngineApiPath:
     """The path to a target; one for all who ask in this process, since it knows what is under way."""
-    with _making:
-        return _paths.setdefault((target.url, table), EngineApiPath(table, target, credentials, state))
+    return _paths.get((target.url, table), lambda: EngineApiPath(table, target, credentials, state))

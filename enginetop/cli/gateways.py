@@ -8,9 +8,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING
 
 from collectors.secrets import without_secrets
+from enginetop.cli.one_each import OneEach
 from enginetop.fleet.knobs import BY_HAND, KnobAnswer
 from enginetop.fleet.model import Target
 from enginetop.fleet.plan import VIA_GATEWAY
@@ -131,8 +133,7 @@ class BehindGateway(PassingClient):
         return replace(own, sheet=replace(own.sheet, knobs=(*own.sheet.knobs, *rows)))
 
 
-_paths: dict[GatewaySetting, GatewayPath] = {}
-_making = threading.Lock()
+_paths: OneEach[GatewaySetting, GatewayPath] = OneEach()
 
 
 def behind_gateways(
@@ -145,8 +146,7 @@ def behind_gateways(
     found = dict(clients)
     for setting in settings:
         reaches = tuple(url for url, leader in led.items() if leader is setting)
-        with _making:
-            path = _paths.setdefault(setting, GatewayPath(setting))
+        path = _paths.get(setting, partial(GatewayPath, setting))
         gateway = Reaching(HttpKnobClient(path), reaches, path.gateway.by_hand)
         found |= {url: BehindGateway(clients[url], gateway) for url in reaches if url in clients}
     return found

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collectors.fetch import Credentials
+from enginetop.cli.one_each import OneEach
 from enginetop.fleet.knobs import KnobAnswer
 from enginetop.fleet.model import EngineKind, Target
 from enginetop.simulator.knob_api import KnobApi
@@ -122,16 +123,14 @@ class RestartPath:
         )
 
 
-_paths: dict[tuple[str, RestartSetting], RestartPath] = {}
-_making = threading.Lock()
+_paths: OneEach[tuple[str, RestartSetting], RestartPath] = OneEach()
 
 
 def restart_path(
     setting: RestartSetting, target: Target, credentials: Credentials, state: Path
 ) -> RestartPath:
     """The path to a target; one for all who ask in this process, since it knows what is under way."""
-    with _making:
-        return _paths.setdefault((target.url, setting), RestartPath(setting, target, credentials, state))
+    return _paths.get((target.url, setting), lambda: RestartPath(setting, target, credentials, state))
 
 
 def _drop_ins(unit: str, *, user: bool, environment: Mapping[str, str] = os.environ) -> Path:

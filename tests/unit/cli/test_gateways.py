@@ -9,6 +9,7 @@ import pytest
 from enginetop.cli import gateways, knob_paths
 from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.gateways import BehindGateway, GatewaySetting
+from enginetop.cli.one_each import OneEach
 from enginetop.cli.settings import Settings
 from enginetop.doctor.facts import TargetFacts
 from enginetop.doctor.finding import Level
@@ -113,7 +114,7 @@ def test_a_hook_that_cannot_be_run_says_so_with_the_command(desk: Desk) -> None:
     assert (write.kind, write.detail) == (ReplyKind.MISSING, f"HTTP 501: {why}")
 
 
-def test_doctor_tells_what_the_hook_says(desk: Desk) -> None:
+def test_doctor_tells_what_the_hook_says(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     def told(found: Settings) -> list[tuple[Level, str]]:
         facts = TargetFacts("a1", found.targets[0].url, 2.0)
         return [(one.level, one.what) for one in path_findings(found, found.targets[0], facts)]
@@ -122,8 +123,7 @@ def test_doctor_tells_what_the_hook_says(desk: Desk) -> None:
     assert told(desk.settings()) == [(Level.OK, f"gateway edge: {KNOB} is 8192 ({all_at_once})")]
     assert told(desk.settings(writes=False)) == []
     desk.hook.write_text("#!/bin/sh\necho locked >&2; exit 7\n")
-    (setting,) = desk.settings().gateways
-    gateways._paths.pop(setting)  # another process: nothing is remembered
+    monkeypatch.setattr(gateways, "_paths", OneEach())  # another process: nothing is remembered
     assert told(desk.settings()) == [
         (Level.WARNING, f"gateway edge: hook h: {desk.hook} ended with 7: locked")
     ]
