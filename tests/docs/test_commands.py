@@ -16,6 +16,7 @@ from enginetop.cli.main import main
 from enginetop.cli.parser import COMMANDS, UI, Command, parse
 from enginetop.fleet.config import parse_config
 from enginetop.simulator.builtin import scenario_named
+from enginetop.simulator.scenario_file import parse_scenario
 from enginetop.simulator.simulated_fleet import SimulatedFleet
 from tests.support.shown_commands import DOCUMENTS, ROOT, arguments, blocks, named, shown
 
@@ -86,10 +87,18 @@ def test_tasks_and_modules_that_are_named_exist(document: Path) -> None:
         assert (ROOT / path).exists(), path
 
 
+SCENARIO = re.compile(r"^\[traffic\]$", re.M)
+"""What makes a table one of the simulator."""
 CONFIGS = {
     document: tables
     for document in DOCUMENTS
-    if (tables := [block for block in blocks(document) if re.search(r"^\[+[\w.-]+\]+$", block, re.M)])
+    if (
+        tables := [
+            block
+            for block in blocks(document)
+            if re.search(r"^\[+[\w.-]+\]+$", block, re.M) and not SCENARIO.search(block)
+        ]
+    )
 }
 """Documents that show tables of the config file."""
 
@@ -98,6 +107,11 @@ CONFIGS = {
 def test_tables_of_the_config_file_are_taken(document: Path) -> None:
     for block in CONFIGS[document]:
         parse_config(tomllib.loads(block), document.name)
+
+
+def test_scenarios_that_are_shown_are_taken() -> None:
+    shown = [block for document in DOCUMENTS for block in blocks(document) if SCENARIO.search(block)]
+    assert [parse_scenario(block, "shown").name for block in shown] == ["incident"]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
