@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from types import MappingProxyType
 from zlib import crc32
 
@@ -152,7 +151,7 @@ def _shown(watch: _Watch, replica: ReplicaSnapshot, pooled: PoolThoughts) -> Rep
         if watch.rows is None:
             watch.rows, watch.asked = _rows(watch, replica, pooled), (replica.state, replica.scraped_at)
         rows = watch.rows
-        ask = partial(_asked, watch, replica.scraped_at)
+        ask = _WhatIf(watch, replica.scraped_at)
         watch.shown = changed(replica, config=watch.config, advice=rows, what_if=ask)
     return watch.shown
 
@@ -169,13 +168,20 @@ def _as_told(pages: Mapping[str, ConfigValue], sheet: KnobSheet | None) -> Mappi
     return MappingProxyType({**pages, **told})
 
 
-def _asked(watch: _Watch, at: float | None, knob: str, value: int) -> Outlook:
-    """What a picture of `at` is told: watches keep what they knew at the newest page alone."""
-    replica = watch.replica
-    newest = None if replica is None else replica.scraped_at
-    if replica is None or (at is not None and newest is not None and newest - at > _PAST_SECONDS):
-        return Outlook(knob, value, "withheld", ("the evidence of a picture of the past is not kept",))
-    return what_if(_case(watch, replica), knob, value)
+class _WhatIf:
+    """What a picture is told of a knob: watches keep what they knew at the newest page alone."""
+
+    __slots__ = ("_at", "_watch")
+
+    def __init__(self, watch: _Watch, at: float | None) -> None:
+        self._watch, self._at = watch, at
+
+    def __call__(self, knob: str, value: int) -> Outlook:
+        at, replica = self._at, self._watch.replica
+        newest = None if replica is None else replica.scraped_at
+        if replica is None or (at is not None and newest is not None and newest - at > _PAST_SECONDS):
+            return Outlook(knob, value, "withheld", ("the evidence of a picture of the past is not kept",))
+        return what_if(_case(self._watch, replica), knob, value)
 
 
 def _case(watch: _Watch, replica: ReplicaSnapshot) -> Case:

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from io import BytesIO
+from itertools import islice
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
@@ -58,7 +59,7 @@ class KeptSnapshot:
 
     def __init__(self, snapshot: FleetSnapshot) -> None:
         self.at, self.members = snapshot.at, len(snapshot.replicas)
-        self._shared = [_shared_of(replica) for replica in snapshot.replicas]
+        self._shared = [part for replica in snapshot.replicas for part in _shared_of(replica)]
         file = BytesIO()
         pickler = pickle.Pickler(file, pickle.HIGHEST_PROTOCOL)
         pickler.dispatch_table = _MADE_AGAIN
@@ -71,10 +72,12 @@ class KeptSnapshot:
         """The snapshot, equal to the one that was kept."""
         unpickler = pickle.Unpickler(BytesIO(zlib.decompress(self._packed)))  # noqa: S301 - our own bytes, of memory
         snapshot: FleetSnapshot = unpickler.load()
+        parts = iter(self._shared)
         replicas = (
             ReplicaSnapshot(
-                **dict(zip(_SHARED, shared, strict=True)), **dict(zip(_OWN, unpickler.load(), strict=True))
+                **dict(zip(_SHARED, islice(parts, len(_SHARED)), strict=True)),
+                **dict(zip(_OWN, unpickler.load(), strict=True)),
             )
-            for shared in self._shared
+            for _ in range(self.members)
         )
         return replace(snapshot, replicas=tuple(replicas))
