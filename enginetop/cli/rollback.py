@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 
 from enginetop.cli import control, exit_codes, wiring
@@ -10,7 +11,9 @@ from enginetop.cli.diagnostics import tell
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import state_folder
 from enginetop.cli.until_stopped import stop_event
-from enginetop.fleet.change import FINAL_STATES, ChangeState
+from enginetop.fleet.change import FINAL_STATES, ChangeState, value_text
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.plan import Plan
 from tuners.control.driver import ControlError
 from tuners.control.recovery import StoredChangeError, stored_plan, undo_refusal
 from tuners.control.store import ChangeStore
@@ -24,13 +27,28 @@ def run(args: argparse.Namespace) -> int:
     The way back is open without a [control] table too: it only undoes what we did.
     """
     settings = resolve(args, tell)
-    if refusal := _refusal(args.change):
+    try:
+        document = ChangeStore(state_folder()).load(args.change)
+        plan, state, _ = stored_plan(document)
+        refusal = undo_refusal(document)
+    except StoredChangeError as error:
+        refusal = str(error)
+    if refusal:
         tell(refusal)
         return exit_codes.REFUSED
+    try:
+        targets = wiring.live_targets(settings)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; or {_naming_them(plan)}") from None
+    change = plan.canary
+    tell(
+        f"change {plan.id} ({state}): {change.knob} {change.after} -> {value_text(change.before)} "
+        f"on {' '.join(plan.targets)}"
+    )
     approved_by = control.approval(args.yes, args.change, "roll back")
     if approved_by is None:
         return exit_codes.REFUSED
-    with control.at_work(settings, wiring.live_targets(settings)) as (_, controller):
+    with control.at_work(settings, targets) as (_, controller):
         try:
             began = time.time()
             controller.roll_back(args.change, f"asked for by {approved_by}")
@@ -44,12 +62,8 @@ def run(args: argparse.Namespace) -> int:
     return exit_codes.OK if view.state is ChangeState.ROLLED_BACK else code
 
 
-def _refusal(change: str) -> str:
-    """Why a change cannot be undone, which nobody need confirm; empty: it can."""
-    try:
-        return undo_refusal(ChangeStore(state_folder()).load(change))
-    except StoredChangeError as error:
-        return str(error)
+def _naming_them(plan: Plan) -> str:
+    return f"name the fleet of the change: {shlex.join(('enginetop', 'rollback', plan.id, *plan.targets))}"
 
 
 def _elsewhere(change: str) -> int:

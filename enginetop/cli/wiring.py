@@ -52,8 +52,8 @@ def live_targets(settings: Settings, *, may_come: bool = False) -> tuple[Target,
         raise ConfigError(problem or "discovery lists no target; see what it is asked with --discover")
     if not targets and not follows:
         raise ConfigError(
-            f"nothing to watch: name a target (enginetop host:port), list targets in {config_path()}, "
-            f"or try `enginetop demo`"
+            "nothing to watch: name a target (enginetop host:port), list targets in "
+            f"{settings.origin or config_path()}, or try `enginetop demo`"
         )
     record_logs(settings.records, targets)
     return targets

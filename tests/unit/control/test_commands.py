@@ -131,6 +131,22 @@ def test_nobody_is_asked_about_a_change_that_cannot_be_undone(
         code, out, err = run("rollback", "c0ffee", *urls)
         assert (code, out) == (2, "")
         assert words in err
+    assert f"change c0ffee (DONE): {KNOB} 4096 -> 8192 on {' '.join(urls)}\n" in err
+
+
+def test_who_is_asked_to_roll_back_has_named_a_fleet(
+    run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collectors.discovery.local.local_targets", lambda _: ())
+    progress = Progress(plan_on(urls), ControlSettings(), __version__, "a", ChangeState.DONE, CREATED)
+    ChangeStore(home / "state" / "enginetop").save(progress)
+    config = home / "control.toml"
+    config.write_text("[control]\n", encoding="utf-8")
+    code, out, err = run("rollback", "c0ffee", "--config", str(config))
+    assert (code, out) == (2, "")
+    assert f"list targets in {config}" in err
+    assert f"name the fleet of the change: enginetop rollback c0ffee {' '.join(urls)}" in err
+    assert "confirmation" not in err
 
 
 @pytest.mark.parametrize("watched", [(), ("http://127.0.0.1:1",)])
