@@ -123,10 +123,7 @@ class PrometheusClient:
         Also a part of the data may be all there is: `warning` then says so.
         """
         params = {"time": f"{at:.3f}"}
-        found = self._list(lambda: self._api.custom_query(query, params))
-        if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in found):
-            raise self._error(FailureKind.PROTOCOL, _OTHER_FORM)
-        return found
+        return self._series(lambda: self._api.custom_query(query, params))
 
     def matrices(self, queries: Iterable[str], at: float) -> Iterator[tuple[Sequence[dict[str, Any]], str]]:
         """`matrix` of each query with its warning, the next ones asked for while the caller works on one."""
@@ -138,10 +135,7 @@ class PrometheusClient:
     def over(self, query: str, start: float, end: float, step: float) -> Sequence[dict[str, Any]]:
         """A query at every `step` seconds from Unix time `start` (whole seconds) to `end`, as `matrix`."""
         times = (datetime.fromtimestamp(at, UTC) for at in (start, end))
-        found = self._list(lambda: self._api.custom_query_range(query, *times, str(round(step))))
-        if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in found):
-            raise self._error(FailureKind.PROTOCOL, _OTHER_FORM)
-        return found
+        return self._series(lambda: self._api.custom_query_range(query, *times, str(round(step))))
 
     def label_values(self, label: str, start: float, end: float, match: str | None = None) -> Sequence[str]:
         """The values of a label between two times, of the series that `match` selects."""
@@ -161,6 +155,12 @@ class PrometheusClient:
             raise
         found = field_at(data, "activeTargets")
         return found if isinstance(found, list) else ()
+
+    def _series(self, ask: Callable[[], Any]) -> list[dict[str, Any]]:
+        found = self._list(ask)
+        if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in found):
+            raise self._error(FailureKind.PROTOCOL, _OTHER_FORM)
+        return found
 
     def _list(self, ask: Callable[[], Any]) -> list[Any]:
         found = self._call(ask)

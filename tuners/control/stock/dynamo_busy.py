@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from enginetop.fleet.foreign_json import field_at
 from enginetop.fleet.knobs import KnobTransport
 from tuners.control.knob_api import ReplyKind
-from tuners.control.stock.exchange import StockError, ask
+from tuners.control.stock.exchange import OPENAPI, StockError, answer_words, ask, version_at
 from tuners.control.stock.live_board import LiveKnob, Standing
 
 PATH = "/busy_threshold"
-_OPENAPI = "/openapi.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,9 @@ class BusyThreshold:
         if not knobs:
             words = f"{PATH} tells no threshold of {self._model} that could be set again once it was changed"
             raise StockError(f"{words}; start the frontend with one", ReplyKind.MISSING)
-        return Standing(knobs, instance="busy_threshold", version=self._version())
+        return Standing(
+            knobs, instance="busy_threshold", version=version_at(self._transport, OPENAPI, "info", "version")
+        )
 
     def write(self, knob: str, value: int) -> str:
         """See `LiveApi`. Where one answer has the value and another has not, several frontends share the
@@ -90,12 +92,12 @@ class BusyThreshold:
                     break
             words = f"several frontends answer here, each with a threshold of its own: {found}"
             raise StockError(f"{words}; name each by its own address", ReplyKind.OUT_OF_BOUNDS)
-        return "200" if said is None else f"200 with {said}"
+        return answer_words(said)
 
     def _set(self, knob: str, value: int) -> int | None:
         body = {"model": self._model, knob: _THRESHOLDS[knob].dynamo_value(value)}
         document = ask(self._transport, "POST", PATH, body)
-        told = document.get(knob) if isinstance(document, Mapping) else None
+        told = field_at(document, knob)
         return _THRESHOLDS[knob].knob_value(told)
 
     def _value(self, knob: str) -> int | None:
@@ -103,20 +105,11 @@ class BusyThreshold:
 
     def _told(self) -> Mapping[str, object]:
         document = ask(self._transport, "GET", PATH)
-        rows = document.get("thresholds") if isinstance(document, Mapping) else None
+        rows = field_at(document, "thresholds")
         for row in rows if isinstance(rows, list) else ():
             if isinstance(row, Mapping) and row.get("model") == self._model:
                 return row
         raise StockError(f"{PATH} tells of no model {self._model!r:.80}", ReplyKind.MISSING)
-
-    def _version(self) -> str:
-        try:
-            document = ask(self._transport, "GET", _OPENAPI)
-        except StockError:
-            return ""
-        info = document.get("info") if isinstance(document, Mapping) else None
-        version = info.get("version") if isinstance(info, Mapping) else None
-        return version if isinstance(version, str) else ""
 
 
 def _words(*parts: str) -> str:

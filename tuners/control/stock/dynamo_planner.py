@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from enginetop.fleet.foreign_json import field_at
 from enginetop.fleet.knobs import KnobTransport
 from tuners.control.knob_api import ReplyKind
-from tuners.control.stock.exchange import StockError, ask, whole
+from tuners.control.stock.exchange import StockError, answer_words, ask, whole
 from tuners.control.stock.live_board import LiveKnob, Standing
 
 PATH = "/v1/min-endpoints"
@@ -53,5 +54,5 @@ class PlannerFloors:
     def write(self, knob: str, value: int) -> str:
         """See `LiveApi`."""
         document = ask(self._transport, "PATCH", PATH, {knob: value})
-        told = whole(document.get(knob)) if isinstance(document, Mapping) else None
-        return "200" if told is None else f"200 with {told}"
+        told = whole(field_at(document, knob))
+        return answer_words(told)

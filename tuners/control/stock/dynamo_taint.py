@@ -11,8 +11,9 @@ start.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
+from enginetop.fleet.foreign_json import field_at
 from enginetop.fleet.knobs import KnobTransport
 from tuners.control.knob_api import ReplyKind
 from tuners.control.stock.exchange import StockError, ask, raw
@@ -51,7 +52,7 @@ class WorkerTaint:
         others = {one for one in taints if not one.startswith(_OF_TOPOLOGY)} - {self._taint}
         wanted = sorted(others | {self._taint} if value else others)
         document = ask(self._transport, "POST", PATH, {"taints": wanted})
-        told = document.get("taints") if isinstance(document, Mapping) else None
+        told = field_at(document, "taints")
         return f"200 with {told}"[:120]
 
     def _found(self) -> tuple[str, frozenset[str]]:

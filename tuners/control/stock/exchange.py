@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from enginetop.fleet.foreign_json import decoded, error_words
+from enginetop.fleet.foreign_json import decoded, error_words, field_at
 from enginetop.fleet.knobs import KnobTransport
 from tuners.control.knob_api import ReplyKind
+
+OPENAPI = "/openapi.json"
+"""Where a FastAPI server lists its routes."""
 
 STATUSES: Mapping[ReplyKind, int] = MappingProxyType(
     {
@@ -91,6 +94,20 @@ def refused(document: object) -> bool:
 def whole(value: object) -> int | None:
     """A whole number; None: it is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def answer_words(value: int | None) -> str:
+    """What a write was answered, in words, with the value that the body tells."""
+    return "200" if value is None else f"200 with {value}"
+
+
+def version_at(transport: KnobTransport, path: str, *keys: str) -> str:
+    """The version that the document at `path` tells under these keys; empty: it tells none."""
+    try:
+        found = field_at(ask(transport, "GET", path), *keys)
+    except StockError:
+        return ""
+    return found if isinstance(found, str) else ""
 
 
 def shown(path: str) -> str:

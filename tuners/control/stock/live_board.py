@@ -170,21 +170,23 @@ class LiveBoard:
     def _halfway(self, knob: LiveKnob, after: LiveKnob, value: int, now: float) -> Outcome:
         """Some ranks took it: none shall have it."""
         took = after.values.count(value)
-        assert knob.value is not None
-        with suppress(StockError):
-            self._api.write(knob.name, knob.value)
-            after = self._look().knob(knob.name) or after
+        after = self._written_back(knob, after)
         words = f"{took} of {len(after.values)} ranks took {value}"
         whole = after.value == knob.value
         back = "taken back" if whole else f"and it could not be taken back: {after.values}"
         return self._refusal(STATUSES[ReplyKind.NOT_ALL_RANKS], after, now, f"{words}; {back}")
 
-    def _astray(self, knob: LiveKnob, after: LiveKnob, problem: StockError, now: float) -> Outcome:
-        """The write led to a value that nobody asked for: the former one shall be there again."""
+    def _written_back(self, knob: LiveKnob, after: LiveKnob) -> LiveKnob:
+        """The knob once its former value was asked for again; as it is known to be, where that fails."""
         assert knob.value is not None
         with suppress(StockError):
             self._api.write(knob.name, knob.value)
-            after = self._look().knob(knob.name) or after
+            return self._look().knob(knob.name) or after
+        return after
+
+    def _astray(self, knob: LiveKnob, after: LiveKnob, problem: StockError, now: float) -> Outcome:
+        """The write led to a value that nobody asked for: the former one shall be there again."""
+        after = self._written_back(knob, after)
         whole = after.values == knob.values
         status = STATUSES[ReplyKind.MISSING] if whole else problem.status
         back = "taken back" if whole else f"and it could not be taken back: it is {after.value}"

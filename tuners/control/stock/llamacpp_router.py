@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from enginetop.fleet.foreign_json import field_at
 from enginetop.fleet.knobs import KnobTransport
 from enginetop.fleet.model import EngineKind
 from tuners.control.files import write_synced
@@ -205,7 +206,7 @@ class RouterModel:
             document = ask(self._transport, "GET", _LIST)
         except StockError as error:
             raise RestartError(str(error)) from None
-        listed = document.get("data") if isinstance(document, Mapping) else None
+        listed = field_at(document, "data")
         for one in listed if isinstance(listed, list) else ():
             if isinstance(one, Mapping) and one.get("id") == self._model:
                 status = one.get("status")

@@ -11,12 +11,11 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from enginetop.fleet.foreign_json import field_at
 from enginetop.fleet.knobs import KnobTransport
 from tuners.control.knob_api import ReplyKind
 from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
-from tuners.control.stock.exchange import StockError, ask, shown
-
-OPENAPI = "/openapi.json"
+from tuners.control.stock.exchange import OPENAPI, StockError, ask, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,7 @@ class Switches:
             document = ask(self._transport, "GET", switch.state)
         except StockError as error:
             raise RestartError(str(error)) from None
-        found = document.get(switch.key) if isinstance(document, Mapping) else None
+        found = field_at(document, switch.key)
         if not isinstance(found, bool):
             raise RestartError(f"{switch.state} does not tell {switch.key}")
         return int(found)
@@ -172,7 +171,7 @@ def declared(transport: KnobTransport) -> Mapping[str, frozenset[str]]:
     StockError when it has none.
     """
     document = ask(transport, "GET", OPENAPI)
-    paths = document.get("paths") if isinstance(document, Mapping) else None
+    paths = field_at(document, "paths")
     if not isinstance(paths, Mapping):
         raise StockError(f"{OPENAPI} names no paths", ReplyKind.MISSING)
     return {str(path): frozenset(_parameters(methods)) for path, methods in paths.items()}

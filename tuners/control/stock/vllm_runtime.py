@@ -6,11 +6,10 @@ of that proposal. A version without the route is not written to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from enginetop.fleet.foreign_json import field_at
 from enginetop.fleet.knobs import KnobTransport
 from tuners.control.knob_api import ReplyKind
-from tuners.control.stock.exchange import StockError, ask, whole
+from tuners.control.stock.exchange import StockError, answer_words, ask, version_at, whole
 from tuners.control.stock.live_board import LiveKnob, Standing
 
 PATH = "/v1/runtime_config"
@@ -27,24 +26,17 @@ class VllmRuntimeConfig:
     def read(self) -> Standing:
         """See `LiveApi`."""
         document = ask(self._transport, "GET", PATH)
-        found = document if isinstance(document, Mapping) else {}
-        value, capacity = whole(found.get(_VALUE)), whole(found.get(_CAPACITY))
+        value, capacity = whole(field_at(document, _VALUE)), whole(field_at(document, _CAPACITY))
         if value is None or capacity is None:
             raise StockError(f"{PATH} tells no {_VALUE} and {_CAPACITY}", ReplyKind.MISSING)
         note = "several engines behind one address answer as one"
         knob = LiveKnob(_KNOB, (value,), capacity, 1, capacity, "requests", note)
-        return Standing((knob,), instance="runtime_config", version=self._version())
+        return Standing(
+            (knob,), instance="runtime_config", version=version_at(self._transport, "/version", "version")
+        )
 
     def write(self, knob: str, value: int) -> str:  # noqa: ARG002 - there is one
         """See `LiveApi`."""
         document = ask(self._transport, "PATCH", PATH, {_VALUE: value})
-        told = whole(document.get(_VALUE)) if isinstance(document, Mapping) else None
-        return "200" if told is None else f"200 with {told}"
-
-    def _version(self) -> str:
-        try:
-            document = ask(self._transport, "GET", "/version")
-        except StockError:
-            return ""
-        version = document.get("version") if isinstance(document, Mapping) else None
-        return version if isinstance(version, str) else ""
+        told = whole(field_at(document, _VALUE))
+        return answer_words(told)
