@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from operator import add, le, sub
 from typing import NamedTuple
 
-from enginetop.fleet.page_words import PageWords, WordKeeper
+from enginetop.fleet.page_words import Base, WordKeeper
 from enginetop.fleet.reading import Columns, Reading
 from enginetop.fleet.slots import Kind, Slots, slots_of
 
@@ -43,12 +43,14 @@ class _Stretch:
 class Reached:
     """How far all series have come at one page, by slot; what it tells of gauges means nothing."""
 
-    __slots__ = ("_kept", "_known", "_stretch")
+    __slots__ = ("_base", "_kept", "_known", "_stretch")
 
     def __init__(self, stretch: _Stretch, numbers: array[float] | None = None) -> None:
         """`numbers` of a page within the stretch; None: of its first one."""
         self._stretch = stretch
-        self._kept: array[float] | PageWords | None = numbers
+        self._kept: array[float] | bytes | None = numbers
+        self._base: Base | None = None
+        """Of what is kept of the numbers, where that is bytes."""
         self._known: array[float] | None = None
 
     @classmethod
@@ -86,8 +88,8 @@ class Reached:
 
     def shrink(self, keeper: WordKeeper) -> None:
         """Keep of the numbers only what `keeper` says."""
-        if isinstance(self._kept, array):
-            self._kept = keeper.kept(self._kept)
+        if isinstance(self._kept, array) and (less := keeper.kept(self._kept)) is not None:
+            self._base, self._kept = less
 
     def since(self, start: Reached) -> tuple[Sequence[float], Sequence[float]]:
         """Numbers by slot, of `start` and of this, whose differences are what was gained in between. Series
@@ -109,7 +111,7 @@ class Reached:
     @property
     def _numbers(self) -> array[float] | None:
         kept = self._kept
-        return kept.numbers() if isinstance(kept, PageWords) else kept
+        return self._base.numbers(kept) if isinstance(kept, bytes) and self._base is not None else kept
 
 
 class Step(NamedTuple):

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from itertools import repeat
 from operator import itemgetter, setitem
+from struct import Struct
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -49,10 +51,11 @@ class _Counting:
 class _Picked:
     """Which words are kept of a page; all others that count are those of its base."""
 
-    __slots__ = ("_pick", "_still", "places")
+    __slots__ = ("_pick", "_still", "_struct", "places")
 
     def __init__(self, places: Iterable[int], counting: _Counting) -> None:
         self.places = array("I", sorted(places))
+        self._struct = _struct(len(self.places))
         self._pick: Callable[[array[int]], Iterable[int]] = (
             itemgetter(*counting.shared(self.places))
             if len(self.places) > 1
@@ -60,28 +63,31 @@ class _Picked:
         )
         self._still = counting.ones & ~_ones_at(self.places)
 
-    def of(self, page: bytes, differing: int) -> array[int] | None:
+    def of(self, page: bytes, differing: int) -> bytes | None:
         """These words of a page; None where there are others in which it differs from its base."""
-        return None if differing & self._still else array(_WORD, self._pick(array(_WORD, page)))
+        return None if differing & self._still else self._struct.pack(*self._pick(array(_WORD, page)))
 
-    def page(self, words: Sequence[int], base: array[float]) -> array[float]:
+    def page(self, words: bytes, base: array[float]) -> array[float]:
         """The page that these words are of."""
         page = array(_WORD, base.tobytes())
-        deque(map(setitem, repeat(page), self.places, words), maxlen=0)
+        deque(map(setitem, repeat(page), self.places, self._struct.unpack(words)), maxlen=0)
         return array("d", page.tobytes())
 
 
-class PageWords:
-    """What tells the numbers of one page; those of gauges are the base's."""
+_struct = lru_cache(maxsize=256)(lambda words: Struct(f"{words}{_WORD}"))
 
-    __slots__ = ("_base", "_picked", "_words")
 
-    def __init__(self, picked: _Picked, words: array[int], base: array[float]) -> None:
-        self._picked, self._words, self._base = picked, words, base
+class Base:
+    """A page that is kept whole, and which words are kept of those that follow it."""
 
-    def numbers(self) -> array[float]:
-        """Numbers by slot."""
-        return self._picked.page(self._words, self._base)
+    __slots__ = ("_page", "_picked")
+
+    def __init__(self, page: array[float], picked: _Picked) -> None:
+        self._page, self._picked = page, picked
+
+    def numbers(self, words: bytes) -> array[float]:
+        """The numbers by slot of the page of which these words are kept; those of gauges are the base's."""
+        return self._picked.page(words, self._page)
 
 
 class WordKeeper:
@@ -95,27 +101,30 @@ class WordKeeper:
         if counting is None:
             counting = _counting[slots] = _Counting(slots)
         self._counting = counting
-        self._base: array[float] | None = None
-        self._whole_base = 0
+        self._base: Base | None = None
+        self._whole_base: int | None = None
         self._picked: _Picked | None = None
         self._pages = 0
 
-    def kept(self, page: array[float]) -> array[float] | PageWords:
-        """The page, which is never changed, or what tells its numbers in less memory."""
+    def kept(self, page: array[float]) -> tuple[Base, bytes] | None:
+        """What tells the numbers of a page in less memory: words, and the base that they belong to. None: the
+        page itself is to be kept. It is never changed.
+        """
         if len(page) != len(self.slots) or len(page) < _FEWEST_SERIES:
-            return page
-        base, picked, as_bytes = self._base, self._picked, page.tobytes()
+            return None
+        as_bytes = page.tobytes()
         whole = _whole(as_bytes)
         self._pages += 1
-        if base is not None:
+        if self._whole_base is not None:
             differing = whole ^ self._whole_base
-            if picked is not None and self._pages < _PAGES_A_BASE:
-                words = picked.of(as_bytes, differing)
+            if self._base is not None and self._picked is not None and self._pages < _PAGES_A_BASE:
+                words = self._picked.of(as_bytes, differing)
                 if words is not None:
-                    return PageWords(picked, words, base)
+                    return self._base, words
             self._choose(self._places_of(differing & self._counting.ones))
-        self._base, self._whole_base, self._pages = page, whole, 0
-        return page
+        self._base = None if self._picked is None else Base(page, self._picked)
+        self._whole_base, self._pages = whole, 0
+        return None
 
     def _choose(self, moved: set[int]) -> None:
         """Say which words are picked, where `moved` are those in which a page differs from its base."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from array import array
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginetop.fleet.history import TargetHistory
-from enginetop.fleet.page_words import PageWords, WordKeeper
+from enginetop.fleet.page_words import WordKeeper
 from enginetop.fleet.slots import Slots
 from tests.support.history_pages import INF, NAN, Told, columns, histogram, value
 
@@ -28,32 +27,29 @@ _numbers = st.one_of(st.sampled_from(ODD), st.integers(0, 10**7).map(float), st.
 _changes = st.dictionaries(st.integers(0, len(SERIES) - 1), _numbers, max_size=60)
 
 
-def shown(kept: array[float] | PageWords) -> array[float]:
-    return kept.numbers() if isinstance(kept, PageWords) else kept
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_changes, min_size=1, max_size=12), st.integers(1, 8))
 def test_every_number_that_counts_is_the_same_to_the_last_bit(
     changes: Sequence[dict[int, float]], rounds: int
 ) -> None:
     keeper, page = WordKeeper(SLOTS), array("d", bytes(8 * len(SERIES)))
-    pages, kept = [], []
+    pages, shown = [], []
     for change in list(changes) * rounds:
         page = page[:]
         for slot, number in change.items():
             page[slot] = number
         pages.append(page)
-        kept.append(keeper.kept(page))
-    for asked, told in zip(pages, kept, strict=True):
-        assert shown(told)[1:].tobytes() == asked[1:].tobytes()  # the first is a gauge
+        less = keeper.kept(page)
+        shown.append(page if less is None else less[0].numbers(less[1]))
+    for asked, told in zip(pages, shown, strict=True):
+        assert told[1:].tobytes() == asked[1:].tobytes()  # the first is a gauge
 
 
 def test_a_page_of_other_slots_is_kept_as_it_is() -> None:
     page = array("d", bytes(8 * len(SERIES)))
     keeper = WordKeeper(SLOTS)
     for other in (page[:-1], page + page, array("d")):
-        assert keeper.kept(other) is other
+        assert keeper.kept(other) is None
 
 
 def test_gauges_take_no_room_and_make_no_other_base() -> None:
@@ -61,8 +57,7 @@ def test_gauges_take_no_room_and_make_no_other_base() -> None:
     for tick in range(40):
         page = page[:]
         page[0], page[2], page[5] = tick / 3, tick, tick
-        kept = keeper.kept(page)
-        assert isinstance(kept, PageWords) or tick < 2
+        assert keeper.kept(page) is not None or tick < 2
 
 
 def test_counts_of_a_window_take_a_third_of_their_numbers() -> None:
@@ -73,18 +68,17 @@ def test_counts_of_a_window_take_a_third_of_their_numbers() -> None:
     for tick in range(300):
         moving = [1000.0 + 7 * tick] * 30
         told.page(tick, 0.5, tick * 50, 0, 0, *[0.0] * 10, *moving, tick / 3, 1000.0 + 7 * tick)
-    words = [kept for kept in kept_by(told.history) if isinstance(kept, PageWords)]
+    words = words_of(told.history)
     assert len(words) >= 55  # of 61 pages: the newest two are whole, and each base
-    assert max(len(one._words) for one in words) <= 32 + 2 + 1
-    bytes_a_page = sum(len(one._words) * 4 for one in words) / len(words)
-    assert bytes_a_page < 46 * 8 * 0.4
+    assert max(map(len, words)) <= (32 + 2 + 1) * 4
+    assert sum(map(len, words)) / len(words) < 46 * 8 * 0.4
 
 
 def test_where_all_moves_pages_are_kept_whole() -> None:
     told = Told(columns(*SERIES), keep_seconds=60.0)
     for tick in range(100):
         told.page(tick, 0.5, *[tick / 3 + slot for slot in range(45)])
-    assert not any(isinstance(kept, PageWords) for kept in kept_by(told.history))
+    assert words_of(told.history) == []
 
 
 def test_what_moved_long_ago_is_not_kept_for_ever() -> None:
@@ -92,20 +86,20 @@ def test_what_moved_long_ago_is_not_kept_for_ever() -> None:
     for tick in range(300):
         busy = tick < 100
         told.page(tick, 0.5, tick, 0, 0, *[float(tick if busy else 100)] * 30, *[0.0] * 12)
-    assert max(len(kept._words) for kept in kept_by(told.history) if isinstance(kept, PageWords)) <= 3
+    assert max(map(len, words_of(told.history))) <= 3 * 4
 
 
-def kept_by(history: TargetHistory) -> list[object]:
-    return [sample.reached._kept for sample in history._samples]
+def words_of(history: TargetHistory) -> list[bytes]:
+    kept = [sample.reached._kept for sample in history._samples]
+    return [one for one in kept if isinstance(one, bytes)]
 
 
-def test_nothing_but_words_is_held_of_a_page_of_words() -> None:
+def test_nothing_is_held_of_a_page_of_which_words_are_kept() -> None:
     keeper, page = WordKeeper(SLOTS), array("d", bytes(8 * len(SERIES)))
     before = sys.getrefcount(page)
     for tick in range(5):
         page = page[:]
         page[2] = page[3] = float(tick)
         kept = keeper.kept(page)
-    assert isinstance(kept, PageWords)
+    assert kept is not None
     assert sys.getrefcount(page) == before
-    assert all(one is not page for one in gc.get_referents(kept))
