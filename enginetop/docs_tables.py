@@ -193,6 +193,7 @@ def _side(side: SidePage) -> str:
 
 
 def table_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a Markdown table, an empty one at its end."""
     yield f"| {' | '.join(map(_escaped, head))} |"
     yield f"|{' --- |' * len(head)}"
     for row in rows:
@@ -205,6 +206,7 @@ def _escaped(text: str) -> str:
 
 
 def code(names: Iterable[str]) -> str:
+    """Names as code, in a row."""
     return ", ".join(f"`{name}`" for name in names)
 
 

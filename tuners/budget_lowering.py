@@ -52,6 +52,7 @@ class Lowering:
     fit: StepFit
 
     def advice(self) -> Advice:
+        """A lower budget, or why none is suggested."""
         load, fit, budget = self.load, self.fit, self.budget
         full = fit.seconds(budget) + fit.margin_seconds(budget)
         if load.tpot_seconds * load.accepted > EXPLAINED_RATIO * full:

@@ -44,7 +44,7 @@ class DnsNames:
             raise ValueError("write host:port, or _service._tcp.name for SRV records")
 
     def look(self) -> Sequence[Listed]:
-        """One target an address."""
+        """One target an address. ListingError when the lookup fails, or finds none."""
         try:
             if is_srv(self._name):
                 found = [f"{host.rstrip('.')}:{port}" for host, port in self._servers(self._name)]

@@ -35,7 +35,10 @@ class DynamoFolder:
         self._folder = Path(folder).expanduser()
 
     def look(self) -> Sequence[Listed]:
-        """One target a worker; a card that cannot be read is left out and told of."""
+        """One target a worker; a card that cannot be read is left out and told of.
+
+        ListingError when the folder cannot be read.
+        """
         found: dict[str, Listed] = {}
         broken: list[Path] = []
         try:

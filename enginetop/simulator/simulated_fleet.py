@@ -89,6 +89,7 @@ class SimulatedFleet:
 
         Raises:
             ConfigError: a port, or a file descriptor for it, cannot be had.
+            RuntimeError: it was started before.
         """
         if self._thread is not None:
             raise RuntimeError("the simulated fleet is already started")
