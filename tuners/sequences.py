@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from enginetop.fleet.snapshot import Advice
-from tuners import thinking
+from tuners import thinking, thinking_evidence
 from tuners.case import Case, Rule, once
 from tuners.knob_values import SEQUENCES, THINKING
 from tuners.limits import FEWEST_FOR_P95
@@ -125,7 +125,7 @@ def _thoughts_come_first(case: Case) -> bool:
         return False
     if thinking.calls(case) == "lower":
         return told.action in ("lower", "withheld")
-    return thinking.counts_still(case)
+    return thinking_evidence.counts_still(case)
 
 
 def _queues_for_a_seat(case: Case, sequences: int) -> bool:

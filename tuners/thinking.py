@@ -9,36 +9,39 @@ from __future__ import annotations
 
 import math
 
-from enginetop.fleet.model import BELIEVED
 from enginetop.fleet.snapshot import Advice
 from enginetop.fleet.thinking import SLACK_TOKENS
 from tuners.case import Case, Rule, once
 from tuners.knob_values import THINKING
-from tuners.kv_maths import kv_token_steps
 from tuners.lateness import lateness_of
-from tuners.limits import FEWEST_FOR_P95, FEWEST_FOR_P99, MOST_PREEMPTED_RATIO, MULTIPLE_TOKENS
+from tuners.limits import FEWEST_FOR_P95, MOST_PREEMPTED_RATIO, MULTIPLE_TOKENS
+from tuners.thinking_evidence import (
+    LARGE_SHARE,
+    REASONING,
+    budget_in_force,
+    counts_still,
+    lengths_at,
+    relief_of,
+    thoughts_of,
+    too_young,
+    unfit,
+)
 from tuners.thought_log import KEPT_SECONDS
-from tuners.thoughts import MOST_TRUNCATED_RATIO, NO_THOUGHTS, Thoughts
+from tuners.thoughts import MOST_TRUNCATED_RATIO, Thoughts
 from tuners.words import (
     at_least,
-    contradiction,
     count,
     known_count,
-    lacking,
     missing,
-    not_fresh,
     percent,
     row,
     too_short,
 )
 
-REASONING = "reasoning_tokens"
-LARGE_SHARE = 0.3
-"""Reasoning is worth a cap when it makes this share of the output."""
 LEAST_RELIEF = 0.02
-"""And when a first cap takes this share off the time that KV tokens are held. Near saturation, which is where
-this rule speaks, waits go with 1 / (1 - load), so that two percent are felt. A budget in force is lowered for
-less: it takes no further trouble.
+"""A first cap is worth it when it takes this share off the time that KV tokens are held. Near saturation,
+which is where this rule speaks, waits go with 1 / (1 - load), so that two percent are felt. A budget in force
+is lowered for less: it takes no further trouble.
 """
 ERRORS_IN_HAND = 2.0
 """So many standard errors below one in twenty the estimated share of cut requests must lie: one in forty."""
@@ -51,15 +54,8 @@ ERRORS_IN_A_STEP = 4.0
 """Namely when so many standard errors lie between the shares of neighbouring budgets: two either way tell
 them apart. A budget that is lowered whenever chance allows it ends where it cuts too many.
 """
-LONGEST_THOUGHTS = 10.0
-"""Thoughts are counted when they end. They must have been counted for so many times as long as one at the
-budget takes: then a log that began with an engine, or with a change, misses at most a tenth of those.
-"""
 FULL_KV = 0.90
 _NO_CLAIM = "accuracy is not measured here: try it on an evaluation of your own first"
-
-
-_NEEDED = ("kv_usage_ratio", "preemptions", "requests_waiting")
 
 
 @once
@@ -90,69 +86,11 @@ def advise(case: Case) -> Advice:
 RULE = Rule(THINKING, calls, advise)
 
 
-@once
-def unfit(case: Case) -> str | None:
-    """Why thoughts cannot be judged; None: they can."""
-    if (why := not_fresh(case) or lacking(case, _NEEDED)) is not None:
-        return why
-    thoughts = case.replica.distribution(REASONING)
-    if thoughts.quality not in BELIEVED or thoughts.count is None:
-        return missing(REASONING, thoughts)
-    if (why := contradiction(thoughts) or (case.thoughts or NO_THOUGHTS).contradiction) is not None:
-        return f"{REASONING} {why}"
-    share = case.replica.scalar("reasoning_share_ratio").number
-    if share is not None and not 0.0 <= share <= 1.0:
-        return f"reasoning_share_ratio is {share:g}: not to be believed"
-    for name in ("prompt_tokens", "output_tokens", "tpot_seconds"):
-        if (why := contradiction(case.replica.distribution(name))) is not None:
-            return f"{name} {why}"
-    return _too_few(case)
-
-
-def _too_few(case: Case) -> str | None:
-    counted = thoughts_of(case).count
-    if counted < FEWEST_FOR_P99:
-        return f"{REASONING} of {counted:.0f} requests so far, a budget needs {FEWEST_FOR_P99}"
-    return None
-
-
-def counts_still(case: Case) -> bool:
-    """Whether a cap may be called for once enough thoughts have ended, and nothing else is missing."""
-    share = case.replica.scalar("reasoning_share_ratio").number
-    if case.thoughts is None or share is None or share < LARGE_SHARE:
-        return False
-    return _too_young(case) is not None if unfit(case) is None else unfit(case) == _too_few(case)
-
-
-def _too_young(case: Case, cap: int | None = None) -> str | None:
-    """Why the log is too young for thoughts of `cap` tokens (None: those that one in twenty passes)."""
-    thoughts, tpot = thoughts_of(case), case.replica.distribution("tpot_seconds").mean.value
-    tokens = thoughts.least_cap() or thoughts.longest if cap is None else cap
-    needed = math.inf if tpot is None else LONGEST_THOUGHTS * tokens * tpot
-    if thoughts.seconds >= needed:
-        return None
-    return (
-        f"a thought of {tokens:.0f} tokens takes {needed / LONGEST_THOUGHTS:.0f} s, counted at its end: "
-        f"{thoughts.seconds:.0f} s were seen, {needed:.0f} are needed"
-    )
-
-
-@once
-def thoughts_of(case: Case) -> Thoughts:
-    """How long requests thought, as far as the budget in force lets it be seen."""
-    return (case.thoughts or NO_THOUGHTS).below(case.knobs.thinking)
-
-
-def _budget(case: Case) -> int | None:
-    """The budget in force; None: there is none."""
-    return case.knobs.thinking if case.knobs.thinking is not None and case.knobs.thinking >= 0 else None
-
-
 def _cuts_too_many(case: Case) -> bool:
     """Whether the p95 of thoughts has reached the budget, so that more than one in twenty is cut: now, and by
     all that was seen below the budget, so that a window's luck does not raise it.
     """
-    budget, window = _budget(case), case.replica.distribution(REASONING)
+    budget, window = budget_in_force(case), case.replica.distribution(REASONING)
     if budget is None or known_count(window) < FEWEST_FOR_P95:
         return False
     if at_least(window.quantiles["p95"]) < budget - SLACK_TOKENS:
@@ -184,36 +122,10 @@ def _crowds(case: Case) -> bool:
         return False
     if cap is None:
         return True
-    if (now := _budget(case)) is not None:
+    if (now := budget_in_force(case)) is not None:
         return cap < now
     relief = relief_of(case, cap)
     return relief is not None and relief >= LEAST_RELIEF
-
-
-def relief_of(case: Case, cap: int) -> float | None:
-    """Share of KV token-steps that a cap would save; None where lengths are not known.
-
-    A request with prompt P and output N holds P N + N^2 / 2 of them. Thoughts are capped, answers stay; the
-    spread of answers is left out, which makes the share a little too large.
-    """
-    prompt = case.replica.distribution("prompt_tokens").mean.value
-    output = case.replica.distribution("output_tokens").mean.value
-    if prompt is None or output is None:
-        return None
-    mean, square = lengths_at(case)
-    capped_mean, capped_square = lengths_at(case, cap)
-    answer = max(0.0, output - mean)
-    now, then = (
-        kv_token_steps(prompt, thought + answer, squared + 2 * thought * answer + answer**2)
-        for thought, squared in ((mean, square), (capped_mean, capped_square))
-    )
-    return 1.0 - then / now if now > 0 else None
-
-
-def lengths_at(case: Case, cap: float = math.inf) -> tuple[float, float]:
-    """Mean and mean squared length of thoughts with the budget in force, and with a cap below it."""
-    now = _budget(case)
-    return (case.thoughts or NO_THOUGHTS).powers(cap if now is None else min(now, cap))
 
 
 def _cuts_enough(thoughts: Thoughts, now: int) -> bool:
@@ -257,7 +169,7 @@ def _time_may_tell(thoughts: Thoughts, cap: int) -> bool:
 
 
 def _lowered(case: Case) -> Advice:
-    now, pressed, thoughts = _budget(case), _pressed(case) or "", thoughts_of(case)
+    now, pressed, thoughts = budget_in_force(case), _pressed(case) or "", thoughts_of(case)
     said = (_told(case), pressed)
     likely, proposed = thoughts.least_cap(), thoughts.least_cap(ERRORS_IN_HAND)
     if now is not None and likely is None:
@@ -290,7 +202,7 @@ def _lowered(case: Case) -> Advice:
     if tpot is None:
         why = missing("tpot_seconds", answers)
         return row(THINKING, "withheld", why, case.knobs.thinking, *said, bound_by="kv")
-    if (young := _too_young(case, proposed)) is not None:
+    if (young := too_young(case, proposed)) is not None:
         return row(THINKING, "withheld", young, case.knobs.thinking, *said, bound_by="kv")
     share = thoughts.share_above(proposed) or 0.0
     most = share + ERRORS_IN_HAND * thoughts.error(share)
@@ -312,7 +224,7 @@ def _lowered(case: Case) -> Advice:
 
 
 def _raised(case: Case) -> Advice:
-    now = _budget(case) or 0
+    now = budget_in_force(case) or 0
     if _pressed(case) is not None:
         why = f"KV is short ({_pressed(case)}): a larger budget needs room first"
         return row(THINKING, "hold", why, now, _told(case), bound_by="kv")
@@ -350,7 +262,7 @@ def _no_call(case: Case) -> Advice:
         if lengths.mean.value is None:
             return row(THINKING, "withheld", missing(name, lengths), now, pressed)
     if counts_still(case):
-        return row(THINKING, "withheld", _too_young(case) or "", now, pressed, _told(case), bound_by="kv")
+        return row(THINKING, "withheld", too_young(case) or "", now, pressed, _told(case), bound_by="kv")
     why = "thoughts hold no large part of the KV cache: a cap that cuts one in twenty frees little"
     return row(THINKING, "hold", why, now, pressed, _told(case), bound_by="kv")
 

@@ -23,8 +23,8 @@ from tuners.seats import most_running, what_fits
 from tuners.sequences import unfit as unfit_for_sequences
 from tuners.speculation import drafts_seen
 from tuners.step_time import REACH, Unfit
-from tuners.thinking import lengths_at, relief_of, thoughts_of
-from tuners.thinking import unfit as unfit_for_thinking
+from tuners.thinking_evidence import lengths_at, relief_of, thoughts_of
+from tuners.thinking_evidence import unfit as unfit_for_thinking
 from tuners.thoughts import MOST_TRUNCATED_RATIO, RISKY_TRUNCATED_RATIO
 from tuners.words import count, ms, percent
 
