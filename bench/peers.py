@@ -3,8 +3,9 @@
 Every program runs on a pseudo-terminal of 200x50 and is asked for one scrape a second of every replica; the
 server, another process, counts what each really fetched. What is compared is CPU (user and system, drawing
 included) per scrape, medians over the rounds; `cores` is what the program would need to keep up with a scrape
-a second of every replica. vllmstat and vllm-htop are installed from PyPI into a folder that is removed again;
-Prometheus, which draws nothing and writes to disk, is measured where it is installed.
+a second of every replica. vllmstat and vllm-htop are installed from PyPI once and kept in the cache folder of
+the user; ENGINETOP_PEERS_VENV names another place. Prometheus, which draws nothing and writes to disk, is
+measured where it is installed. What is done, how long it takes in all, and every look are told on stderr.
 """
 
 from __future__ import annotations
@@ -13,23 +14,26 @@ import argparse
 import json
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import venv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bench.page_server import PageServer, page_server
 from bench.scale import config
 from bench.screen_terminal import Terminal
+from tests.support.installing import Environment, kept_folder
 
 PEERS = ("vllmstat==0.9.1", "vllm-htop==0.5.0")
 OURS = "enginetop"
-_WARM_UP_SECONDS = 8.0
+_WARM_UP_SECONDS = 7.0
 
 Command = Callable[[Sequence[str], Path], list[str]]
 """What starts a program on these base URLs; it may write into the folder."""
+
+
+def _tell(said: str) -> None:
+    print(said, file=sys.stderr, flush=True)
 
 
 def _enginetop(urls: Sequence[str], folder: Path) -> list[str]:
@@ -48,7 +52,9 @@ def _prometheus(urls: Sequence[str], folder: Path) -> list[str]:
     return ["prometheus", f"--config.file={path}", "--log.level=error", *listen]
 
 
-def _programs(programs: Path) -> dict[str, Command]:
+def _peers(programs: Path) -> dict[str, Command]:
+    """Those of PyPI, by name, whose programs are in the folder."""
+
     def vllmstat(urls: Sequence[str], _: Path) -> list[str]:
         named = [word for url in urls for word in ("-u", url)]
         return [str(programs / "vllmstat"), "--no-gpu", "-i", "1", *named]
@@ -56,18 +62,32 @@ def _programs(programs: Path) -> dict[str, Command]:
     def vllm_htop(urls: Sequence[str], _: Path) -> list[str]:
         return [str(programs / "vllm-htop"), "--no-gpu-detect", "--interval", "1", "--url", *urls]
 
-    found: dict[str, Command] = {OURS: _enginetop, "vllmstat": vllmstat, "vllm-htop": vllm_htop}
+    return {"vllmstat": vllmstat, "vllm-htop": vllm_htop}
+
+
+def _commands() -> dict[str, Command]:
+    """What is measured, by name: ours, the peers that can be installed, and what the machine has."""
+    found: dict[str, Command] = {OURS: _enginetop}
+    if (programs := _installed()) is not None:
+        found |= _peers(programs)
     if shutil.which("prometheus"):
         found["prometheus"] = _prometheus
     return found
 
 
-def _installed(folder: Path) -> Path:
-    """The peers in an environment of their own; the folder of their programs."""
-    venv.create(folder, with_pip=True)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-    subprocess.run([*pip, *PEERS], check=True)
-    return folder / "bin"
+def _installed() -> Path | None:
+    """The folder of the peers' programs, installed where they are not; None where that fails."""
+    here = Environment(kept_folder("peers-" + "-".join(PEERS).replace("==", "-"), "ENGINETOP_PEERS_VENV"))
+    if not here.ready.exists():
+        _tell(f"installing {' and '.join(PEERS)} into {here.folder}")
+        try:
+            here.begin()
+            here.pip("install", *PEERS)
+        except AssertionError as error:
+            _tell(f"they cannot be installed, and are left out: {error}")
+            return None
+        here.ready.touch()
+    return here.folder / "bin"
 
 
 def _look(command: list[str], server: PageServer, seconds: float) -> tuple[float, float, float]:
@@ -81,15 +101,19 @@ def _look(command: list[str], server: PageServer, seconds: float) -> tuple[float
     return cpu / served * 1000 if served else float("nan"), served / seconds, resident
 
 
-def measure(replicas: int, rounds: int, seconds: float, programs: Path) -> dict[str, dict[str, float]]:
+def measure(
+    replicas: int, rounds: int, seconds: float, commands: Mapping[str, Command]
+) -> dict[str, dict[str, float]]:
     """The figures of every program on a fleet of so many replicas; they take turns."""
-    found: dict[str, list[tuple[float, float, float]]] = {}
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in commands}
     with page_server(replicas) as server:
-        for _ in range(rounds):
-            for name, command in _programs(programs).items():
+        for number in range(rounds):
+            for name, command in commands.items():
                 with tempfile.TemporaryDirectory() as folder:
                     look = _look(command(server.good, Path(folder)), server, seconds)
-                found.setdefault(name, []).append(look)
+                found[name].append(look)
+                place = f"{replicas} replicas, round {number + 1} of {rounds}: {name:11}"
+                _tell(f"{place} {look[0]:6.2f} ms a scrape, {look[1]:5.1f} scrapes a second")
     rows = {
         name: [statistics.median(column) for column in zip(*runs, strict=True)]
         for name, runs in found.items()
@@ -107,24 +131,33 @@ def measure(replicas: int, rounds: int, seconds: float, programs: Path) -> dict[
     }
 
 
+def _table(replicas: int, figures: Mapping[str, Mapping[str, float]]) -> str:
+    titles = list(figures[OURS])
+    lines = [f"{f'{replicas} replicas':14}" + "".join(f"{title:>19}" for title in titles)]
+    for name, row in figures.items():
+        lines.append(f"  {name:12}" + "".join(f"{row[title]:19g}" for title in titles))
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="This program beside others on the same fleet.")
     parser.add_argument("--replicas", type=int, nargs="+", default=[8, 64])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument(
+        "--seconds", type=float, default=7.0, help="how long each look lasts, after a warm-up"
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        programs = _installed(Path(folder))
-        for count in arguments.replicas:
-            figures = measure(count, arguments.rounds, arguments.seconds, programs)
-            if arguments.json:
-                print(json.dumps({"replicas": count, **figures}), flush=True)
-                continue
-            print(f"{count} replicas, one scrape a second asked of each")
-            for name, row in figures.items():
-                print(f"  {name:12}", "  ".join(f"{key} {value:g}" for key, value in row.items()), flush=True)
+    commands = _commands()
+    looks = len(arguments.replicas) * arguments.rounds * len(commands)
+    _tell(f"{looks} looks at {', '.join(commands)}: {looks * (_WARM_UP_SECONDS + arguments.seconds):.0f} s")
+    for count in arguments.replicas:
+        figures = measure(count, arguments.rounds, arguments.seconds, commands)
+        if arguments.json:
+            print(json.dumps({"replicas": count, **figures}), flush=True)
+            continue
+        print(_table(count, figures), flush=True)
 
 
 if __name__ == "__main__":

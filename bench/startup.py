@@ -52,7 +52,9 @@ def measure(rounds: int = _ROUNDS) -> dict[str, float]:
             Path(folder, f"{count}.toml").write_text(config(urls, tls=False))
         for _ in range(rounds):
             found["help"].append(cpu_seconds(["--help"]))
-            found["headless"].append(cpu_seconds(["snapshot", "--samples", "1", *server.good]))
+            found["headless"].append(
+                cpu_seconds(["snapshot", "--samples", "1", "--timeout", "10", *server.good])
+            )
             found["first_paint"].append(first_paint()[0] / 1000)
             for count in _FLEETS:
                 found[f"first_paint_of_{count}"].append(first_paint_of(Path(folder, f"{count}.toml")))
