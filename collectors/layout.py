@@ -110,7 +110,8 @@ class Follower:
 
     `texts` shares every block that the target has in common with the template. Of a block that moved the text
     is kept at one look in `_KEPT_EVERY` only, to see whether it stands still by now: what moves at every look
-    has no use for it. `values` is never changed in place, pages may keep it.
+    has no use for it. At such a look the lines of blocks that are not read are counted as well.
+    `values` is never changed in place, pages may keep it.
     """
 
     __slots__ = ("_looks", "template", "texts", "values")
@@ -124,29 +125,32 @@ class Follower:
     def follow(self, body: bytes) -> bool:
         """Take over the next page; False when it does not fit: nothing is taken over then."""
         template = self.template
-        texts, cut = self.texts, template.cut
-        size, cut_size, last = len(body), len(cut), len(texts) - 1
+        cut = template.cut
+        size, cut_size, last = len(body), len(cut), len(self.texts) - 1
+        # counting lines takes half as long as reading them
+        counting = not self._looks % _KEPT_EVERY
         same, find = body.startswith, body.find
         places: list[int] = []
         moved: list[bytes] = []
         at = 0
-        for place, block in enumerate(template.blocks):
-            text = texts[place]
+        for place, text in enumerate(self.texts):
             if text is not None and same(text, at):
                 at += len(text)
                 continue
+            block = template.blocks[place]
             end = find(cut, at + block.least_bytes) + cut_size if place < last else size
             if end < at + block.least_bytes:
                 return False
             if block.read:
                 places.append(place)
                 moved.append(body[at:end])
-            elif body.count(b"\n", at, end) != block.line_ends:
+            elif counting and body.count(b"\n", at, end) != block.line_ends:
                 return False
             at = end
-        if at != size:
+        if at != size or (places and not self._take(places, moved)):
             return False
-        return not places or self._take(places, moved)
+        self._looks += 1
+        return True
 
     def _take(self, places: Sequence[int], moved: Sequence[bytes]) -> bool:
         all_blocks = self.template.blocks
@@ -159,7 +163,6 @@ class Follower:
         put(values, slots_of(blocks), numbers)
         values.pop()
         self.values = values
-        self._looks += 1
         put(self.texts, places, repeat(None) if self._looks % _KEPT_EVERY else moved)
         return True
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from types import MappingProxyType
 
 from collectors.engines.mapping import Table
@@ -29,6 +30,8 @@ from enginetop.fleet.reading import (
 SIMULATED_GAUGE = "enginetop_simulated"
 """Our simulator marks its pages with it, so that nobody takes drawn numbers for real ones."""
 
+_Pick = Callable[[Sequence[float]], Iterable[float]]
+
 _NO_FLAGS = EngineFlags()
 _NO_SETTINGS: Mapping[str, ConfigValue] = MappingProxyType({})
 _NO_WORKERS: Mapping[int, Role] = MappingProxyType({})
@@ -50,6 +53,15 @@ class Plan:
     start_pick: int | None
     simulated_pick: int | None
     named_start: float | None = None
+    pick: _Pick = field(init=False, repr=False)
+    pick_births: _Pick = field(init=False, repr=False)
+    pick_progress: _Pick = field(init=False, repr=False)
+    """The numbers at `picks`, `birth_picks` and `progress_picks`, taken from a page all at once."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pick", _pick_of(self.picks))
+        object.__setattr__(self, "pick_births", _pick_of(self.birth_picks))
+        object.__setattr__(self, "pick_progress", _pick_of(self.progress_picks))
 
     def reading(
         self,
@@ -87,8 +99,7 @@ class Plan:
 
     def values(self, page: Page, extra: Sequence[float] = ()) -> array[float]:
         """The numbers of a page, parallel to `columns.series`."""
-        numbers = page.values
-        picked = array("d", [numbers[i] for i in self.picks])
+        picked = array("d", self.pick(page.values))
         for at, scale in self.scales:
             picked[at] *= scale
         picked.extend(extra)
@@ -96,7 +107,7 @@ class Plan:
 
     def births(self, page: Page) -> array[float]:
         """The `_created` values, parallel to `columns.birth_groups`."""
-        return array("d", [page.values[i] for i in self.birth_picks])
+        return array("d", self.pick_births(page.values))
 
     def start_token(self, page: Page) -> float | None:
         """The start time on the page, else the token of the labels, if there is one."""
@@ -106,13 +117,19 @@ class Plan:
     def progress_token(self, page: Page, extra: Sequence[float] = ()) -> int:
         """A number that changes when any of the engine's own counters or histogram counts does."""
         # Bytes, since NaN is unequal to itself and would pass for movement.
-        moved = array("d", [page.values[i] for i in self.progress_picks])
+        moved = array("d", self.pick_progress(page.values))
         moved.extend(extra)
         return hash(moved.tobytes())
 
     def _is_simulated(self, page: Page) -> bool:
         """Whether the page says that it comes from a simulator."""
         return self.simulated_pick is not None and page.values[self.simulated_pick] > 0
+
+
+def _pick_of(picks: Sequence[int]) -> _Pick:
+    if len(picks) > 1:
+        return itemgetter(*picks)
+    return lambda numbers: [numbers[i] for i in picks]
 
 
 def compile_layout(

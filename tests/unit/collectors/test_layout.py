@@ -220,11 +220,16 @@ def test_of_families_that_nobody_reads_no_number_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("others", [FAMILIES, FAMILIES.replace(b"_c 3", b"_c 30")])
-def test_a_line_that_comes_into_a_family_that_nobody_reads_makes_a_new_page(others: bytes) -> None:
+@pytest.mark.parametrize("looks", range(1, 10))
+def test_a_line_that_comes_into_a_family_that_nobody_reads_makes_a_new_page(
+    others: bytes, looks: int
+) -> None:
     parser = PageParser(LayoutCache(), unread=("http_",))
-    parser.parse(FAMILIES)
-    page, parsed = parse_counting(parser, others + b"e 5\n")
-    assert parsed == 1
+    for number in range(looks):
+        parser.parse(FAMILIES.replace(b"_d 4", b"_d %d" % number))
+    pages = [parse_counting(parser, others.replace(b"a 1", b"a %d" % look) + b"e 5\n") for look in range(8)]
+    assert sum(parsed for _, parsed in pages) == 1, "which is seen within eight looks"
+    page, _ = pages[-1]
     assert page.layout.names[-1] == "e"
     assert page.values[3:] == array("d", [4, 5]), "a family with another name in it is read"
 
