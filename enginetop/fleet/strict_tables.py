@@ -22,7 +22,7 @@ def first_problem(error: ValidationError, root: type[BaseModel]) -> str:
         known = [field.alias or name for name, field in fields.items()]
         near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
-        return f"{key}: unknown key; {hint}"
+        return f"{key} is an unknown key; {hint}"
     message = problem["msg"].removeprefix("Value error, ")
     return f"{key}: {message[:1].lower()}{message[1:]}"
 

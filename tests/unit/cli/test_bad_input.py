@@ -84,9 +84,13 @@ def test_a_redirect_to_another_host(server: FaultyServer, capsys: pytest.Capture
             "Unterminated string (at end of document); is the file complete?",
         ),
         (b'[[targets]]\nurl = "http://a:1"\n[[tar', "(at end of document); is the file complete?"),
-        (b'[[targets]]\nurl = "http://a:1"\nurk = 1', "targets.0.urk: unknown key; did you mean 'url'?"),
-        (b'[[tragets]]\nurl = "http://a:1"', "tragets: unknown key; did you mean 'targets'?"),
-        (b"[fleet]\ninterval_seconds = 1", "fleet: unknown key; known keys: interval_seconds, "),
+        (b'[[targets]]\nurl = "http://a:1"\nurk = 1', "targets.0.urk is an unknown key; did you mean 'url'?"),
+        (
+            b'[[targets]]\nurl = "http://a:1"\napi_key = "sk-0"',  # no value: it is not left out as one
+            "targets.0.api_key is an unknown key; did you mean 'api_key_env'?",
+        ),
+        (b'[[tragets]]\nurl = "http://a:1"', "tragets is an unknown key; did you mean 'targets'?"),
+        (b"[fleet]\ninterval_seconds = 1", "fleet is an unknown key; known keys: interval_seconds, "),
         (b"[[targets]]\nname = 'a'", "targets.0.url: field required"),
         (b"\xff\xfe", "not UTF-8 text; name a readable TOML file with --config"),
     ],

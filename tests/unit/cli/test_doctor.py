@@ -247,7 +247,7 @@ def test_a_config_file_with_a_mistake_stops_no_look_at_named_targets(
     assert code == 2
     ((level, what, fix),) = said(document, "config")
     assert (level, fix) == ("error", "did you mean 'interval_seconds'?")
-    assert "intervall_seconds: unknown key" in what
+    assert "intervall_seconds is an unknown key" in what
     assert document["targets"][0]["engine"]["kind"] == "vllm"
     assert said(document, "sinks") == []  # whether it names any is not known
 

@@ -140,11 +140,14 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("entry", "said"),
         [
-            ('path = "x"\nfrm = "end"', "records.0.frm: unknown key; did you mean 'from'?"),
-            ('path = "x"\ntarget_url = "r1"', "records.0.target_url: unknown key; did you mean 'target'?"),
+            ('path = "x"\nfrm = "end"', "records.0.frm is an unknown key; did you mean 'from'?"),
+            (
+                'path = "x"\ntarget_url = "r1"',
+                "records.0.target_url is an unknown key; did you mean 'target'?",
+            ),
             (
                 'path = "x"\nbegin = "end"',
-                "records.0.begin: unknown key; known keys: path, format, target, from",
+                "records.0.begin is an unknown key; known keys: path, format, target, from",
             ),
             ('path = "x"\nformat = "csv"', "records.0.format: input should be 'auto', 'enginetop', 'sglang'"),
             ('path = "x"\nfrom = "middle"', "records.0.from: input should be 'start' or 'end'"),

@@ -177,7 +177,10 @@ def test_sentences_for_people(
             '[[alerts]]\nrule = "X"\nwhen = "kv_usage > 1"\n',
             "alerts.0.when: unknown signal 'kv_usage'; did you mean",
         ),
-        ('[[alerts]]\nrule = "X"\nwen = "kv_usage > 1"\n', "alerts.0.wen: unknown key; did you mean 'when'?"),
+        (
+            '[[alerts]]\nrule = "X"\nwen = "kv_usage > 1"\n',
+            "alerts.0.wen is an unknown key; did you mean 'when'?",
+        ),
         ('[[alerts]]\nrule = "X"\nwhen = "kv_usage_ratio > 1"\nseverity = "page"\n', "alerts.0.severity"),
         ('[[alerts]]\nrule = "TargetDown"\nfor_seconds = -1\n', "alerts.0.for_seconds"),
         ("[[silences]]\nuntil = 2026-01-01T00:00:00\n", "silences.0.until"),

@@ -88,13 +88,13 @@ def test_the_config_file() -> None:
 
 
 def test_a_config_file_that_cannot_be_used_and_what_cannot_do_what_it_is_for() -> None:
-    problem = "/c/x.toml: intervall_seconds: unknown key; did you mean 'interval_seconds'?"
+    problem = "/c/x.toml: intervall_seconds is an unknown key; did you mean 'interval_seconds'?"
     found = list(config_findings(ConfigFacts("/c/x.toml", found=True, problem=problem, warnings=("a; b",))))
     assert found == [
         Finding(
             "config",
             Level.ERROR,
-            "/c/x.toml: intervall_seconds: unknown key",
+            "/c/x.toml: intervall_seconds is an unknown key",
             "did you mean 'interval_seconds'?",
         ),
         Finding("config", Level.WARNING, "a", "b"),

@@ -142,11 +142,15 @@ def test_every_other_key_of_the_traffic_and_the_engine() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("max_num_seqs", "max_num_seq", "engine.max_num_seq: unknown key; did you mean 'max_num_seqs'?"),
-        ("base_ms", "base_mss", "engine.step.base_mss: unknown key; did you mean 'base_ms'?"),
-        ("arrival =", "arival =", "traffic.arival: unknown key; did you mean 'arrival'?"),
-        ("for_seconds", "four_seconds", "faults.0.four_seconds: unknown key; did you mean 'for_seconds'?"),
-        ("[slo]", "[zzz]", "zzz: unknown key; known keys: name, summary"),
+        ("max_num_seqs", "max_num_seq", "engine.max_num_seq is an unknown key; did you mean 'max_num_seqs'?"),
+        ("base_ms", "base_mss", "engine.step.base_mss is an unknown key; did you mean 'base_ms'?"),
+        ("arrival =", "arival =", "traffic.arival is an unknown key; did you mean 'arrival'?"),
+        (
+            "for_seconds",
+            "four_seconds",
+            "faults.0.four_seconds is an unknown key; did you mean 'for_seconds'?",
+        ),
+        ("[slo]", "[zzz]", "zzz is an unknown key; known keys: name, summary"),
         ('"poisson"', '"steady"', "traffic.arrival: input should be 'poisson', 'bursty' or 'diurnal'"),
         ('"down"', '"gone"', "faults.0.kind: input should be 'down', 'hang'"),
         ("base_ms = 12.0", "base_ms = 0.0", "engine.step.base_ms: input should be greater than 0"),
