@@ -35,8 +35,7 @@ def run(args: argparse.Namespace) -> int:
     deadline = time.monotonic() + args.duration if args.duration else float("inf")
     with stop_event() as stopped:
         engine.start()
-        what = settings.prometheus.url if settings.prometheus is not None else f"{len(targets)} targets"
-        tell(f"recording {what} to {path}; ctrl+c ends it")
+        tell(f"recording {settings.watched(len(targets))} to {path}; ctrl+c ends it")
         while not recorder.problem and not stopped.wait(min(_LOOK_SECONDS, deadline - time.monotonic())):
             if time.monotonic() >= deadline:
                 break
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if recorder.problem:
         tell(recorder.problem)
         return exit_codes.INTERNAL
-    tell(f"{recorder.scrapes} scrapes in {path}")
+    tell(f"{recorder.scrapes} scrape{'s' * (recorder.scrapes != 1)} in {path}: enginetop replay {path}")
     return exit_codes.OK
 
 

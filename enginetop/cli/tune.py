@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
 import shlex
 import threading
 import time
@@ -45,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     settings = resolve(args, tell)
     if args.replay:
         return _replay(args, settings)
+    if args.plan:
+        _writable(Path(args.plan))
     targets = wiring.live_targets(settings)
     source = wiring.live_engine(settings, targets, None)
     source.start()
@@ -58,9 +62,9 @@ def run(args: argparse.Namespace) -> int:
         source.stop()
     if snapshot.collector.record_problem:
         tell(snapshot.collector.record_problem)
+    _print(snapshot, args.format, plan, args.what_if)
     if plan is not None:
         _write(Path(args.plan), plan, _fleet_words(args))
-    _print(snapshot, args.format, plan, args.what_if)
     if stopped:
         return exit_codes.INTERRUPTED
     return exit_codes.HELD if args.plan and plan is None else exit_codes.OK
@@ -154,11 +158,23 @@ def _fleet_words(args: argparse.Namespace) -> list[str]:
     return [*words, *(word for one in args.discover or () for word in ("--discover", one))]
 
 
+def _writable(path: Path) -> None:
+    """ConfigError where a plan cannot be written: before minutes are spent on it."""
+    where = path if path.exists() else path.parent
+    if path.is_dir() or not os.access(where, os.W_OK):
+        why = errno.EISDIR if path.is_dir() else errno.EACCES if where.exists() else errno.ENOENT
+        raise _unwritable(path, os.strerror(why))
+
+
+def _unwritable(path: Path, why: str | None) -> ConfigError:
+    return ConfigError(f"{path}: {why}; name a file that can be written with --plan")
+
+
 def _write(path: Path, plan: Plan, fleet: Sequence[str]) -> None:
     try:
         path.write_text(plan_text(plan), encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}; name a file that can be written with --plan") from error
+        raise _unwritable(path, error.strerror) from error
     tell(f"plan {plan.id} is in {path}: {shlex.join(['enginetop', 'apply', str(path), *fleet])}")
 
 
