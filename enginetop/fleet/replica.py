@@ -17,7 +17,7 @@ from enginetop.fleet.gpus import NO_GPUS, GpuShare
 from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.lazy import overlaid
 from enginetop.fleet.load_log import LoadLog
-from enginetop.fleet.model import Quality, Role, Target
+from enginetop.fleet.model import Quality, ReplicaState, Role, Target
 from enginetop.fleet.observation import Observation
 from enginetop.fleet.reading import Reading
 from enginetop.fleet.request_records import (
@@ -232,7 +232,7 @@ class ReplicaTracker:
         """
         if may_wait and self._picture is not None and self._pictured is not None:
             self._state.settle(now)
-            if self._state.failure is None and self._state.judgement == self._pictured[0]:
+            if self._state.failure is None and not self._judged_anew():
                 return self._picture
         if share is not self._share:
             self._share = share
@@ -251,6 +251,17 @@ class ReplicaTracker:
             self._picture = self._draw(now, share)
             self._pictured, self._looked_since = pictured, False
         return self._picture
+
+    def _judged_anew(self) -> bool:
+        """Whether the state is another one than the picture shows.
+
+        How old a page is can wait its turn: a watcher that is starved finds its whole fleet old, and would be
+        kept by drawing it from looking at it.
+        """
+        now, shown = self._state.judgement, None if self._picture is None else self._picture.state
+        if now.state is ReplicaState.STALE:
+            return shown is not ReplicaState.STALE
+        return self._pictured is None or now != self._pictured[0]
 
     def _learn(self, now: float, values: Values) -> None:
         preemptions = values.signals["preemptions"]

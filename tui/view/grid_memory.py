@@ -53,7 +53,9 @@ class GridMemory:
     def __init__(self) -> None:
         self._setups = MixedMemory()
         self._top, self._top_from = 0.0, math.inf
+        self._top_of: Sequence[ReplicaSnapshot] = ()
         self._witnesses: dict[Relevant, str] = {}
+        self._relevant_to: Sequence[ReplicaSnapshot] = ()
         self._placed_for: tuple[object, ...] = ()
         self._placed: tuple[Placed, ...] = ()
         self._names = NameMemory()
@@ -64,17 +66,20 @@ class GridMemory:
         return self._setups.mixed(replicas)
 
     def relevant(self, replicas: Sequence[ReplicaSnapshot]) -> frozenset[Relevant]:
-        """The columns' tests that some replica passes; who passed one last is asked first."""
+        """The columns' tests that some replica passes.
+
+        Who passed one last is asked first. What nobody passed is asked of those with another picture only.
+        """
+        others, self._relevant_to = _others(replicas, self._relevant_to), tuple(replicas)
         by_url: Mapping[str, ReplicaSnapshot] | None = None
         found = set()
         for test in RELEVANCE:
+            asked = others
             if test in self._witnesses:
                 by_url = by_url or {one.target.url: one for one in replicas}
-                witness = by_url.get(self._witnesses[test])
-                if witness is not None and test(witness):
-                    found.add(test)
-                    continue
-            passing = next((one for one in replicas if test(one)), None)
+                witness = by_url.get(self._witnesses.pop(test))
+                asked = replicas if witness is None or not test(witness) else (witness,)
+            passing = next((one for one in asked if test(one)), None)
             if passing is not None:
                 found.add(test)
                 self._witnesses[test] = passing.target.url
@@ -111,12 +116,13 @@ class GridMemory:
         Rounded up to a few steps in each decade: a scale that moves at every picture redraws every row. The
         newest values can raise it at once; whether it may shrink is looked for twice a minute.
         """
-        trends = [values for replica in replicas if (values := replica.trends.get(TOKENS))]
-        if self._top_from <= at < self._top_from + _TOP_SECONDS and trends:
-            newest = charts.scale_of([values[-1] for values in trends])
-            self._top = max(self._top, newest)
+        others, self._top_of = _others(replicas, self._top_of), tuple(replicas)
+        if self._top_from <= at < self._top_from + _TOP_SECONDS:
+            newest = [values[-1] for one in others if (values := one.trends.get(TOKENS))]
+            self._top = max(self._top, charts.scale_of(newest))
         else:
             self._top_from = at
+            trends = [values for one in replicas if (values := one.trends.get(TOKENS))]
             self._top = max((charts.scale_of(values[_RECENT]) for values in trends), default=0.0)
         return charts.round_up(self._top)
 
@@ -130,6 +136,15 @@ class GridMemory:
         if len(self._lines) >= _MOST_LINES:
             self._lines.clear()
         self._lines[stamp.replica.target.url, stamp.selected] = (stamp, line)
+
+
+def _others(
+    replicas: Sequence[ReplicaSnapshot], before: Sequence[ReplicaSnapshot]
+) -> Sequence[ReplicaSnapshot]:
+    """Those with another picture than before."""
+    if len(replicas) != len(before):
+        return replicas
+    return [now for now, former in zip(replicas, before, strict=True) if now is not former]
 
 
 def _targets(replicas: Sequence[ReplicaSnapshot]) -> tuple[Target, ...]:

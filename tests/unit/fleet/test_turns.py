@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from enginetop.fleet.facts import WindowFacts
@@ -106,6 +108,20 @@ def test_a_failure_that_is_not_believed_yet_shows_at_once_too() -> None:
     replica = watched.tick(frozenset({7})).replicas[7]
     assert replica.last_failure is not None
     assert replica.last_failure.kind is FailureKind.REFUSED
+
+
+def test_a_fleet_that_grows_old_is_told_at_once_and_its_age_in_turns() -> None:
+    """A starved watcher must not spend what it has on telling by a second how starved it is."""
+    watched = Watched(2.0)
+    for _ in range(3):
+        watched.tick()
+    old = [watched._tracker.snapshot(watched._at + seconds) for seconds in (60.0, 62.0, 64.0, 66.0)]
+    for snapshot in old:
+        assert {replica.state for replica in snapshot.replicas} == {ReplicaState.STALE}
+    for before, after in pairwise(old):
+        anew = [new is not former for former, new in zip(before.replicas, after.replicas, strict=True)]
+        assert 3 <= anew.count(True) <= 4
+    assert {replica.state for replica in watched.tick().replicas} <= {ReplicaState.OK, ReplicaState.IDLE}
 
 
 def test_sums_of_the_fleet_are_of_the_pictures_on_the_screen() -> None:

@@ -12,7 +12,7 @@ from bench.screen_fleet import Churn
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tests.tui.snapshots import AT, alert, down_replica, event, fleet, replica
-from tui.view import condition, condition_memory
+from tui.view import condition, condition_memory, grid_memory
 from tui.view import table as table_module
 from tui.view.cells import Line
 from tui.view.charts import round_up
@@ -71,6 +71,32 @@ def thousand() -> list[ReplicaSnapshot]:
 def test_only_rows_in_sight_are_drawn(work: Counter[str]) -> None:
     Screen().paint(fleet(thousand()))
     assert work == {"drawn": HEIGHT - 1, "judged": 1000}  # the first line is the group's
+
+
+def test_columns_that_nobody_needs_are_asked_of_other_pictures_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def has_failed(one: ReplicaSnapshot) -> bool:
+        asked.append(one.target.name)
+        return one.state is ReplicaState.DOWN
+
+    monkeypatch.setattr(grid_memory, "RELEVANCE", (has_failed,))
+    memory, members = GridMemory(), thousand()
+    assert memory.relevant(members) == frozenset()
+    assert len(asked) == 1000
+    asked.clear()
+    members[3] = replica("n0003")
+    assert memory.relevant(list(members)) == frozenset()
+    assert asked == ["n0003"]
+    members[5] = down_replica("n0005")
+    assert memory.relevant(list(members)) == {has_failed}
+    asked.clear()
+    assert memory.relevant(list(members)) == {has_failed}
+    assert asked == ["n0005"], "who passed is asked first"
+    asked.clear()
+    members[5] = replica("n0005")
+    assert memory.relevant(list(members)) == frozenset()
+    assert len(asked) > 1000, "and everybody when it passes no longer"
 
 
 def test_nothing_changed_nothing_is_worked_out(work: Counter[str]) -> None:
