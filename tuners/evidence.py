@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -52,7 +51,7 @@ class EvidenceLog:
     def __init__(self) -> None:
         self._windows = RowLog(StepWindow, _MOST_WINDOWS)
         self._moments = RowLog(Moment, _MOST_MOMENTS)
-        self._minutes: deque[Minute] = deque(maxlen=_MOST_MINUTES)
+        self._minutes: tuple[Minute, ...] = ()
         self._minute_began: tuple[float, float] | None = None
         self._thoughts = ThoughtLog()
         self._mark: _Mark | None = None
@@ -79,7 +78,7 @@ class EvidenceLog:
     @property
     def minutes(self) -> Sequence[Minute]:
         """The minutes since a knob changed or the engine restarted, up to half an hour."""
-        return tuple(self._minutes)
+        return self._minutes
 
     @property
     def thoughts(self) -> Thoughts | None:
@@ -110,7 +109,7 @@ class EvidenceLog:
             self._drafted_before = replica.totals.get("spec_draft_tokens")
             self._windows.clear()
             self._moments.clear()
-            self._minutes.clear()
+            self._minutes = ()
             self._minute_began = None
             self._mark = None
             self._made_with, self._drafts, self._model = made_with, knobs.drafts, replica.model
@@ -165,7 +164,8 @@ class EvidenceLog:
             ran = known_points(self.recent, "at", "running")
             most = max((running for then, running in ran if then > began), default=0.0)
             prompts, outputs = _lengths(replica)
-            self._minutes.append(Minute(at, requests, ttft, preempted - before, prompts, outputs, most))
+            minute = Minute(at, requests, ttft, preempted - before, prompts, outputs, most)
+            self._minutes = (*self._minutes, minute)[-_MOST_MINUTES:]
 
     def _close(self, mark: _Mark, replica: ReplicaSnapshot) -> None:
         before, self._mark = self._mark, mark

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -36,9 +35,9 @@ class ThoughtLog:
 
     def __init__(self) -> None:
         self._bounds: tuple[float, ...] = ()
-        self._marks: deque[tuple[float, Sequence[float]]] = deque()
+        self._marks: list[tuple[float, Sequence[float]]] = []
         self._latest: tuple[float, Sequence[float]] = (0.0, ())
-        self._lives: deque[tuple[float, float]] = deque()
+        self._lives: list[tuple[float, float]] = []
         self._restarted_at = -math.inf
         self._tpot = (0.0, 0)
         self._model: str | None = None
@@ -73,7 +72,7 @@ class ThoughtLog:
         if not self._marks or at - self._marks[-1][0] >= _MARK_SECONDS:
             self._marks.append(self._latest)
         while self._marks[0][0] < at - KEPT_SECONDS:
-            self._marks.popleft()
+            del self._marks[0]
         self._live(at, restarted_at)
         if (tpot := replica.distribution("tpot_seconds").mean.value) is not None and 0 < tpot < math.inf:
             self._tpot = (self._tpot[0] + tpot, self._tpot[1] + 1)
@@ -91,7 +90,7 @@ class ThoughtLog:
             self._lives[-1] = (self._lives[-1][0], at)
         self._restarted_at = restarted_at
         while self._lives[0][1] < self._marks[0][0]:
-            self._lives.popleft()
+            del self._lives[0]
 
     def _weighted(self, at_most: Sequence[float]) -> Sequence[float]:
         """The same number of requests, each bucket with the share that it would have if all were seen."""

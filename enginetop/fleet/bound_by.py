@@ -7,7 +7,7 @@ are missed without a queue. KV use alone is no limit: a prefix cache that is kep
 
 from __future__ import annotations
 
-from collections import deque
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -37,6 +37,7 @@ _FULL_KV = 0.95
 _REACHED = 0.9
 
 _ROUNDING_SECONDS = 1e-6
+_MOST_SPANS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,30 +121,33 @@ class BoundShares:
 
     def __init__(self, window_seconds: float) -> None:
         self._window_seconds = window_seconds
-        self._spans: deque[tuple[float, float, str]] = deque(maxlen=4096)
+        self._spans = array("d")  # begin and end of each, oldest first
+        self._words: list[str] = []  # theirs
         self._seconds = dict.fromkeys(WORDS, 0.0)
         self._newest: tuple[float, str] | None = None
 
     def add(self, at: float, word: str) -> None:
         """Take the word of the page of Unix time `at`."""
-        spans = self._spans
+        spans, words = self._spans, self._words
         if self._newest is not None and at > self._newest[0]:
-            if len(spans) == spans.maxlen:
-                self._forget(spans.popleft())
-            spans.append((self._newest[0], at, word))
+            if len(words) == _MOST_SPANS:
+                self._forget(0)
+            spans.extend((self._newest[0], at))
+            words.append(word)
             self._seconds[word] += at - self._newest[0]
         elif self._newest is not None:
-            while spans and spans[-1][1] > at:  # the clock was set back
-                self._forget(spans.pop())
+            while spans and spans[-1] > at:  # the clock was set back
+                self._forget(len(words) - 1)
         self._newest = (at, word)
-        while spans and spans[0][1] <= at - self._window_seconds:
-            self._forget(spans.popleft())
+        while spans and spans[1] <= at - self._window_seconds:
+            self._forget(0)
         if not spans:
             self._seconds = dict.fromkeys(WORDS, 0.0)  # nor is anything left of rounding
 
-    def _forget(self, span: tuple[float, float, str]) -> None:
-        began, ended, word = span
-        self._seconds[word] -= ended - began
+    def _forget(self, span: int) -> None:
+        began, ended = self._spans[2 * span : 2 * span + 2]
+        self._seconds[self._words.pop(span)] -= ended - began
+        del self._spans[2 * span : 2 * span + 2]
 
     @property
     def shares(self) -> Mapping[str, float]:
@@ -154,8 +158,7 @@ class BoundShares:
         if not self._spans:
             return {word: 1.0}
         seconds = self._seconds.copy()
-        began, _, oldest = self._spans[0]
-        seconds[oldest] -= max(0.0, at - self._window_seconds - began)
+        seconds[self._words[0]] -= max(0.0, at - self._window_seconds - self._spans[0])
         held = {name: span for name, span in seconds.items() if span > _ROUNDING_SECONDS}
         total = sum(held.values())
         return {name: span / total for name, span in held.items()} if held else {word: 1.0}

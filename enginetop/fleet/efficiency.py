@@ -7,7 +7,6 @@ all that ended counted. What several replicas share can be split between them by
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from enginetop.fleet.model import BELIEVED, Quality
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import Goodput, Scalar, Signals, SignalValue
 
+_MOST_SAMPLES = 2048
 _TOKENS = "generation_tokens_per_second"
 _ENERGY, _COST, _GOOD_COST = (
     "energy_joules_per_token",
@@ -36,11 +36,11 @@ class Price:
 
 
 class MeanPower:
-    """Watts over the last `window_seconds`; at most 2048 samples of 16 bytes and their objects."""
+    """Watts over the last `window_seconds`; at most 2048 samples and their objects."""
 
     def __init__(self, window_seconds: float) -> None:
         self._window_seconds = window_seconds
-        self._samples: deque[tuple[float, float]] = deque(maxlen=2048)
+        self._samples: list[tuple[float, float]] = []
 
     def add(self, at: float, power: Scalar) -> None:
         """Take the power at Unix time `at`; figures that are not of then are passed over."""
@@ -48,12 +48,13 @@ class MeanPower:
             while self._samples and self._samples[-1][0] >= at:
                 self._samples.pop()
             self._samples.append((at, power.number))
+            del self._samples[:-_MOST_SAMPLES]
 
     def mean(self, now: float) -> float | None:
         """Mean of the samples of the window that ends at `now`; None without one."""
         samples = self._samples
         while samples and samples[0][0] <= now - self._window_seconds:
-            samples.popleft()
+            del samples[0]
         return sum([watts for _, watts in samples]) / len(samples) if samples else None
 
 

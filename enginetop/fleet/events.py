@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 
 from enginetop.fleet.model import ReplicaState
@@ -16,35 +15,38 @@ class EventLog:
     """The last events of one replica, found by comparing each new fact with the one before."""
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=_KEPT)
+        self._events: tuple[Event, ...] = ()
         self._config: Mapping[str, ConfigValue] = {}
         self._known: dict[str, float | str] = {}
         self._preempting = False
 
     def events(self) -> tuple[Event, ...]:
         """The events, newest last."""
-        return tuple(self._events)
+        return self._events
+
+    def _add(self, event: Event) -> None:
+        self._events = (*self._events, event)[-_KEPT:]
 
     def appeared(self, at: float, why: str = "") -> None:
         """The target answered for the first time, or is listed again."""
-        self._events.append(Event(at, "appeared", why))
+        self._add(Event(at, "appeared", why))
 
     def gone(self, at: float, why: str) -> None:
         """Nothing lists the target any more."""
-        self._events.append(Event(at, "gone", why))
+        self._add(Event(at, "gone", why))
 
     def restarted(self, at: float, why: str, old_version: str | None, new_version: str | None) -> None:
         """The process began anew: how that was seen, and a change of version if there is one."""
         changed = old_version is not None and new_version is not None and old_version != new_version
         version = f", {old_version} -> {new_version}" if changed else ""
-        self._events.append(Event(at, "restarted", f"{why}{version}"))
+        self._add(Event(at, "restarted", f"{why}{version}"))
 
     def state_changed(
         self, at: float, old: ReplicaState, new: ReplicaState, reasons: tuple[str, ...]
     ) -> None:
         """The state is another one; the first reason says why."""
         why = f": {reasons[0]}" if reasons else ""
-        self._events.append(Event(at, "state_changed", f"{old.value} -> {new.value}{why}"))
+        self._add(Event(at, "state_changed", f"{old.value} -> {new.value}{why}"))
 
     def configured(self, at: float, config: Mapping[str, ConfigValue]) -> bool:
         """Compare with the last known value of each setting, and say whether one is another now.
@@ -60,7 +62,7 @@ class EventLog:
                 continue
             old = self._known.get(key)
             if old is not None and old != setting.value:
-                self._events.append(Event(at, "config_changed", f"{key} {old} -> {setting.value}"))
+                self._add(Event(at, "config_changed", f"{key} {old} -> {setting.value}"))
                 changed = True
             self._known[key] = setting.value
         return changed
@@ -72,5 +74,5 @@ class EventLog:
         preempting = in_window > 0
         if preempting != self._preempting:
             kind = "preemptions_began" if preempting else "preemptions_ended"
-            self._events.append(Event(at, kind))
+            self._add(Event(at, kind))
         self._preempting = preempting

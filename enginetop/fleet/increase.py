@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import add, le, sub
@@ -111,7 +110,10 @@ class Reached:
     @property
     def _numbers(self) -> array[float] | None:
         kept = self._kept
-        return self._base.numbers(kept) if isinstance(kept, bytes) and self._base is not None else kept
+        if not isinstance(kept, bytes):
+            return kept
+        assert self._base is not None  # set before these bytes were
+        return self._base.numbers(kept)
 
 
 class Step(NamedTuple):
@@ -161,7 +163,7 @@ class SeriesTotals:
         self._columns: Columns | None = None
         self._places: dict[Columns, list[int]] = {}
         self._token: float | None = None
-        self._tokens: deque[float] = deque(maxlen=_TOKENS_KEPT)
+        self._tokens: tuple[float, ...] = ()
         self._births: Sequence[float] = ()
         self._birth = array("d")  # by slot; NaN: not known
         self._falls: dict[int, _Fall] = {}
@@ -221,7 +223,7 @@ class SeriesTotals:
         sums_fallen = self._add_steps(page, changed, resets)
         if token is not None and token != self._token:
             self._token = token
-            self._tokens.append(token)
+            self._tokens = (*self._tokens, token)[-_TOKENS_KEPT:]
         self._columns = reading.columns
         self._note_unnumbered()
         self._seen = self._seen or bool(reading.columns.series)

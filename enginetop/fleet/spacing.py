@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from array import array
 from statistics import median
 
 STALE_SPACINGS = 3.0
@@ -23,7 +23,7 @@ class Spacing:
 
     def __init__(self, fixed_seconds: float | None) -> None:
         self._fixed_seconds = fixed_seconds
-        self._gaps: deque[float] = deque(maxlen=_REMEMBERED)
+        self._gaps = array("d")
         self._known: float | None = None
         """The spacing as it was asked for last; None: not since the newest page."""
         self._slow_gaps = 0
@@ -39,6 +39,7 @@ class Spacing:
                     len(gaps) == _REMEMBERED and gaps[0] > fixed
                 )
             gaps.append(at - self._last_at)
+            del gaps[:-_REMEMBERED]
             self._known = None
         self._last_at = at if self._last_at is None else max(at, self._last_at)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from array import array
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -49,7 +49,7 @@ class WindowValues:
     def __init__(self, history: TargetHistory, window_seconds: float) -> None:
         self._history = history
         self._window_seconds = window_seconds
-        self._later_pages: deque[float] = deque()  # times of the pages after the baseline
+        self._later_pages = array("d")  # times of the pages after the baseline
         self._values: Values | None = None
         self._true_until = -math.inf
 
@@ -71,9 +71,10 @@ class WindowValues:
 
     def _next_move(self, baseline: float) -> float:
         """When the next page becomes the baseline; the newest page never does."""
-        pages = self._later_pages
-        while len(pages) > 1 and pages[0] <= baseline:
-            pages.popleft()
+        pages, passed = self._later_pages, 0
+        while len(pages) - passed > 1 and pages[passed] <= baseline:
+            passed += 1
+        del pages[:passed]
         return pages[0] + self._window_seconds if len(pages) > 1 else math.inf
 
 
