@@ -77,8 +77,12 @@ class GridMemory:
             asked = others
             if test in self._witnesses:
                 by_url = by_url or {one.target.url: one for one in replicas}
-                witness = by_url.get(self._witnesses.pop(test))
-                asked = replicas if witness is None or not test(witness) else (witness,)
+                witness = by_url.get(self._witnesses[test])
+                if witness is not None and test(witness):
+                    found.add(test)
+                    continue
+                del self._witnesses[test]
+                asked = replicas
             passing = next((one for one in asked if test(one)), None)
             if passing is not None:
                 found.add(test)
