@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from enginetop.fleet.change import ChangeState, Proposal, Verdict
 from enginetop.fleet.snapshot import FleetSnapshot, Outlook
-from tests.tui.changes import KNOB, OBSERVED, PAST, FakeControl, changed, pool, refusal, row, url
+from tests.tui.changes import KNOB, OBSERVED, PAST, FakeControl, changed, hold, pool, refusal, row, url
 from tests.tui.snapshots import FakeSource, down_replica, fleet
 from tests.tui.test_app import SIZES, Clock, publish, screen_kind, screen_lines, screen_text
 from tui.app import FleetApp
@@ -103,6 +103,22 @@ def test_from_the_suggestion_to_the_canary(size: tuple[int, int]) -> None:
         assert "OBSERVE b1" in screen_lines(app)[0]
 
     assert play(story, size=size).failures == []
+
+
+def test_a_suggestion_that_has_come_to_hold_offers_no_start() -> None:
+    calm = replace(pool()[0], advice=(hold("TPOT p95 24 ms is within the 25 ms SLO"),))
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8", "enter")
+        assert "A apply" in footer(app)
+        await publish(app, pilot, source, fleet([calm, *pool()[1:]]))
+        assert "hold: stays at 8192" in screen_text(app)
+        assert "apply" not in footer(app)
+        await press(app, pilot, "A")
+        assert screen_kind(app) is SuggestionScreen
+        assert control.calls == [("propose", url("b1"), KNOB)]
+
+    assert play(story).failures == []
 
 
 def test_the_wrong_word_starts_nothing() -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from enginetop.fleet.change import Proposal
-from tui.actions import Place
+from tui.actions import Action, Place
 from tui.control_desk import ControlDesk
 from tui.screens.base import bindings_for
 from tui.screens.change import ChangeScreen
@@ -45,6 +45,12 @@ class SuggestionScreen(ReadingScreen):
     def body_lines(self, width: int) -> list[Line]:
         """Diff, reasons, expectation, what it takes."""
         return suggestion_lines(self.picture, self.url, self.knob, self.plan, width)
+
+    def offers(self, action: Action) -> bool:
+        """A start only while the advice is a change: it may come to hold while somebody reads."""
+        advice = advice_of(self.picture.replica(self.url), self.knob)
+        stays = advice is None or advice.action not in ACTIONABLE
+        return not (stays and action.name == "apply") and super().offers(action)
 
     def action_what_if(self) -> None:
         """Ask what the replica would do at a value."""
