@@ -9,6 +9,7 @@ from glob import escape
 from enginetop.alerts.rule import identity
 from enginetop.alerts.silence import Acknowledgement, QuietDesk, Silence, duration_seconds
 from enginetop.fleet.snapshot import Alert
+from enginetop.fleet.state import duration_text
 from tui.errands import Begin, Errands
 from tui.view.numbers import many
 from tui.widgets.line_view import Complain
@@ -71,7 +72,7 @@ class AlertDesk(Errands):
     def _silence(self, silence: Silence, told: Told) -> None:
         now = self._now()
         made = Silence(silence.until, silence.rule, silence.target, silence.reason, by=self._user)
-        self.ask(lambda: self._quiet.add(made, now), lambda added: told(_silenced(*added)), told)
+        self.ask(lambda: self._quiet.add(made, now), lambda added: told(_silenced(*added, now)), told)
 
     def _undo(self, alert: Alert, name: str) -> str:
         quiet = self._quiet.read()
@@ -89,6 +90,7 @@ class AlertDesk(Errands):
         return "nothing to take back"
 
 
-def _silenced(silence: Silence, said: str) -> str:
-    done = f"silenced: rule {silence.rule}, target {silence.target} (silence {silence.id})"
+def _silenced(silence: Silence, said: str, now: float) -> str:
+    lasts = duration_text(silence.until - now)
+    done = f"silenced for {lasts}: rule {silence.rule}, target {silence.target} (silence {silence.id})"
     return f"{said}; {done}" if said else done

@@ -6,6 +6,7 @@ set aside by the first change after it, and said so.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -24,6 +25,8 @@ SCHEMA = "enginetop.quiet/1"
 
 _MOST_BYTES = 4 * 1024 * 1024
 _PRIVATE = 0o600
+_OF_THE_PLACE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST})
+"""What another place, or other rights at this one, would mend."""
 
 Edit = Callable[[Quiet], Quiet]
 
@@ -124,7 +127,8 @@ class QuietFile:
                 self._write(edit(quiet))
         except OSError as error:
             reason = (error.strerror or "cannot be written").lower()
-            raise QuietError(f"{self._path}: {reason}; nothing was changed") from None
+            fix = "; make it writable, or set XDG_STATE_HOME" if error.errno in _OF_THE_PLACE else ""
+            raise QuietError(f"{self._path}: {reason}; nothing was changed{fix}") from None
         return said
 
     def _set_aside(self) -> Path:

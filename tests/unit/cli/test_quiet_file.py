@@ -128,7 +128,7 @@ def test_a_disk_that_is_full_changes_nothing(
     file.add(UPGRADE, now=0.0)
     with monkeypatch.context() as patch:
         patch.setattr(broken, full_disk)
-        with pytest.raises(QuietError, match=r"no space left on device; nothing was changed"):
+        with pytest.raises(QuietError, match=r"no space left on device; nothing was changed$"):
             file.add(Silence(900.0, reason="new"), now=0.0)
         with pytest.raises(QuietError):
             file.acknowledge(ACK)
@@ -140,7 +140,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     file = QuietFile(tmp_path / "state" / "quiet.json")
     assert file.read().silences == ()
     assert "cannot be read" in file.problem
-    with pytest.raises(QuietError, match="nothing was changed"):
+    with pytest.raises(QuietError, match="nothing was changed; make it writable, or set XDG_STATE_HOME"):
         file.add(UPGRADE, now=0.0)
 
 
