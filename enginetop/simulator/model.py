@@ -14,14 +14,12 @@ from typing import NamedTuple
 
 from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import Slo
-from enginetop.simulator.decoding import DecodeBatch
 from enginetop.simulator.faults import Chance, Conditions
-from enginetop.simulator.holdings import KvHoldings
-from enginetop.simulator.live_knobs import KnobState, LiveKnobs
+from enginetop.simulator.live_knobs import KnobState
 from enginetop.simulator.metrics import EngineMetrics
-from enginetop.simulator.prefill import ChunkedPrefill
 from enginetop.simulator.request import Request
 from enginetop.simulator.scenario import EngineSettings
+from enginetop.simulator.scheduler import Scheduler
 from enginetop.simulator.traffic import Arrivals, DrawnRequest
 from enginetop.simulator.truth import Truth, is_within
 
@@ -42,7 +40,7 @@ class EngineModel:
 
     `history` bounds how many ended requests `finished` keeps; with `keeps_steps`, `steps` holds sixteen times
     as many steps.
-    `most_running` is the largest batch so far. `truth` and `conditions` may outlive it; `seed` decides whom
+    `truth` and `conditions` may outlive it; `seed` decides whom
     faults hit. An engine for prefill ends its requests at the first token and puts them into `outbox`, to be
     taken from there.
     """
@@ -63,21 +61,16 @@ class EngineModel:
         self.slo = slo
         self.truth = Truth() if truth is None else truth
         self.now = 0.0
-        self.waiting: deque[Request] = deque()
         self.finished: deque[Request] = deque(maxlen=history)
         self.steps: deque[Step] = deque(maxlen=16 * history)
         self.outbox: list[Request] = []
         self.busy_seconds = 0.0
-        self.most_running = 0
         self._conditions = Conditions() if conditions is None else conditions
         self._chance = Chance(self._conditions, seed)
         self._source = source
-        self._knobs = LiveKnobs(settings, lambda: len(self._running))
         self._hands_over = settings.role is Role.PREFILL
-        self._kv = KvHoldings(settings.kv_blocks, settings.block_size)
-        self._running: list[Request] = []
-        self._batch = DecodeBatch(settings.num_speculative_tokens)
-        self._prefill = ChunkedPrefill()
+        self._scheduler = Scheduler(settings)
+        self._kv, self._batch = self._scheduler.kv, self._scheduler.batch
         self._chunked_step_seconds: float | None = None
         self._held_up_seconds = 0.0
         self._keeps_steps = keeps_steps
@@ -86,7 +79,17 @@ class EngineModel:
     @property
     def requests_running(self) -> int:
         """Requests in the batch."""
-        return len(self._running)
+        return len(self._scheduler.running)
+
+    @property
+    def most_running(self) -> int:
+        """The largest batch so far."""
+        return self._scheduler.most_running
+
+    @property
+    def waiting(self) -> Sequence[Request]:
+        """The requests in the queue."""
+        return self._scheduler.waiting
 
     @property
     def kv_usage_ratio(self) -> float:
@@ -95,7 +98,7 @@ class EngineModel:
 
     def knobs(self) -> tuple[KnobState, ...]:
         """The knobs that can be changed while the engine runs."""
-        return self._knobs.states()
+        return self._scheduler.knobs.states()
 
     def set_knob(self, name: str, value: int) -> KnobState:
         """Change a knob from the next step on; the thinking budget from the next arrival on.
@@ -105,12 +108,7 @@ class EngineModel:
         Raises:
             UnknownKnobError, KnobBoundsError: nothing is changed.
         """
-        state = self._knobs.set(name, value)
-        if name == "num_speculative_tokens":
-            self._batch.change_drafts(value)
-            for request in (*self._prefill.requests, *self.waiting):
-                self._batch.prepare(request)
-        return state
+        return self._scheduler.set_knob(name, value)
 
     def set_slo(self, slo: Slo) -> None:
         """Judge requests that end from now on by `slo`."""
@@ -122,8 +120,8 @@ class EngineModel:
         before the second last advanced to. What becomes of it can be read from the result.
         """
         request = self._request(drawn)
-        self.waiting.append(request)
-        if not self._running:
+        self._scheduler.waiting.append(request)
+        if not self._scheduler.running:
             self.now = max(self.now, drawn.arrival_at)
         return request
 
@@ -144,7 +142,7 @@ class EngineModel:
         """The requests in the batch and in the queue, with the times known so far."""
         for request in self._batch.requests:
             request.last_token_at = self.now
-        return [*self._running, *self.waiting]
+        return [*self._scheduler.running, *self._scheduler.waiting]
 
     def advance(self, to: float) -> None:
         """Complete every step that ends at or before `to`; going back does nothing."""
@@ -154,7 +152,7 @@ class EngineModel:
                 if self.now + self._chunked_step_seconds > to:
                     return
                 self._finish_chunked_step(self._chunked_step_seconds)
-            elif self._prefill.requests or (self.waiting and self._admissible(self.waiting[0])):
+            elif self._scheduler.has_prompts:
                 self._begin_chunked_step()
             elif self._batch.requests:
                 if not self._decode(to):
@@ -170,13 +168,13 @@ class EngineModel:
 
     def _take_arrivals(self) -> None:
         while self._source.next_arrival_at <= self.now:
-            self.waiting.append(self._request(self._source.pop()))
+            self._scheduler.waiting.append(self._request(self._source.pop()))
 
     def _request(self, drawn: DrawnRequest) -> Request:
         budget = drawn.thinking_token_budget
         request = Request(
             drawn,
-            thinking_token_budget=self._knobs.thinking_token_budget if budget is None else budget,
+            thinking_token_budget=self._scheduler.knobs.thinking_token_budget if budget is None else budget,
             fails=self._chance.fails(),
             only_first_token=self._hands_over,
         )
@@ -186,33 +184,11 @@ class EngineModel:
     # Steps with prompt tokens
 
     def _begin_chunked_step(self) -> None:
-        scheduled = len(self._batch) * self._batch.per_step
-        budget = self._prefill.plan(self._knobs.max_num_batched_tokens - scheduled)
-        while budget > 0 and self.waiting and self._admissible(self.waiting[0]):
-            request = self.waiting.popleft()
-            self._admit(request)
-            budget = self._prefill.add(request, budget)
-        scheduled += self._prefill.planned_tokens
+        scheduled, fresh = self._scheduler.plan_step(self.now)
+        for request in fresh:
+            self.metrics.admitted(request)
         self._chunked_step_seconds = self._step_seconds(scheduled) + self._held_up_seconds
         self._held_up_seconds = 0.0
-
-    def _admissible(self, request: Request) -> bool:
-        running = len(self._running)
-        if running >= self._knobs.max_num_seqs:
-            return False
-        return self._kv.has_room_for(request, self._batch.per_step, alone=not running)
-
-    def _admit(self, request: Request) -> None:
-        self._kv.find_prefix(request)
-        if request.first_scheduled_at is None:
-            request.first_scheduled_at = self.now
-            request.first_cached_tokens = request.cached_tokens
-            request.computed_tokens = request.drawn.transferred_tokens
-            self.metrics.admitted(request)
-        request.prefill_target = request.own_tokens
-        self._kv.seat(request, self._batch.per_step)
-        self._running.append(request)
-        self.most_running = max(self.most_running, len(self._running))
 
     def _finish_chunked_step(self, seconds: float) -> None:
         decoding = len(self._batch)
@@ -221,7 +197,7 @@ class EngineModel:
         tokens, ended = self._batch.emit(1, self.metrics.speculation)
         self.metrics.generation_tokens += tokens
         self._kv.tokens += tokens
-        computed, complete = self._prefill.compute()
+        computed, complete = self._scheduler.prefill.compute()
         self._kv.tokens += computed
         for request in complete:
             tokens += self._complete_prefill(request)
@@ -258,7 +234,7 @@ class EngineModel:
         fixed_ms = step.fixed_ms(decoding * batch.per_step, batch.drafts)
         next_arrival_at = self._source.next_arrival_at
         now, kv_tokens, held_up = self.now, self._kv.tokens, self._held_up_seconds
-        coming = batch.coming_tokens(self._steps_without_change())
+        coming = batch.coming_tokens(self._scheduler.steps_without_change())
         durations: list[float] = []
         for tokens in coming:
             seconds = (fixed_ms + step.per_kv_token_ns * kv_tokens / 1e6) / 1e3 * slowness + held_up
@@ -278,13 +254,6 @@ class EngineModel:
         self.metrics.generation_tokens += tokens
         self._settle(ended)
         return True
-
-    def _steps_without_change(self) -> int:
-        """Steps until the first request ends, or as many as the free KV blocks surely suffice for."""
-        batch = self._batch
-        blocks_each = self._kv.free_blocks // len(batch)
-        room = blocks_each * self.settings.block_size // batch.per_step
-        return max(1, min(batch.steps_to_first_end(), room))
 
     # What both kinds of steps share
 
@@ -306,13 +275,9 @@ class EngineModel:
         """After a step: take the ended requests out, then give the others room for their next step."""
         for request in ended:
             request.last_token_at = self.now
-            self._leave_batch(request)
+            self._scheduler.leave(request)
             self._end(request)
-        needed = self._batch.claim_blocks(self.settings.block_size)
-        if needed:
-            self._kv.take(needed)
-            while self._kv.free_blocks < 0:
-                self._preempt(self._running[-1])
+        self.metrics.preemptions += self._scheduler.make_room(self.now)
 
     def _end(self, request: Request) -> None:
         self.metrics.ended(request)
@@ -325,21 +290,3 @@ class EngineModel:
         within = within and not spoilt
         self.metrics.judge(request, within)
         self.truth.ended(request, within, spoilt)
-
-    def _preempt(self, request: Request) -> None:
-        if request in self._prefill.requests:
-            self._prefill.requests.remove(request)
-        else:
-            request.last_token_at = self.now
-        self._leave_batch(request)
-        request.computed_tokens = 0
-        request.cached_tokens = 0
-        request.preemptions += 1
-        self.metrics.preemptions += 1
-        self.waiting.appendleft(request)
-
-    def _leave_batch(self, request: Request) -> None:
-        self._kv.leave(request)
-        self._running.remove(request)
-        if request in self._batch.requests:
-            self._batch.requests.remove(request)
