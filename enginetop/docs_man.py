@@ -33,8 +33,8 @@ approved. Of check: something critical fires.""",
     (
         "3",
         """\
-Of check: unknown. Of tune --plan: there is nothing to propose. Of apply: inconclusive, and the value went
-back.""",
+Of check: unknown, also where its config file or its targets cannot be used. Of tune --plan: there is nothing
+to propose. Of apply: inconclusive, and the value went back.""",
     ),
     ("4", "Of apply: rolled back. A rollback that was asked for and done is 0."),
     ("5", "Of apply and rollback: a value may still be in force; stderr says what to do by hand."),

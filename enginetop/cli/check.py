@@ -66,13 +66,12 @@ class Verdict:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command."""
-    settings = resolve(args, tell)
-    if args.replay:
-        snapshot = wiring.replay_to_end(settings, Path(args.replay))
-    else:
-        targets = wiring.live_targets(settings)
-        snapshot = _look(settings, targets, args.duration)
+    """Run the command. Where nothing can be looked at nothing is known: 2 would say that the fleet is down."""
+    try:
+        snapshot = _picture(args)
+    except ConfigError as error:
+        tell(str(error))
+        return exit_codes.UNKNOWN
     if snapshot.collector.told:
         tell(snapshot.collector.told)
     verdict = judge(snapshot)
@@ -82,6 +81,13 @@ def run(args: argparse.Namespace) -> int:
         else verdict.summary
     )
     return verdict.code
+
+
+def _picture(args: argparse.Namespace) -> FleetSnapshot:
+    settings = resolve(args, tell)
+    if args.replay:
+        return wiring.replay_to_end(settings, Path(args.replay))
+    return _look(settings, wiring.live_targets(settings), args.duration)
 
 
 def judge(snapshot: FleetSnapshot) -> Verdict:
@@ -151,7 +157,7 @@ def _summary(code: int, problems: Sequence[Problem], snapshot: FleetSnapshot) ->
     if silenced:
         said += f"; {silenced} silenced"
     goodput = _goodput(snapshot)
-    line = f"{_WORDS[code]} {count}: {said}{f' | goodput {goodput}' if goodput else ''}"
+    line = f"{_WORDS[code]} {count}: {said}{f' | goodput {goodput} req/s' if goodput else ''}"
     return " ".join("".join(c if c.isprintable() else " " for c in line).split())
 
 

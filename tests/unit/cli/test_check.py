@@ -73,7 +73,7 @@ def test_the_line_of_the_specification() -> None:
     shown = book()(replace(snapshot, fleet=replace(snapshot.fleet, goodput=good)))
     assert verdict(shown) == (
         2,
-        "CRITICAL 2 of 8: c0 down 72 s; a7 no progress 45 s | goodput 41.2 of 47.1",
+        "CRITICAL 2 of 8: c0 down 72 s; a7 no progress 45 s | goodput 41.2 of 47.1 req/s",
     )
 
 
@@ -137,6 +137,17 @@ def test_a_target_that_refuses_is_down_after_two_samples(capsys: pytest.CaptureF
     document = json.loads(capsys.readouterr().out)
     assert (document["schema"], document["status"], document["code"]) == ("enginetop.check/1", "critical", 2)
     assert [alert["state"] for alert in document["alerts"]] == ["pending"]
+
+
+@pytest.mark.parametrize("argv", [("--config", "no.toml"), ("--replay", "no.jsonl"), ("r1",)])
+def test_where_nothing_can_be_looked_at_nothing_is_known(
+    argv: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also a fleet that is well would be critical by the 2 of other commands."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", *argv]) == 3
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
 
 
 def test_what_needs_a_hold_is_judged_over_the_time_given(

@@ -197,7 +197,7 @@ def test_a_rule_over_an_unknown_signal_is_one_line_at_the_start_too(
 ) -> None:
     config = tmp_path / "c.toml"
     config.write_text(BROKEN["unknown signal"])
-    assert main(["check", "127.0.0.1:1", "--config", str(config)]) == 2
+    assert main(["check", "127.0.0.1:1", "--config", str(config)]) == 3
     out, err = capfd.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert "alerts.0.when: unknown signal 'kv_usage'; did you mean" in err
