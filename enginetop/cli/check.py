@@ -66,7 +66,7 @@ class Verdict:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command. Where nothing can be looked at nothing is known: 2 would say that the fleet is down."""
+    """Run the command. Where nothing can be looked at nothing is known: 2 would say that the fleet is bad."""
     try:
         snapshot = _picture(args)
     except ConfigError as error:
