@@ -50,17 +50,8 @@ test-k8s: $(READY)       ## a real kube-apiserver, built from Debian's source pa
 test-dynamo: $(READY)    ## NVIDIA Dynamo's own mocker, and a worker of ours, installed by itself: about 0.6 GB of disk, 5 minutes
 	$(BIN)/python -m pytest -q -m dynamo -rs -s tests/dynamo
 
-bench: $(READY)          ## our figures and those of others on the same fleet, in one run: about 15 minutes
-	$(BIN)/python -m bench.startup
-	$(BIN)/python -m bench.parse
-	$(BIN)/python -m bench.fetch
-	$(BIN)/python -m bench.scrape
-	$(BIN)/python -m bench.tick
-	$(BIN)/python -m bench.screen
-	$(BIN)/python -m bench.scale
-	$(BIN)/python -m bench.scale --tls --replicas 1000
-	$(BIN)/python -m bench.memory --replicas 200 --interval 1
-	$(BIN)/python -m bench.peers
+bench: $(READY)          ## our figures and those of others, in one run and one table: about 15 minutes
+	$(BIN)/python -m bench
 
 docs: $(READY)           ## write the documents anew that are made from tables and from the parser
 	$(BIN)/python -m enginetop.docs_tables docs/engines.md

@@ -76,10 +76,11 @@ async def measure(urls: Sequence[str], secure: Sequence[str], rounds: int = ROUN
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="CPU of one GET of a 74 KiB page.")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with page_server(TARGETS) as server, page_server(TARGETS, tls=True) as secure:
-        figures = asyncio.run(measure(server.good, secure.good))
+        figures = asyncio.run(measure(server.good, secure.good, arguments.rounds))
     for name, value in figures.items():
         print(f"{name:36} {value:8.3f}")
     if arguments.json:

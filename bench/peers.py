@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.page_server import PageServer, page_server
@@ -27,6 +28,9 @@ from tests.support.installing import Environment, kept_folder
 PEERS = ("vllmstat==0.9.1", "vllm-htop==0.5.0")
 OURS = "enginetop"
 _WARM_UP_SECONDS = 7.0
+
+Row = dict[str, float | None]
+"""The figures of one program, units in their names; None: it made no scrape."""
 
 Command = Callable[[Sequence[str], Path], list[str]]
 """What starts a program on these base URLs; it may write into the folder."""
@@ -90,52 +94,63 @@ def _installed() -> Path | None:
     return here.folder / "bin"
 
 
-def _look(command: list[str], server: PageServer, seconds: float) -> tuple[float, float, float]:
-    """CPU milliseconds per scrape, scrapes a second, and resident MB of one run."""
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One run: CPU milliseconds per scrape (None: it made none), scrapes a second, and resident MB."""
+
+    cpu_ms: float | None
+    per_second: float
+    resident_mb: float
+
+
+def _look(command: list[str], server: PageServer, seconds: float) -> _Look:
     with Terminal(command) as terminal:
         terminal.read_for(_WARM_UP_SECONDS)
         cpu, served = terminal.cpu_seconds(), server.served()
         terminal.read_for(seconds)
         cpu, served = terminal.cpu_seconds() - cpu, server.served() - served
         resident = terminal.resident_mib() * 1.048576
-    return cpu / served * 1000 if served else float("nan"), served / seconds, resident
+    return _Look(cpu / served * 1000 if served else None, served / seconds, resident)
 
 
-def measure(
-    replicas: int, rounds: int, seconds: float, commands: Mapping[str, Command]
-) -> dict[str, dict[str, float]]:
+def _row(looks: Sequence[_Look], replicas: int) -> Row:
+    """The medians of one program."""
+    known = [look.cpu_ms for look in looks if look.cpu_ms is not None]
+    cpu = statistics.median(known) if known else None
+    return {
+        "cpu_ms_per_scrape": None if cpu is None else round(cpu, 2),
+        "cores": None if cpu is None else round(cpu * replicas / 1000, 3),
+        "achieved_ratio": round(statistics.median(look.per_second for look in looks) / replicas, 3),
+        "rss_mb": round(statistics.median(look.resident_mb for look in looks), 1),
+    }
+
+
+def measure(replicas: int, rounds: int, seconds: float, commands: Mapping[str, Command]) -> dict[str, Row]:
     """The figures of every program on a fleet of so many replicas; they take turns."""
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in commands}
+    found: dict[str, list[_Look]] = {name: [] for name in commands}
     with page_server(replicas) as server:
         for number in range(rounds):
             for name, command in commands.items():
                 with tempfile.TemporaryDirectory() as folder:
                     look = _look(command(server.good, Path(folder)), server, seconds)
                 found[name].append(look)
-                place = f"{replicas} replicas, round {number + 1} of {rounds}: {name:11}"
-                _tell(f"{place} {look[0]:6.2f} ms a scrape, {look[1]:5.1f} scrapes a second")
-    rows = {
-        name: [statistics.median(column) for column in zip(*runs, strict=True)]
-        for name, runs in found.items()
-    }
-    ours = rows[OURS][0]
-    return {
-        name: {
-            "cpu_ms_per_scrape": round(cpu, 2),
-            "ratio_to_ours": round(cpu / ours, 2),
-            "cores": round(cpu * replicas / 1000, 3),
-            "achieved_ratio": round(achieved / replicas, 3),
-            "rss_mb": round(resident, 1),
-        }
-        for name, (cpu, achieved, resident) in rows.items()
-    }
+                cost = "nothing scraped" if look.cpu_ms is None else f"{look.cpu_ms:.2f} ms a scrape"
+                place = f"{replicas} replicas, round {number + 1} of {rounds}"
+                _tell(f"{place}: {name:11} {cost}, {look.per_second:.1f} scrapes a second")
+    rows = {name: _row(looks, replicas) for name, looks in found.items()}
+    ours = rows[OURS]["cpu_ms_per_scrape"]
+    for row in rows.values():
+        theirs = row["cpu_ms_per_scrape"]
+        row["ratio_to_ours"] = round(theirs / ours, 2) if theirs is not None and ours else None
+    return rows
 
 
-def _table(replicas: int, figures: Mapping[str, Mapping[str, float]]) -> str:
+def _table(replicas: int, figures: Mapping[str, Row]) -> str:
     titles = list(figures[OURS])
     lines = [f"{f'{replicas} replicas':14}" + "".join(f"{title:>19}" for title in titles)]
     for name, row in figures.items():
-        lines.append(f"  {name:12}" + "".join(f"{row[title]:19g}" for title in titles))
+        cells = ("-" if row[title] is None else f"{row[title]:g}" for title in titles)
+        lines.append(f"  {name:12}" + "".join(f"{cell:>19}" for cell in cells))
     return "\n".join(lines)
 
 

@@ -64,9 +64,10 @@ def measure(rounds: int = _ROUNDS) -> dict[str, float]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="CPU of starts.")
+    parser.add_argument("--rounds", type=int, default=_ROUNDS)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    figures = measure()
+    figures = measure(arguments.rounds)
     for name, value in figures.items():
         print(f"{name:32} {value:8.3f}")
     if arguments.json:
