@@ -15,6 +15,7 @@ from collectors.judge import GoodPage, PageJudge
 from collectors.layout import LayoutCache
 from collectors.meaning import Miss, miss_of, most_telling
 from collectors.page import Page
+from collectors.routine import Routine
 from collectors.side_pages import SidePages
 from enginetop.fleet.model import EngineKind, Target
 from enginetop.fleet.observation import CONNECTION_FAILURES, Failure, FailureKind, Observation
@@ -48,6 +49,8 @@ class TargetFeed:
         self._gone = False
         """Nobody was at the address since the last good page: another engine may come."""
         self._queue: tuple[Answer, Miss] | None = None
+        self._routine: Routine | None = None
+        """How the next scrape goes if it goes as the last one did; None: it has to be thought about."""
 
     @property
     def table(self) -> EngineTable | None:
@@ -62,6 +65,11 @@ class TargetFeed:
     def next_path(self, answers: Sequence[Answer]) -> str | None:
         """The path to ask after these answers of the present scrape; None: the scrape is complete."""
         try:
+            if self._routine is not None:
+                if not answers:
+                    return self._routine.path
+                if self._routine.ends_with(answers):
+                    return None
             return self._next_path(answers)
         except Exception:  # noqa: BLE001  # whatever a page did to us must not end the scraping; take() reports it
             return None
@@ -73,9 +81,14 @@ class TargetFeed:
         """
         try:
             outcome = self._take(answers, at)
+            if isinstance(outcome, Failure):
+                self._routine = None
+            elif self._routine is None or not self._routine.ends_with(answers):
+                self._routine = self._routine_after(answers)
         except Exception as error:  # noqa: BLE001  # a fault of ours is shown, never hidden, and stops nothing
             detail = f"enginetop could not read this target: {type(error).__name__}"
             outcome = Failure(FailureKind.COLLECTOR, at, detail, answered=_answered(answers))
+            self._routine = None
         self._judge.forget()
         self._sides.end_scrape()
         # A page that hangs takes the whole scrape; the next one asks first whether the server is alive.
@@ -90,6 +103,20 @@ class TargetFeed:
         return Observation(at, seconds, reading=reading, metrics_page=metrics_page)
 
     # Which path next
+
+    def _routine_after(self, answers: Sequence[Answer]) -> Routine | None:
+        """The way of this scrape if it asked its page alone, and nothing says that the next one asks more."""
+        table, path = self._table, self._page_path
+        if table is None or path is None or [answer.path for answer in answers] != [path]:
+            return None
+        sides = self._sides.bodies
+        asked = [side for side in table.side_pages if side.asked_with(sides)]
+        if any(side.before_metrics or self._sides.is_due(side) for side in asked):
+            return None
+        if not table.may_read_metrics(sides) or next(iter(self._candidates()), None) != path:
+            return None
+        routine = Routine(path, answers[0].headers.get("server"))
+        return routine if routine.ends_with(answers) else None
 
     def _next_path(self, answers: Sequence[Answer]) -> str | None:
         asked = {answer.path for answer in answers}
@@ -195,6 +222,7 @@ class TargetFeed:
             return outcome
         if outcome.start_token != self._start and self._start is not None:
             self._sides.ask_again()
+            self._routine = None
         self._start = outcome.start_token
         return outcome, True
 
@@ -275,7 +303,7 @@ class TargetFeed:
     def _reader_for(self, table: EngineTable) -> Reader:
         """The reader of the engine that is there now; nothing that another one told holds any longer."""
         if self._reader is None or self._table is not table:
-            self._table, self._reader = table, table.new_reader()
+            self._table, self._reader, self._routine = table, table.new_reader(), None
             self._sides.forget()
             self._queue = None
         return self._reader

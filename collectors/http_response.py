@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from collectors.fetch import CUT_SHORT, UNANSWERED, FetchError, RawResponse, body_too_large
 from enginetop.fleet.observation import FailureKind
@@ -15,11 +16,22 @@ from enginetop.fleet.observation import FailureKind
 MAX_HEAD_BYTES = 64 * 1024
 _USUAL_HEAD_BYTES = 2048
 _MAX_LINE_BYTES = 1024
+_USUAL_LINE_BYTES = 128
+"""Of a header line that is no longer it is remembered what it says: a fleet repeats a few."""
 _STATUS_LINE = re.compile(rb"HTTP/(\d\.\d) (\d{3})(?: |$)")
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;|$)")
 _LENGTH = re.compile(r"\d{1,18}")
 _BODILESS = frozenset({204, 304})
+
+
+@lru_cache(maxsize=512)
+def _header(line: bytes) -> tuple[str, str]:
+    """The lower-case name and the text of a header line; no name: it is none."""
+    name, colon, value = line.decode("latin-1").partition(":")
+    if not colon or not _HEADER_NAME.fullmatch(name):
+        return "", ""
+    return name.lower(), value.strip(" \t")
 
 
 class NeedsFullClient(Exception):  # noqa: N818 - not an error: the other client takes over
@@ -118,10 +130,9 @@ class ResponseParser:
             raise FetchError(FailureKind.PROTOCOL, "the status line is malformed")
         self._status = int(status_line[2])
         for line in lines[1:]:
-            name, colon, value = line.decode("latin-1").partition(":")
-            if not colon or not _HEADER_NAME.fullmatch(name):
+            name, value = _header(line) if len(line) <= _USUAL_LINE_BYTES else _header.__wrapped__(line)
+            if not name:
                 raise NeedsFullClient  # folded or odd header lines
-            name, value = name.lower(), value.strip(" \t")
             known = self._headers.get(name)
             if name == "content-length" and known is not None and known != value:
                 raise FetchError(FailureKind.PROTOCOL, "two lengths for one body")

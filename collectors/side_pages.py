@@ -60,6 +60,8 @@ class SidePages:
 
     def take(self, answers: Sequence[Answer]) -> None:
         """Remember what came, and what did not."""
+        if all(answer.path not in SIDE_FIELDS for answer in answers):
+            return
         self._keep(self._after(answers))
         for answer in answers:
             if answer.path in SIDE_FIELDS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable
@@ -77,7 +78,9 @@ _NAMED_BY_SERVER = tuple((table.server_header, table) for table in TABLES if tab
 def by_server_header(headers: Mapping[str, str]) -> EngineTable | None:
     """The engine that names itself in the `Server` header; also on a 404."""
     server = headers.get("server")
-    if not server:
-        return None
-    server = server.lower()
+    return _named(server.lower()) if server else None
+
+
+@lru_cache(maxsize=256)
+def _named(server: str) -> EngineTable | None:
     return next((table for begin, table in _NAMED_BY_SERVER if server.startswith(begin)), None)
