@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from collectors.secrets import without_secrets, words_without_secrets
@@ -72,6 +72,9 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         for word, shown in zip(self.typed, words_without_secrets(self.typed), strict=True):
             message = message.replace(word, shown) if word != shown else message
+        wrong = message.removeprefix("unrecognized arguments: ")
+        if wrong != message and (near := _nearest(wrong.split()[0], self._option_string_actions)):
+            message += f"; did you mean {near}?"
         self.exit(2, f"{self.prog}: {without_secrets(message)} (see {self.prog} --help)\n")
 
 
@@ -87,7 +90,26 @@ def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
         return command, args
     args = parser.parse_intermixed_args(argv[1:] if command is not UI else argv)
     _refuse_flags(parser, args)
+    if command is UI:
+        _refuse_words(parser, args.targets)
     return command, args
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    import difflib  # of use to those who mistype
+
+    near = difflib.get_close_matches(word.partition("=")[0], list(known), n=1, cutoff=0.7)
+    return near[0] if near else ""
+
+
+def _refuse_words(parser: _Parser, targets: Iterable[str]) -> None:
+    """A command that is mistyped, or not the first word, is no target either: it has no port."""
+    names = [known.name for known in COMMANDS]
+    for word in targets:
+        if word in names:
+            parser.error(f"the command comes first: enginetop {word} ...")
+        if word.isalpha() and (near := _nearest(word, names)):
+            parser.error(f"{word!r} is no command and no target; did you mean enginetop {near}?")
 
 
 def _refuse_flags(parser: _Parser, args: argparse.Namespace) -> None:
