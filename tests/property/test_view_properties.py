@@ -86,6 +86,8 @@ def replicas(draw: st.DrawFn, number: int = 0) -> ReplicaSnapshot:
         "events": tuple(draw(st.lists(events, max_size=3))),
         "gpus": tuple(draw(st.lists(gpus, max_size=2))),
         "last_failure": draw(st.none() | failures),
+        "failed_looks": draw(st.integers(0, 3)),
+        "unanswered_seconds": draw(st.none() | st.floats(0, 100)),
         "next_try_at": draw(st.none() | st.floats(0, 2e9)),
         "trend_times": tuple(AT - 2 * (points - point) for point in range(points)),
         "trends": {

@@ -97,6 +97,14 @@ def test_who_is_slower_than_its_like_has_the_rest_of_the_line() -> None:
     assert line_text(verdict_line(loud, 60)) == " ✖ 1 needs you: c0 down 72 s"
 
 
+def test_who_does_not_answer_is_named_before_who_is_slow() -> None:
+    slow = replica("r5", outliers=(Outlier("tpot_seconds.p95", 0.049, 0.024, 7),))
+    lost = replica("r6", failed_looks=1, reasons=("connection refused once, 1 s ago",))
+    assert line_text(verdict_line(picture(fleet([slow, lost])), 100)) == (
+        " ● nothing needs you · 1 slow · 1 no answer · r6 no answer: connection refused once, 1 s ago"
+    )
+
+
 def test_faults_of_the_program_itself_outrank_the_fleet() -> None:
     assert "no GPU thread" in line_text(verdict_line(picture(TROUBLE, notice="no GPU thread"), 80))
     unread = fleet([replica("a")], collector=CollectorHealth(record_problem="r.jsonl: line 3: not JSON"))

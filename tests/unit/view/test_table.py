@@ -143,6 +143,12 @@ def test_old_values_are_dimmed_and_their_age_is_shown() -> None:
     assert [span.ink for span in spans if "9s" in span.text] == ["warn"]
 
 
+def test_values_of_before_a_failed_look_are_old() -> None:
+    spans = table([replica("a1", failed_looks=1), replica("a2")]).line(1)
+    assert line_text(spans).rstrip().endswith("3.2   1s")
+    assert [span.ink for span in spans if "2310" in span.text] == ["dim"]
+
+
 def test_a_target_with_a_wide_spacing_of_its_own_is_not_old() -> None:
     assert line_text(table([replica("a1", scraped_at=AT - 9, spacing_seconds=10)]).line(1)).endswith("     ")
 
