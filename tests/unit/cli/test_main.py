@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.abc
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -32,6 +34,30 @@ def test_a_reader_that_went_away_is_no_fault(
         assert main(["demo", "--list"]) == 0
         monkeypatch.undo()
     assert capsys.readouterr().err == ""
+
+
+def test_ctrl_c_while_the_program_is_still_being_imported_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted(importlib.abc.MetaPathFinder):
+        def find_spec(self, name: str, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "enginetop.cli.dispatch", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert main(["--version"]) == 130
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+
+
+def test_what_the_entry_point_imports_before_that_is_small() -> None:
+    shown = (
+        "import sys; import enginetop.cli.main; print(*(m for m in sys.modules if m.startswith('enginetop')))"
+    )
+    ran = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True)
+    assert set(ran.stdout.split()) == {
+        *("enginetop", "enginetop.cli", "enginetop.cli.main", "enginetop.cli.exit_codes")
+    }
 
 
 def test_diagnostics_that_cannot_be_written_change_no_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
