@@ -55,8 +55,13 @@ def _reach(facts: TargetFacts, now: float) -> Iterator[Finding]:
 def _way_out(facts: TargetFacts, kind: FailureKind | None, problem: str) -> str:
     if kind is FailureKind.DNS:
         return "correct the name, or ask why this machine's resolver does not know it"
+    if kind is FailureKind.REFUSED and "without an answer" in problem and facts.url.startswith("http://"):
+        return f"start the server, or, where it speaks TLS, write https{facts.url.removeprefix('http')}"
     if kind is FailureKind.REFUSED:
         return "start the server, correct the port, or see whether it listens on loopback only"
+    if kind is FailureKind.TIMEOUT and problem.startswith("TLS"):
+        plain = f"http{facts.url.removeprefix('https')}"
+        return f"a server that speaks plain HTTP (write {plain}) or hangs: ask from its own machine"
     if kind is FailureKind.TIMEOUT:
         return "a firewall, a wrong address, or a server that hangs: ask from its own machine"
     if kind is FailureKind.TLS:

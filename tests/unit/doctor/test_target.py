@@ -62,6 +62,11 @@ def test_a_healthy_target() -> None:
         (FailureKind.DNS, "name lookup failed: unknown", "correct the name"),
         (FailureKind.REFUSED, "connection refused", "start the server"),
         (FailureKind.TIMEOUT, "connection: nothing within 5 s", "a firewall"),
+        (
+            FailureKind.TIMEOUT,
+            "TLS: nothing within 5 s",
+            "a server that speaks plain HTTP (write http://a1) or",
+        ),
         (FailureKind.TLS, "TLS: self-signed certificate", "name the CA of its certificate"),
         (FailureKind.TLS, "TLS: wrong version number", "the server speaks plain HTTP there: write http://a1"),
     ],
@@ -72,6 +77,14 @@ def test_a_way_that_ends_early(kind: FailureKind, problem: str, fix: str) -> Non
     (finding,) = found(facts)
     assert (finding.area, finding.level, finding.what) == ("reach", Level.ERROR, problem)
     assert finding.fix.startswith(fix)
+
+
+@pytest.mark.parametrize(("url", "tls"), [("http://a1:8000", True), ("https://a1:8000", False)])
+def test_a_server_that_closes_at_once_may_speak_tls(url: str, tls: bool) -> None:
+    failure = FailureFacts(FailureKind.REFUSED, "connected, and closed without an answer")
+    (finding,) = found(TargetFacts("a1", url, 2.0, failure=failure))
+    assert ("write https://a1:8000" in finding.fix) is tls
+    assert finding.fix.startswith("start the server")
 
 
 @pytest.mark.parametrize("kind", list(FailureKind))
