@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from collectors.discovery.listing import Listed, ListingError, target_at
 from collectors.fetch import lookup_words
+from enginetop.fleet.model import in_brackets
 
 _LOOKUP_SECONDS = 5.0
 
@@ -51,7 +52,8 @@ class DnsNames:
             else:
                 target = target_at(self._name, scheme=self._scheme)
                 found = [
-                    f"{_bracketed(ip)}:{target.port}" for ip in self._addresses(target.host, target.port)
+                    f"{in_brackets(ip.partition('%')[0])}:{target.port}"
+                    for ip in self._addresses(target.host, target.port)
                 ]
         except OSError as error:
             words = lookup_words(error) if isinstance(error, socket.gaierror) else error.strerror or error
@@ -85,7 +87,3 @@ def system_servers(name: str, nameserver: tuple[str, int] | None = None) -> Sequ
     except (dns.exception.DNSException, ValueError) as error:
         raise OSError(" ".join(str(error).split()) or type(error).__name__) from None
     return sorted((str(record.target), int(record.port)) for record in answer)
-
-
-def _bracketed(address: str) -> str:
-    return f"[{address.partition('%')[0]}]" if ":" in address else address

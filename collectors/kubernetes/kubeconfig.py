@@ -19,7 +19,7 @@ import yaml
 from collectors.json_fields import verbatim
 from collectors.kubernetes.context import Context, ExecPlugin, KubernetesError
 from enginetop.fleet.foreign_json import Fields, field_at, objects_at, texts
-from enginetop.fleet.model import LOCAL_HOST, same_host
+from enginetop.fleet.model import LOCAL_HOST, in_brackets, same_host
 
 _MOST_BYTES = 4 * 1024 * 1024
 _File = tuple[Path, Fields]
@@ -133,8 +133,7 @@ def _proxied(url: str) -> Context:
             f"{host or 'that'} is no `kubectl proxy` of this machine; write http://127.0.0.1:8001, "
             "or the name of a context"
         )
-    shown = f"[{host}]" if ":" in host else host
-    server = f"http://{shown}{f':{port}' if port else ''}"
+    server = f"http://{in_brackets(host)}{f':{port}' if port else ''}"
     return Context(name=server, server=server, namespace="default")
 
 
@@ -173,7 +172,7 @@ def _in_cluster(environment: Mapping[str, str], folder: Path) -> Context | None:
         namespace = ""
     return Context(
         name="in-cluster",
-        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        server=f"https://{in_brackets(host)}:{port}",
         namespace=namespace or "default",
         ca_file=str(folder / "ca.crt"),
         token_file=str(folder / "token"),

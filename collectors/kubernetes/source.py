@@ -17,7 +17,7 @@ from collectors.kubernetes.pod_list import PodList
 from collectors.kubernetes.pods import ServingPod, serving_pod
 from collectors.kubernetes.stacks import PICKER, Stack
 from enginetop.fleet.foreign_json import Fields
-from enginetop.fleet.model import Role, Target
+from enginetop.fleet.model import Role, Target, in_brackets
 
 MOST_THROUGH_SERVER = 50
 """Pods read through the API server, which every byte then passes; a larger fleet is asked of a Prometheus."""
@@ -137,9 +137,8 @@ class KubernetesPods:
     def _target(self, pod: ServingPod, several: bool) -> Target:
         name = pod.identity if several else pod.name
         if not self._through_server:
-            host = f"[{pod.address}]" if ":" in pod.address else pod.address
             return target_at(
-                f"{host}:{pod.port}",
+                f"{in_brackets(pod.address)}:{pod.port}",
                 scheme=pod.scheme,
                 metrics_path=pod.metrics_path,
                 name=name,

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from enginetop.fleet.model import in_brackets
+
 SCHEME = "ssh://"
 BY_HAND = "not through ssh; keep `ssh -N -L PORT:SERVER HOST` running and name http://127.0.0.1:PORT"
 """What helps where a program of others dials by itself."""
@@ -29,7 +31,7 @@ class SshHost:
     @property
     def name(self) -> str:
         """The machine as a line for people names it: without the user."""
-        shown = f"[{self.host}]" if ":" in self.host else self.host
+        shown = in_brackets(self.host)
         return f"{shown}:{self.port}" if self.port else shown
 
 

@@ -195,7 +195,7 @@ class AlertBook:
         """The alerts with what keeps each of them quiet, the gravest first."""
         if not alerts:
             return ()
-        names = {replica.target.url: replica.target.name for replica in snapshot.replicas}
+        names = snapshot.names
         causes = inhibitors(alerts)
         silences = (*self._silences, *quiet.silences)
         marked = []

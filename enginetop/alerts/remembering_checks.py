@@ -126,7 +126,7 @@ class _PrefixHits:
                 self._usual = {known: one for known, one in self._usual.items() if known in there}
             usual = self._usual[url] = _Usual()
         began = usual.began(snapshot.at)
-        if began is not None and any(e.kind == "restarted" and e.at > began for e in replica.events):
+        if began is not None and replica.restarted_after(began):
             usual, began = _Usual(), None
             self._usual[url] = usual
         return usual, began

@@ -6,7 +6,7 @@ import argparse
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,7 @@ def judge(snapshot: FleetSnapshot) -> Verdict:
     Alerts count when they fire and nothing keeps them quiet; those of states that need no hold count as soon
     as they are pending. A replica of which nothing is known yet is unknown.
     """
-    names = {replica.target.url: replica.target.name for replica in snapshot.replicas}
+    names = snapshot.names
     problems = [
         Problem(_CODE_OF[Severity(alert.severity)], alert.target, _text(alert, names, snapshot.at))
         for alert in snapshot.alerts
@@ -139,7 +139,7 @@ def _matters(alert: Alert) -> bool:
     return alert.state == FIRING or (alert.state == "pending" and alert.rule in AT_ONCE)
 
 
-def _text(alert: Alert, names: dict[str, str], at: float) -> str:
+def _text(alert: Alert, names: Mapping[str, str], at: float) -> str:
     name = names.get(alert.target, alert.target)
     word = _SAID.get(alert.rule)
     if word is not None:

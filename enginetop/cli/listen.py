@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import in_brackets
 
 CONSENT_FLAG = "--listen-any-address"
 CONSENT_KEY = "listen_any_address"
@@ -19,8 +20,7 @@ class Listen:
     port: int
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return f"{in_brackets(self.host)}:{self.port}"
 
 
 def parse_listen(text: str, origin: str, *, any_address: bool) -> Listen:

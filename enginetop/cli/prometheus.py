@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from collectors.fetch import NO_CREDENTIALS, Credentials
 from collectors.ssh.address import BY_HAND
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import in_brackets
 
 if TYPE_CHECKING:
     from collectors.prometheus.client import PrometheusClient
@@ -51,7 +52,7 @@ def prometheus_url(text: str) -> str:
         raise ConfigError(
             "--prometheus: an address with a zone is not asked; write another one of that server"
         )
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    host = in_brackets(parts.hostname)
     path = parts.path.rstrip("/").removesuffix("/api/v1")
     return f"{parts.scheme}://{host}{f':{port}' if port is not None else ''}{path}"
 

@@ -30,7 +30,7 @@ class Printer:
         """Print the changes of one snapshot, and a heartbeat when it is time."""
         snapshot, events = look
         if events:
-            names = {replica.target.url: replica.target.name for replica in snapshot.replicas}
+            names = snapshot.names
             for event in events:
                 self._writer.write(self._lines.alert(event, names))
         if self._before is not None:

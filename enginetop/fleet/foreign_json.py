@@ -40,6 +40,11 @@ def objects_at(value: Any, *path: str | int) -> list[Fields]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
+def whole(value: Any) -> int | None:
+    """A whole number; None: it is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def texts(value: Any) -> tuple[str, ...]:
     """The texts of a list; empty when it is none."""
     return tuple(word for word in value if isinstance(word, str)) if isinstance(value, list) else ()

@@ -151,6 +151,11 @@ def is_address(host: str) -> bool:
     return True
 
 
+def in_brackets(host: str) -> str:
+    """A host as it stands before a port: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 def same_host(one: str, other: str) -> bool:
     """Whether two host names mean the same machine as far as names can tell (all loopback names are one)."""
     one, other = one.lower(), other.lower()

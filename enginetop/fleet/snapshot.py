@@ -324,6 +324,10 @@ class ReplicaSnapshot:
             raise TypeError(f"{name} is a distribution")
         return value
 
+    def restarted_after(self, at: float) -> bool:
+        """Whether a restart was noticed after Unix time `at`."""
+        return any(event.kind == "restarted" and event.at > at for event in self.events)
+
     def distribution(self, name: str) -> Distribution:
         """The distribution `name`; KeyError if there is no such signal, TypeError if it is a scalar."""
         value = self.signals[name]
@@ -404,3 +408,12 @@ class FleetSnapshot:
     collector: CollectorHealth = CollectorHealth()
     gpu_problem: str = ""
     turns: int = 1
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What the replicas are called, by URL."""
+        return {replica.target.url: replica.target.name for replica in self.replicas}
+
+    def replica(self, url: str) -> ReplicaSnapshot | None:
+        """The replica of a target; None: there is none."""
+        return next((replica for replica in self.replicas if replica.target.url == url), None)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from enginetop.alerts.rule import FIRING
 from enginetop.fleet.model import STATE_ORDER
 from enginetop.fleet.signals import DISTRIBUTIONS, SCALARS
-from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Signals
+from enginetop.fleet.snapshot import FleetSnapshot, Signals
 from themes.loader import Ink
 from tui.view import numbers
 from tui.view.cells import UNKNOWN, Line, Span, clip, fit, merge, pad, plain
@@ -43,7 +43,7 @@ def compare_lines(pair: Pair | None, url: str | None, width: int) -> list[Line]:
         sides = [snapshot.fleet.signals for snapshot in pair]
         lines += _counts(pair)
     else:
-        found = [_replica(snapshot, url) for snapshot in pair]
+        found = [snapshot.replica(url) for snapshot in pair]
         lines.append(word_line("state", *(UNKNOWN if one is None else str(one.state) for one in found)))
         sides = [{} if one is None else one.signals for one in found]
     head = head_line("A", "B", "B - A")
@@ -114,10 +114,6 @@ def _row(label: str, first: str, second: str, change: str, ink: Ink) -> Line:
             Span(change, ink),
         )
     )
-
-
-def _replica(snapshot: FleetSnapshot, url: str) -> ReplicaSnapshot | None:
-    return next((one for one in snapshot.replicas if one.target.url == url), None)
 
 
 def _format_of(unit: str) -> Callable[[float], str]:

@@ -24,7 +24,6 @@ from tuners.control.observe import (
     Mark,
     increase,
     mark_before,
-    replica_of,
 )
 from tuners.control.probability import binomial_tail
 from tuners.limits import FRESH
@@ -94,7 +93,7 @@ def _picture(watched: Watched) -> Guard:
 
 def _state(watched: Watched, name: str, targets: Sequence[str]) -> Guard:
     for target in targets:
-        replica = replica_of(watched.snapshot, target)
+        replica = watched.snapshot.replica(target)
         if replica is None:
             return Guard(name, False, f"{target} is gone")
         if replica.state is ReplicaState.STALE and replica.scraped_at is not None:
@@ -106,7 +105,7 @@ def _state(watched: Watched, name: str, targets: Sequence[str]) -> Guard:
             why = f" ({replica.reasons[0]})" if replica.reasons else ""
             return Guard(name, False, f"{replica.target.name} is {replica.state}{why}")
         since = watched.settled.get(target, watched.began)
-        if any(event.kind == "restarted" and event.at > since for event in replica.events):
+        if replica.restarted_after(since):
             return Guard(name, False, f"{replica.target.name} restarted")
     return Guard(name, True, f"{len(targets)} fresh")
 

@@ -6,7 +6,7 @@ from enginetop.fleet.change import ChangeState
 from enginetop.fleet.knobs import FAILED, STUCK
 from tuners.control import guards
 from tuners.control.knob_api import KnobReply, ReplyKind
-from tuners.control.observe import mark, replica_of, with_mark
+from tuners.control.observe import mark, with_mark
 from tuners.control.progress import Answered, Purpose, Turn, Written
 from tuners.control.trace import trace_of
 
@@ -39,7 +39,7 @@ def _settle(turn: Turn) -> None:
     for target, written in turn.progress.written.items():
         if written.confirmed_at is None or written.settled is not None:
             continue
-        trace = trace_of(replica_of(turn.snapshot, target))
+        trace = trace_of(turn.snapshot.replica(target))
         if trace.at > written.confirmed_at:
             turn.touch(target, settled=trace)
 

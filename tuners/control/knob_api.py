@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote
 
 from enginetop.fleet.admin_surface import AdminFacts
-from enginetop.fleet.foreign_json import decoded, error_words
+from enginetop.fleet.foreign_json import decoded, error_words, whole
 from enginetop.fleet.knobs import (
     BY_HAND,
     KNOBS_PATH,
@@ -223,7 +223,7 @@ def _row_reply(answer: KnobAnswer) -> KnobReply:
     except KnobSheetError as error:
         return KnobReply(ReplyKind.BAD, str(error))
     return KnobReply(
-        ReplyKind.OK, row=row, applied=_count(document, "applied"), total=_count(document, "total")
+        ReplyKind.OK, row=row, applied=whole(document.get("applied")), total=whole(document.get("total"))
     )
 
 
@@ -239,8 +239,3 @@ def _understood(answer: KnobAnswer) -> tuple[Any, KnobReply | None]:
     kind = _MEANINGS.get(answer.status, ReplyKind.BAD)
     words = error_words(document)
     return None, KnobReply(kind, f"HTTP {answer.status}: {words}" if words else f"HTTP {answer.status}")
-
-
-def _count(document: Any, key: str) -> int | None:
-    value = document.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

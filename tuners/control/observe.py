@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
+from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control.judge import Block
 
 JUDGED = "requests_judged"
@@ -63,11 +63,6 @@ def blocks_between(
         )
         for earlier, later in pairwise(marks)
     )
-
-
-def replica_of(snapshot: FleetSnapshot, target: str) -> ReplicaSnapshot | None:
-    """The replica of a target; None when the snapshot has none."""
-    return next((found for found in snapshot.replicas if found.target.url == target), None)
 
 
 def with_mark(recent: tuple[Mark, ...], new: Mark, window_seconds: float) -> tuple[Mark, ...]:

@@ -13,7 +13,6 @@ from enginetop.fleet.knobs import KnobSheet
 from enginetop.fleet.model import EngineKind
 from enginetop.fleet.plan import Plan, PlannedChange, Scope
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
-from tuners.control.observe import replica_of
 from tuners.limits import FRESH
 
 PLAN_LIFE_SECONDS = 3600.0
@@ -72,7 +71,7 @@ def plan_from_advice(
 
 def pool_of(snapshot: FleetSnapshot, target: str) -> tuple[ReplicaSnapshot, ...]:
     """The other fresh replicas of the same model and role; none when `target` is not known."""
-    replica = replica_of(snapshot, target)
+    replica = snapshot.replica(target)
     if replica is None:
         return ()
     return tuple(

@@ -13,7 +13,7 @@ from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tuners.control.concerns import concerns
 from tuners.control.judge import FEWEST_BLOCKS
 from tuners.control.knob_api import KnobReply, ReplyKind
-from tuners.control.observe import JUDGED, replica_of
+from tuners.control.observe import JUDGED
 from tuners.control.paths import path_of
 from tuners.control.settings import ControlSettings
 from tuners.control.sizing import Sizing, size
@@ -59,7 +59,7 @@ def check_plan(
         )
     notes: list[str] = []
     for change in plan.changes:
-        replica = replica_of(snapshot, change.target)
+        replica = snapshot.replica(change.target)
         reply = sheets.get(change.target)
         problem = _replica_problem(plan, change, replica) or _knob_problem(change, reply)
         surface = None if replica is None or problem else _open_surface(replica, reply)
@@ -75,7 +75,7 @@ def check_plan(
                 notes.append(f"accepted: {change.target}: {surface.what}")
             else:
                 problems.append(_open_problem(change, surface))
-    canary = replica_of(snapshot, plan.canary.target)
+    canary = snapshot.replica(plan.canary.target)
     if canary is None:
         return Preflight(tuple(problems), (), (), None)
     row = found_row(sheets, plan.canary)
@@ -107,7 +107,7 @@ def check_plan(
     if len(reached) > 1:
         notes.append(f"reaches {len(reached)} targets at once: {', '.join(reached)}")
     notes.extend(concerns(plan.canary, canary, row))
-    found = [replica for target in baselines if (replica := replica_of(snapshot, target))]
+    found = [replica for target in baselines if (replica := snapshot.replica(target))]
     sizing = size(canary, found, settings) if found else None
     return Preflight(tuple(problems), baselines, tuple(notes), sizing)
 

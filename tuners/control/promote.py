@@ -7,7 +7,6 @@ import math
 from enginetop.fleet.change import ChangeState
 from tuners.control.effect import Effect, find_effect
 from tuners.control.holding import hold
-from tuners.control.observe import replica_of
 from tuners.control.progress import Progress, Purpose, Turn
 from tuners.control.writing import confirm, write
 
@@ -81,7 +80,7 @@ def _effects(turn: Turn) -> str | None:
     seen = 0
     unknown = ""
     for change in turn.progress.plan.changes:
-        replica = replica_of(turn.snapshot, change.target)
+        replica = turn.snapshot.replica(change.target)
         if replica is None:
             continue
         written = turn.progress.written[change.target]

@@ -8,7 +8,6 @@ from enginetop.fleet.change import Proposal
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control.knob_api import KnobReply
-from tuners.control.observe import replica_of
 from tuners.control.paths import PATHS
 from tuners.control.planning import NoPlanError, plan_from_advice
 from tuners.control.preflight import Preflight
@@ -31,7 +30,7 @@ def work_out(
     `replies` holds a fresh read of the knobs of the target and its pool; `check` holds the plan against the
     fleet. No plan: the refusals say why.
     """
-    replica = replica_of(snapshot, target)
+    replica = snapshot.replica(target)
     advice = next((row for row in replica.advice if row.knob == knob), None) if replica else None
     if replica is None or advice is None:
         why = f"{target} is not watched" if replica is None else f"there is no advice on {knob}"

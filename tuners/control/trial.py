@@ -5,12 +5,11 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from enginetop.fleet.change import ChangeState, Verdict
-from enginetop.fleet.snapshot import ReplicaSnapshot
 from tuners.control import alone
 from tuners.control.effect import Effect, find_effect
 from tuners.control.holding import hold
 from tuners.control.judge import judge
-from tuners.control.observe import Mark, blocks_between, mark, replica_of
+from tuners.control.observe import Mark, blocks_between, mark
 from tuners.control.preflight import check_plan
 from tuners.control.progress import Purpose, Turn
 from tuners.control.writing import confirm, write
@@ -79,7 +78,7 @@ def warm_up(turn: Turn) -> None:
     if waited < progress.warmup_seconds:
         return
     change = progress.plan.canary
-    replica = replica_of(turn.snapshot, change.target)
+    replica = turn.snapshot.replica(change.target)
     words = "observing"
     # a window that began before the write tells of both values
     if replica is not None and waited >= turn.snapshot.window_seconds + 2 * turn.snapshot.interval_seconds:
@@ -89,7 +88,7 @@ def warm_up(turn: Turn) -> None:
             turn.undo(f"the value does not work on {change.target}: {finding.words}")
             return
         words = f"observing; effect {finding.effect}: {finding.words}"
-        if written.takes_seconds and not _was_restarted(replica, written.wrote_at):
+        if written.takes_seconds and not replica.restarted_after(written.wrote_at):
             words += "; its pages show no restart"
     turn.to(ChangeState.OBSERVE, words, marks=(_mark(turn),))
 
@@ -117,10 +116,6 @@ def observe(turn: Turn) -> None:
         turn.undo(f"worse: {judgement.why}")
     else:
         turn.to(ChangeState.PROMOTE, f"{judgement.verdict}: {judgement.why}", soaking_since=turn.now)
-
-
-def _was_restarted(replica: ReplicaSnapshot, since: float) -> bool:
-    return any(event.kind == "restarted" and event.at > since for event in replica.events)
 
 
 def _mark(turn: Turn) -> Mark:

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from enginetop.fleet.knobs import KnobRow
 from tuners.control.holding import moves, not_ours
 from tuners.control.knob_api import REFUSALS, ReplyKind
-from tuners.control.observe import replica_of
 from tuners.control.progress import Purpose, Turn, Written
 from tuners.control.trace import trace_of
 
@@ -28,7 +27,7 @@ def write(turn: Turn, targets: tuple[str, ...]) -> None:
             turn.now,
             turn.now,
             turn.now,
-            before=trace_of(replica_of(turn.snapshot, target)),
+            before=trace_of(turn.snapshot.replica(target)),
             takes_seconds=row.takes_seconds if row else 0.0,
         )
     turn.update(written=MappingProxyType(written))

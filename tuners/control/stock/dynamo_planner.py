@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from enginetop.fleet.foreign_json import field_at
+from enginetop.fleet.foreign_json import field_at, whole
 from enginetop.fleet.knobs import KnobTransport
 from tuners.control.knob_api import ReplyKind
-from tuners.control.stock.exchange import StockError, answer_words, ask, whole
+from tuners.control.stock.exchange import StockError, answer_words, ask
 from tuners.control.stock.live_board import LiveKnob, Standing
 
 PATH = "/v1/min-endpoints"

@@ -91,11 +91,6 @@ def refused(document: object) -> bool:
     )
 
 
-def whole(value: object) -> int | None:
-    """A whole number; None: it is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
 def answer_words(value: int | None) -> str:
     """What a write was answered, in words, with the value that the body tells."""
     return "200" if value is None else f"200 with {value}"

@@ -12,9 +12,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from enginetop.fleet.foreign_json import whole
 from enginetop.fleet.knobs import KnobTransport
 from tuners.control.knob_api import ReplyKind
-from tuners.control.stock.exchange import StockError, ask, whole
+from tuners.control.stock.exchange import StockError, ask
 from tuners.control.stock.live_board import LiveKnob, Standing
 
 PATH = "/set_internal_state"

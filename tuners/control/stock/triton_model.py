@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from enginetop.fleet.foreign_json import whole
 from enginetop.fleet.knobs import KnobTransport
 from enginetop.fleet.model import EngineKind
 from tuners.control.files import write_synced
 from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
-from tuners.control.stock.exchange import StockError, ask, whole
+from tuners.control.stock.exchange import StockError, ask
 
 _INDEX = "/v2/repository/index"
 _READY, _GONE = "READY", "UNAVAILABLE"

@@ -6,10 +6,10 @@ of that proposal. A version without the route is not written to.
 
 from __future__ import annotations
 
-from enginetop.fleet.foreign_json import field_at
+from enginetop.fleet.foreign_json import field_at, whole
 from enginetop.fleet.knobs import KnobTransport
 from tuners.control.knob_api import ReplyKind
-from tuners.control.stock.exchange import StockError, answer_words, ask, version_at, whole
+from tuners.control.stock.exchange import StockError, answer_words, ask, version_at
 from tuners.control.stock.live_board import LiveKnob, Standing
 
 PATH = "/v1/runtime_config"
