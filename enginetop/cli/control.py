@@ -23,6 +23,7 @@ from enginetop.fleet.change import ChangeState, ChangeView
 from enginetop.fleet.model import Target
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.ports import FleetSource
+from enginetop.fleet.state import duration_text
 from tuners.control.controller import Controller, WorldOf, the_fleet
 from tuners.control.driver import ControlError
 from tuners.control.recovery import StoredChangeError
@@ -30,6 +31,7 @@ from tuners.control.settings import ControlSettings
 from tuners.control.store import ChangeStore
 
 _LOOK_SECONDS = 0.5
+_PROGRESS_SECONDS = 60.0
 _EXIT_CODES = {
     ChangeState.DONE: exit_codes.OK,
     ChangeState.REFUSED: exit_codes.REFUSED,
@@ -109,7 +111,12 @@ def approval(yes: bool, word: str, what: str) -> str | None:
         tell(f"{what} needs a typed confirmation on a terminal, or --yes")
         return None
     print(f"type {word} to {what}: ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip() != word:
+    try:
+        typed = sys.stdin.readline().strip()
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # the shell's prompt begins a line of its own
+        raise
+    if typed != word:
         tell("not confirmed; nothing was changed")
         return None
     return f'{user} (typed "{word}")'
@@ -118,10 +125,10 @@ def approval(yes: bool, word: str, what: str) -> str | None:
 def follow(control: Controller, since: float) -> ChangeView:
     """Print each step of the change under way on stderr until it is over; ctrl+c undoes it. Its last view.
 
-    What was done before `since` (Unix seconds), by an earlier run, is for `audit` to tell. ControlError when
-    the change ended without a view.
+    While it is observed, a line a minute says how far that is. What was done before `since` (Unix seconds),
+    by an earlier run, is for `audit` to tell. ControlError when the change ended without a view.
     """
-    shown = 0
+    shown, told_at = 0, time.monotonic()
     with stop_event() as stopped:
         while True:
             view = control.wait(_LOOK_SECONDS)
@@ -129,7 +136,15 @@ def follow(control: Controller, since: float) -> ChangeView:
             for row in () if latest is None else latest.history[shown:]:
                 shown += 1
                 if row.at >= since:
-                    tell(f"{time.strftime('%H:%M:%S', time.localtime(row.at))} {row.state} {row.detail}")
+                    _tell_at(row.at, f"{row.state} {row.detail}")
+                    told_at = time.monotonic()
+            if (
+                latest is not None
+                and time.monotonic() - told_at >= _PROGRESS_SECONDS
+                and (far := _how_far(latest))
+            ):
+                _tell_at(time.time(), far)
+                told_at = time.monotonic()
             if view is not None:
                 return view
             if not control.busy:
@@ -138,6 +153,18 @@ def follow(control: Controller, since: float) -> ChangeView:
                 stopped.clear()
                 tell("stopping: the change is undone first")
                 control.roll_back(latest.id, "enginetop was told to stop")
+
+
+def _tell_at(at: float, words: str) -> None:
+    tell(f"{time.strftime('%H:%M:%S', time.localtime(at))} {words}")
+
+
+def _how_far(view: ChangeView) -> str:
+    """How far an observation is, in words; empty when there is none."""
+    if view.state is not ChangeState.OBSERVE or not view.blocks:
+        return ""
+    left = f", {duration_text(view.eta_seconds)} left" if view.eta_seconds is not None else ""
+    return f"{view.state} block {view.block} of {view.blocks}{left}"
 
 
 @contextmanager

@@ -64,6 +64,25 @@ class _UnderWay(_Over):
         self.why.append(why)
 
 
+def test_an_observation_says_how_far_it_is_once_a_minute(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+
+    class Slow(_Over):
+        busy = True
+
+        def wait(self, _: float) -> ChangeView | None:  # type: ignore[override]
+            clock[0] += 20.0
+            return replace(self._view, state=ChangeState.DONE) if clock[0] > 1170.0 else None
+
+    monkeypatch.setattr("enginetop.cli.control.time.monotonic", lambda: clock[0])
+    view = replace(OBSERVED, history=(), block=11, blocks=30, eta_seconds=1140.0)
+    follow(cast(Controller, Slow(view)), since=0.0)
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(" OBSERVE ")[2] for line in told] == ["block 11 of 30, 19 min left"] * 2
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_undoes_the_change_and_is_not_called_a_person(number: signal.Signals) -> None:
     control = _UnderWay(OBSERVED, number)
