@@ -13,14 +13,15 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import BinaryIO, Final
 
 from bench.page_server import AGE_SECONDS, AGES, MovingPage
+from bench.process_figures import resident_mib
 from collectors.answer import Answer
 from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
@@ -38,12 +39,6 @@ _HEADERS: Final = {"content-type": "text/plain; version=0.0.4"}
 _WINDOW_SECONDS: Final = 60.0
 _PICTURES_PER_SECOND = 256.0
 _EPOCH = 1_764_446_400.0
-
-
-def resident_mib() -> float:
-    """Resident memory of this process now."""
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS"))
 
 
 class Fleet:
@@ -107,7 +102,7 @@ def watch(
     """Read `AGES` pages a tick, the length of each in a line before it. Minutes and resident MiB by then."""
     fleet, timeline = Fleet(replicas, interval, _PICTURES_PER_SECOND), Timeline()
     pace_garbage(replicas)
-    seen = [(0.0, resident_mib())]
+    seen = [(0.0, resident_mib(os.getpid()))]
     for tick in range(ticks):
         bodies = [pages.read(int(pages.readline())) for _ in range(AGES)]
         fleet.timed_look(_EPOCH + tick * interval, bodies, lambda: 0.0)
@@ -115,7 +110,7 @@ def watch(
             timeline.add(fleet.latest)
         minutes = (tick + 1) * interval / 60
         if minutes == int(minutes):
-            seen.append((minutes, resident_mib()))
+            seen.append((minutes, resident_mib(os.getpid())))
             print(f"after {minutes:4g} min {seen[-1][1]:8.1f} MiB", file=sys.stderr, flush=True)
     return seen
 

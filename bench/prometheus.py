@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.page_server import page_server
+from bench.process_figures import cpu_seconds
 from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
 from collectors.prometheus.client import PrometheusClient
@@ -68,12 +69,6 @@ def prometheus(urls: list[str], folder: Path, port: int, keep: str) -> Iterator[
             yield f"http://127.0.0.1:{port}", process.pid
         finally:
             process.terminate()
-
-
-def cpu_seconds(pid: int) -> float:
-    """What a process has used until now."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def measure(replicas: int, looks: int, warm_seconds: float, port: int, keep: str) -> dict[str, float]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import time
 
-from bench.memory import resident_mib
 from bench.page_server import TLS, page_server
+from bench.process_figures import resident_mib
 from collectors.feed import TargetFeed
 from collectors.fetch import Credentials
 from collectors.http import HttpFetcher
@@ -81,7 +82,7 @@ def measure(
         "system_ms_per_scrape": round((after.ru_stime - before.ru_stime) / scrapes * 1e3, 3),
         "page_faults_per_scrape": round((after.ru_minflt - before.ru_minflt) / scrapes, 2),
         "switches_per_scrape": round((after.ru_nvcsw - before.ru_nvcsw) / scrapes, 2),
-        "rss_mib": round(resident_mib(), 1),
+        "rss_mib": round(resident_mib(os.getpid()), 1),
     }
 
 

@@ -12,7 +12,8 @@ import subprocess
 import termios
 import time
 from collections.abc import Sequence
-from pathlib import Path
+
+from bench.process_figures import cpu_seconds, resident_mib
 
 WIDTH, HEIGHT = 200, 50
 _SYNC_QUERY, _SYNC_ANSWER = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
@@ -106,10 +107,8 @@ class Terminal:
 
     def cpu_seconds(self) -> float:
         """CPU that the program has used."""
-        fields = Path(f"/proc/{self._child.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self._child.pid)
 
     def resident_mib(self) -> float:
         """Memory that the program holds."""
-        status = Path(f"/proc/{self._child.pid}/status").read_text(encoding="ascii")
-        return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS"))
+        return resident_mib(self._child.pid)
