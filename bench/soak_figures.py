@@ -15,7 +15,8 @@ _WARM_UP_SHARE = 0.25
 class Row:
     """One fault: seconds until anything told of it, until the state did, and from its end until it was over.
 
-    None: never.
+    None: never. `starved_seconds`: for how long, until it was visible, a thread of the watch had work and no
+    CPU: the machine's part of the time.
     """
 
     fault: str
@@ -23,6 +24,7 @@ class Row:
     visible_seconds: float | None = None
     state_seconds: float | None = None
     recovered_seconds: float | None = None
+    starved_seconds: float = 0.0
     alert: str = ""
     fired: bool = False
     resolved: bool = False
@@ -57,19 +59,29 @@ class Growth:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The faults by kind: how often, and the median and the longest time of each of its three."""
-    spans = " ".join(f"{title:>12}" for title in ("visible s", "state s", "over s"))
+    """The faults by kind: how often, and the median and the longest of each of its times."""
+    spans = " ".join(f"{title:>12}" for title in ("visible s", "state s", "over s", "starved s"))
     lines = [f"{'fault':24} {'times':>5} {'state':24} {spans} {'fired':>5} {'ended':>5}"]
     for fault in dict.fromkeys(row.fault for row in rows):
         mine = [row for row in rows if row.fault == fault]
         states = "/".join(dict.fromkeys(row.state for row in mine))
-        times = zip(
-            *((row.visible_seconds, row.state_seconds, row.recovered_seconds) for row in mine), strict=True
-        )
+        times = zip(*map(_times, mine), strict=True)
         spans = " ".join(f"{_span(column):>12}" for column in times)
         fired, ended = sum(row.fired for row in mine), sum(row.resolved for row in mine)
         lines.append(f"{fault:24} {len(mine):5} {states:24} {spans} {fired:5} {ended:5}")
     return "\n".join(lines)
+
+
+def _times(row: Row) -> tuple[float | None, ...]:
+    return row.visible_seconds, row.state_seconds, row.recovered_seconds, row.starved_seconds
+
+
+def starved_seconds(pid: int) -> dict[str, float]:
+    """For how long each thread of a process has had work and no CPU since it began (proc(5), schedstat)."""
+    return {
+        task.name: int((task / "schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+        for task in Path(f"/proc/{pid}/task").iterdir()
+    }
 
 
 def _span(seconds: Sequence[float | None]) -> str:

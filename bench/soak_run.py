@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from bench.screen_terminal import HEIGHT, WIDTH, Terminal
 from bench.soak_faults import REPLICA_FAULTS, RULES
-from bench.soak_figures import Growth, Row
+from bench.soak_figures import Growth, Row, starved_seconds
 from bench.soak_fleet import FaultyFleet, Mode
 from bench.soak_receiver import Receiver
 
@@ -111,9 +111,11 @@ class Soak:
     def _strike(self, mode: Mode, rule: str, name: str, number: int) -> Row:
         """Put the fault on, hold it until its alert must fire, and take it away."""
         row, replica, url = Row(name, alert=rule), f"r{number}", self.fleet.urls[number]
-        began = time.monotonic()
+        starved, began = starved_seconds(self.watch.pid), time.monotonic()
         self.fleet.put(number, mode)
-        row.state = self._until(lambda: self._look(replica, row, began), self.hold + 10 * self.interval)
+        row.state = self._until(
+            lambda: self._look(replica, row, began, starved), self.hold + 10 * self.interval
+        )
         row.state_seconds = round(time.monotonic() - began, 2) if row.state else None
         row.fired = bool(self._until(lambda: (rule, url, "firing") in self.receiver.told, 3 * self.hold + 20))
         self.fleet.put(number, Mode.WELL)
@@ -151,13 +153,15 @@ class Soak:
             time.sleep(2 * self.interval)
             return self._strike(Mode.KILLED, "TargetDown", f"{name} + killed", number)
 
-    def _look(self, replica: str, row: Row, began: float) -> str:
+    def _look(self, replica: str, row: Row, began: float, starved: dict[str, float]) -> str:
         """The state that tells of the fault; notes when the fault is visible first, by that or before it."""
         page = self._page()
         state = dict(_STATE.findall(page)).get(replica, "")
         trouble = "" if state in _SERVING else state
         if row.visible_seconds is None and (trouble or replica in _DOUBT.findall(page)):
             row.visible_seconds = round(time.monotonic() - began, 2)
+            now = starved_seconds(self.watch.pid)
+            row.starved_seconds = round(max(now[task] - starved.get(task, 0.0) for task in now), 2)
         return trouble
 
     def _trouble(self, replica: str) -> str:
