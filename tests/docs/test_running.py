@@ -59,6 +59,7 @@ RUN = {
     "enginetop demo": Ends(0, "SIMULATED"),
     "enginetop demo --scenario budget-too-large": Ends(0, "SIMULATED"),
     "enginetop tune 10.0.0.1:8000 --what-if max_num_seqs=64": Ends(0, "max_num_seqs"),
+    "enginetop rollback ID --config fleet.toml": Ends(2, "no change 'ID' is known here"),
     "enginetop rollback ID": Ends(2, "no change 'ID' is known here"),
     "enginetop audit": Ends(0, ""),
     "enginetop runbook KvPressure": Ends(0, "Means."),
