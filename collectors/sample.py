@@ -10,7 +10,7 @@ from collectors.event_loop import EngineEventLoop
 from collectors.fetch import Fetcher
 from collectors.gpu_thread import gpu_threads
 from collectors.records.reader import RecordReader, Sink
-from collectors.scrape import DEADLINE_SHARE, Clock, Feed, Intake, Scraper, ScrapeSink, Tracker, unchanged
+from collectors.scrape import DEADLINE_SHARE, Clock, Feed, Intake, Scraper, Tracker, unchanged
 from enginetop.fleet.attribution import ClaimedRecord
 from enginetop.fleet.model import Target
 from enginetop.fleet.ports import GpuSource
@@ -29,7 +29,6 @@ def sample_fleet(
     finish: Callable[[FleetSnapshot], FleetSnapshot] = unchanged,
     gpu_source: GpuSource | None = None,
     gpu_exporters: GpuSource | None = None,
-    recorder: ScrapeSink | None = None,
     records: tuple[RecordReader, Sink] | None = None,
     clock: Clock | None = None,
 ) -> FleetSnapshot:
@@ -41,7 +40,7 @@ def sample_fleet(
     caller's thread.
     """
     clock = clock or SteadyClock()
-    intake = Intake(tracker, recorder)
+    intake = Intake(tracker, None)
     timeout = timeout_seconds or interval_seconds * DEADLINE_SHARE
     reports: list[GpuReport] = []
     sources = (gpu_source, gpu_exporters)

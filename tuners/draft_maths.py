@@ -14,7 +14,8 @@ from itertools import pairwise
 
 MOST_EXTRA_POSITIONS = 1
 """So far beyond the deepest observed position is anything said, and then as a guess."""
-WILSON_95 = 1.959963984540054
+_NORMAL_975 = 1.959963984540054
+"""The standard normal's 97.5th percentile."""
 
 
 def accepted_length(positions: Sequence[float], drafts: int) -> float:
@@ -56,11 +57,12 @@ def falls_from_position_to_position(positions: Sequence[float], tolerance: float
     return all(later <= earlier + tolerance for earlier, later in pairwise(positions))
 
 
-def wilson(successes: float, trials: float, z: float = WILSON_95) -> tuple[float, float]:
-    """Confidence interval of a share; (0, 1) without trials."""
+def wilson(successes: float, trials: float) -> tuple[float, float]:
+    """The 95 % confidence interval of a share (Wilson's score); (0, 1) without trials."""
     if trials <= 0:
         return 0.0, 1.0
-    share, square = successes / trials, z * z
+    z, share = _NORMAL_975, successes / trials
+    square = z * z
     centre = (share + square / (2 * trials)) / (1 + square / trials)
     half = z / (1 + square / trials) * math.sqrt(share * (1 - share) / trials + square / (4 * trials**2))
     return max(0.0, centre - half), min(1.0, centre + half)

@@ -80,11 +80,11 @@ def typed(label: str | None) -> int | float | str | bool | None:
         return value if math.isfinite(value) else None
 
 
-def first_named(layout: Layout, prefixes: Sequence[str], label: str = "model_name") -> str | None:
+def first_named(layout: Layout, prefixes: Sequence[str]) -> str | None:
     """The first model name, no placeholder, among the labels of the engine's own samples."""
     own = tuple(prefixes)
     named = (
-        model_name(labels.get(label))
+        model_name(labels.get("model_name"))
         for name, labels in zip(layout.names, layout.labels, strict=True)
         if name.startswith(own) and ROUTER_LABELS.isdisjoint(labels)
     )

@@ -28,8 +28,8 @@ def _stat(measure: str, *names: str) -> Row:
     return Row(measure, names, lazy=True, note=_STATS, since="1.3")
 
 
-def _finished(measure: str, *names: str, since: str = "1.0") -> Row:
-    return Row(measure, names, lazy=True, note=_FIRST, prefixes=_BARE, since=since)
+def _finished(measure: str, *names: str) -> Row:
+    return Row(measure, names, lazy=True, note=_FIRST, prefixes=_BARE, since="1.0")
 
 
 _ROWS = (

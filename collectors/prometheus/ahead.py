@@ -8,17 +8,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+_AT_ONCE = 2
 
 
-def asked_ahead(asks: Iterable[Callable[[], T]], at_once: int = 2) -> Iterator[T]:
-    """What each call returns, or raises, in order; up to `at_once` of them are under way.
+def asked_ahead(asks: Iterable[Callable[[], T]]) -> Iterator[T]:
+    """What each call returns, or raises, in order; two of them are under way at a time.
 
     The threads hold up nobody's end: one that hangs is left behind.
     """
     waiting: deque[_Pending[T]] = deque()
     rest = iter(asks)
     while True:
-        while len(waiting) < at_once and (ask := next(rest, None)) is not None:
+        while len(waiting) < _AT_ONCE and (ask := next(rest, None)) is not None:
             waiting.append(_Pending(ask))
         if not waiting:
             return

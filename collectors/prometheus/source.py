@@ -206,9 +206,9 @@ class PrometheusSource:
         self._fault = one_line(f"a fault of the collector: {type(error).__name__}: {error}")
 
 
-def sample_prometheus(looks: PrometheusLooks, at: float | None = None) -> FleetSnapshot:
+def sample_prometheus(looks: PrometheusLooks) -> FleetSnapshot:
     """One look and its snapshot. PrometheusError when the server gives no usable answer."""
     try:
-        return looks.look(at)
+        return looks.look()
     finally:
         looks.close()

@@ -111,8 +111,8 @@ class FileTail:
 class StreamTail:
     """Reads standard input, or another descriptor, without waiting for it."""
 
-    def __init__(self, descriptor: int, name: str = "standard input") -> None:
-        self.path = name
+    def __init__(self, descriptor: int) -> None:
+        self.path = "standard input"
         self.problem = ""
         self.behind = False
         self._descriptor: int | None = descriptor

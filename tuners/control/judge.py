@@ -60,10 +60,10 @@ class Judgement:
 
 
 def required_requests(
-    attainment: float, difference: float, alpha: float, *, power: float = POWER, design_effect: float = 1.0
+    attainment: float, difference: float, alpha: float, *, design_effect: float = 1.0
 ) -> int:
     """Requests an arm to see `difference` (a ratio) at `attainment`: 2 (z_a + z_b)^2 p (1 - p) / d^2."""
-    z = normal_quantile(1 - alpha) + normal_quantile(power)
+    z = normal_quantile(1 - alpha) + normal_quantile(POWER)
     return math.ceil(2 * z * z * attainment * (1 - attainment) / difference**2 * design_effect)
 
 

@@ -25,6 +25,10 @@ def start_knobs(argv: Sequence[str], kind: EngineKind) -> tuple[StartKnob, ...]:
     )
 
 
+_STOP_SECONDS = 30.0
+"""How long an engine may take to end before it is killed."""
+
+
 class LaunchedEngine:
     """A `Restartable` child process. All calls that start one come from the same thread. `launcher` is how a
     person begins to write what we do, up to the engine's own command.
@@ -40,14 +44,12 @@ class LaunchedEngine:
         look: Callable[[], Load],
         *,
         launcher: str = "enginetop launch",
-        stop_seconds: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._argv = tuple(argv)
         self._kind = kind
         self._look = look
         self._launcher = launcher
-        self._stop_seconds = stop_seconds
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
         self._next: tuple[str, ...] | None = None
@@ -77,7 +79,7 @@ class LaunchedEngine:
             self._next = edited(self._argv, self._kind, self._changed(values))
         except FlagError as error:
             raise NothingDoneError(str(error)) from None
-        self._kill_at = self._clock() + self._stop_seconds
+        self._kill_at = self._clock() + _STOP_SECONDS
         self._send(signal.SIGTERM)
 
     def poll(self) -> bool:
@@ -113,7 +115,7 @@ class LaunchedEngine:
             return 0
         self._send(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(self._stop_seconds)
+            process.wait(_STOP_SECONDS)
         self._kill()
         return process.wait()
 

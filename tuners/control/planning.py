@@ -31,7 +31,6 @@ def plan_from_advice(
     *,
     now: float,
     tool_version: str,
-    life_seconds: float = PLAN_LIFE_SECONDS,
 ) -> Plan:
     """The plan that tries `advice` on `replica` first, then on its pool.
 
@@ -61,7 +60,7 @@ def plan_from_advice(
     return Plan(
         id=hashlib.sha256(identity.encode()).hexdigest()[:8],
         created=now,
-        expires=now + life_seconds,
+        expires=now + PLAN_LIFE_SECONDS,
         tool_version=tool_version,
         evidence_hash=evidence,
         scope=Scope(model=replica.model, role=replica.role.value, canary=canary.target),

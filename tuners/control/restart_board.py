@@ -72,7 +72,6 @@ class RestartBoard:
         writer: str,
         instance: str,
         engine_name: str,
-        engine_version: str = "",
         patience: Patience | None = None,
         ticks_elsewhere: bool = False,
         present: Values | None = None,
@@ -82,7 +81,7 @@ class RestartBoard:
         self._stands = stands
         self._knobs = {knob.name: knob for knob in knobs}
         self._writer, self._instance = writer, instance
-        self._engine_name, self._engine_version = engine_name, engine_version
+        self._engine_name = engine_name
         self._patience = patience or Patience()
         self._values = StartValues(knobs, present or {})
         self._note = ""
@@ -98,7 +97,7 @@ class RestartBoard:
         self._tick_here(now)
         return KnobSheet(
             engine=self._engine_name,
-            engine_version=self._engine_version,
+            engine_version="",  # its page tells it
             instance=self._instance,
             applied=1,
             total=1,

@@ -61,7 +61,6 @@ def size(
     canary: ReplicaSnapshot,
     baselines: Iterable[ReplicaSnapshot],
     settings: ControlSettings,
-    design_effect: float = ASSUMED_DESIGN_EFFECT,
 ) -> Sizing:
     """What an observation at the present rates can show."""
     others = tuple(baselines)
@@ -78,16 +77,18 @@ def size(
         # an attainment of exactly 1 so far is no proof that none will miss
         spread = max(attainment * (1 - attainment), 1 / (max(judged, _ENOUGH_JUDGED) + 2))
         z = normal_quantile(1 - settings.alpha) + normal_quantile(POWER)
-        per_request = design_effect * spread * (1 / own_rate + 1 / rate)
+        per_request = ASSUMED_DESIGN_EFFECT * spread * (1 / own_rate + 1 / rate)
         visible = z * math.sqrt(per_request / seconds)
         level = (1 + math.sqrt(max(0.0, 1 - 4 * spread))) / 2
-        needed = required_requests(level, settings.margin, settings.alpha, design_effect=design_effect)
+        needed = required_requests(
+            level, settings.margin, settings.alpha, design_effect=ASSUMED_DESIGN_EFFECT
+        )
         needed_seconds = settings.warmup_seconds + z * z * per_request / settings.margin**2
     return Sizing(
         canary_per_second=own_rate,
         attainment=attainment,
         attainment_seen=seen,
-        design_effect=design_effect,
+        design_effect=ASSUMED_DESIGN_EFFECT,
         visible=visible,
         needed_requests=needed,
         needed_seconds=needed_seconds,
