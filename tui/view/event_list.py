@@ -11,6 +11,7 @@ from enginetop.fleet.snapshot import Event, FleetSnapshot
 from themes.loader import Ink
 from tui.view import numbers
 from tui.view.cells import Line, Span, clip, fit, plain
+from tui.view.events import detail_text
 from tui.view.figures import WIDE
 from tui.view.page import paragraph
 from tui.view.picture import Picture
@@ -103,7 +104,7 @@ def _line(picture: Picture, event: Event, url: str, at: float, width: int) -> Li
         Span(f" {numbers.time_of_day(event.at)} {age}", "dim"),
         Span(f"{picture.name_cell(url, name_width)} ", "title"),
         Span(f"{fit(_word(event.kind), 10 if narrow else 17)} ", _ink(event)),
-        *plain(event.detail.replace("->", "→")),
+        *plain(detail_text(event)),
     )
 
 

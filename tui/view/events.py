@@ -29,7 +29,12 @@ _LOOKED_AT = 4
 def event_text(event: Event) -> str:
     """An event in words, without its time."""
     words = EVENT_WORDS.get(event.kind, event.kind.replace("_", " "))
-    return " ".join(part for part in (words, event.detail) if part)
+    return " ".join(part for part in (words, detail_text(event)) if part)
+
+
+def detail_text(event: Event) -> str:
+    """The detail of an event, as the screens write what turns into what."""
+    return event.detail.replace("->", "→")
 
 
 def recent_events(picture: Picture, limit: int) -> list[tuple[float, str, Event]]:

@@ -137,8 +137,8 @@ def _over_time(picture: Picture, alert: Alert, width: int) -> Iterable[Line]:
     if replica is None or watched is None or picture.snapshot is None:
         return (plain(" its value over time is not kept: the rule judges no trend", "dim"),)
     limit = alert.threshold if _judges_the_trend(alert) else None
-    drawn = one_plot(replica, watched, picture.snapshot.at, min(width, 140), limit)
-    return drawn or (plain(" nothing of it is known over time yet", "dim"),)
+    drawn = one_plot(replica, watched, picture.snapshot.at, min(width, 140) - 1, limit)
+    return [(Span(" "), *line) for line in drawn] or (plain(" nothing of it is known over time yet", "dim"),)
 
 
 def _rule(alert: Alert, window_seconds: float) -> Rule | None:

@@ -227,7 +227,7 @@ def test_events_newest_first_and_the_last_error_with_its_age() -> None:
     one = down_replica("c0", events=(event("restarted", 900), event("state_changed", 72, "ok -> down")))
     text = rows(one)
     position = next(number for number, line in enumerate(text) if line.startswith(" events"))
-    assert text[position].endswith("ok -> down")
+    assert text[position].endswith("ok → down")
     assert text[position + 1].endswith("restarted")
     assert row(one, "last error") == " last error  connection refused · 1.0 s ago"
     assert row(one, "state") == " state       down: connection refused for 72 s"

@@ -252,7 +252,7 @@ def test_lulls_are_no_news_of_the_fleet_and_hide_none() -> None:
     )
     fell = event("state_changed", 60, "ok -> down: connection refused")
     snapshot = fleet([replica("a4", events=(fell, *lulls))])
-    assert line_text(events_line(picture(snapshot), 100)) == (" 19:59:00 a4 ok -> down: connection refused")
+    assert line_text(events_line(picture(snapshot), 100)) == (" 19:59:00 a4 ok → down: connection refused")
 
 
 def test_events_newest_first_over_the_fleet() -> None:
@@ -263,7 +263,7 @@ def test_events_newest_first_over_the_fleet() -> None:
         ]
     )
     assert line_text(events_line(picture(snapshot), 100)) == (
-        " 19:59:30 b2 restarted 0.32.0 -> 0.33.0 · 19:59:00 a3 preemptions began"
+        " 19:59:30 b2 restarted 0.32.0 → 0.33.0 · 19:59:00 a3 preemptions began"
     )
 
 

@@ -48,6 +48,7 @@ def test_the_value_over_time_has_a_line_at_the_threshold() -> None:
     lines = texts(SLOW)
     caption = next(number for number, line in enumerate(lines) if "TTFT p95 ms (threshold 600)" in line)
     plot = lines[caption + 1 : caption + 5]
+    assert all(line.startswith(" ") for line in lines[caption : caption + 5])
     assert plot[0].split()[0] == "1200"
     assert all(line.endswith("█" * 20) for line in plot)  # twice the threshold, all the time
     assert any("─" in line for line in plot)
@@ -71,7 +72,7 @@ def test_a_threshold_on_another_figure_is_no_line_in_the_plot() -> None:
     picture = Picture(fleet([busy], alerts=[uneven]))
     lines = [line_text(line) for line in why_lines(picture, alert_key(uneven), 80)]
     assert " value       0.505 against a threshold of 0.25" in lines
-    assert any(line.startswith("KV %, last") for line in lines)
+    assert any(line.startswith(" KV %, last") for line in lines)
     assert not any("─" in line for line in lines)
 
 
