@@ -63,9 +63,6 @@ class Page:
         assert below, f"{name} has no edge {edge}"
         return self.value(f"{name}_count") - sum(below)
 
-    def has(self, name: str) -> bool:
-        return any(one.name == name for one in self._samples)
-
 
 class Server:
     """A running server. `knobs` speaks to the companion, with its token unless told otherwise."""
