@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -78,10 +79,12 @@ def _times(row: Row) -> tuple[float | None, ...]:
 
 def starved_seconds(pid: int) -> dict[str, float]:
     """For how long each thread of a process has had work and no CPU since it began (proc(5), schedstat)."""
-    return {
-        task.name: int((task / "schedstat").read_text(encoding="ascii").split()[1]) / 1e9
-        for task in Path(f"/proc/{pid}/task").iterdir()
-    }
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread that has just ended, as those of name lookups do
+            waited = (task / "schedstat").read_text(encoding="ascii").split()[1]
+            found[task.name] = int(waited) / 1e9
+    return found
 
 
 def _span(seconds: Sequence[float | None]) -> str:
