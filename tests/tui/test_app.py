@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from textual import events
+from textual.geometry import Size
 from textual.message import Message
 from textual.pilot import Pilot
 
@@ -444,6 +445,19 @@ def test_odd_terminals(size: tuple[int, int]) -> None:
         assert screen_lines(app)
 
     assert play(story, size=size).failures == []
+
+
+def test_a_former_size_that_is_told_late_is_not_laid_out_for() -> None:
+    """At the start a terminal may get another size before the screen has heard of the first one."""
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        former = Size(50, 15)
+        app.screen.post_message(events.Resize(former, former))
+        await pilot.pause()
+        assert app.top.part("#title").size.width == 80
+        assert screen_lines(app)[23].startswith(" enter detail")
+
+    play(story, source=FakeSource(FLEET))
 
 
 def test_resizing_draws_for_the_new_size() -> None:

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 from textual.binding import Binding
+from textual.events import Resize
 from textual.geometry import Region
 from textual.message import Message
 from textual.screen import Screen
@@ -207,8 +208,11 @@ class PictureScreen(Screen[None]):
     def paint(self) -> None:
         """Bring every part of the screen up to date with `picture`."""
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         """Lines are built for one width, so a new size wants new ones as soon as the widgets have theirs."""
+        # Textual tells a screen of every layout's size once more. One that comes late, after the terminal has
+        # another size, would be laid out for, told of again, and fight with the newer one for ever.
+        event.size = self.app.size
         self.call_next(self.paint_safely)
         self.withhold()  # what is shown at another height only is laid out after that
 
