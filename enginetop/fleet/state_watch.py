@@ -142,6 +142,7 @@ class StateWatch:
             self._log.appeared(at, f"moved from {moved_from}")
         self.gone_at = None
         self._unreachable = self._answer_failure = None  # of another address, or of long ago
+        self.unanswered_seconds = None
         self._judged_until = -math.inf
         self.settle(at, quiet=True)
 

@@ -105,6 +105,12 @@ class TestDoubts:
         made.wait(None)
         assert not made.snapshot(9.6, may_wait=True).in_doubt
 
+    def test_what_was_asked_at_a_former_address_is_waited_for_no_more(self) -> None:
+        made = tracker(page(2, tokens=1))
+        made.wait(1.5)
+        made.come_back(Target("http://b:8000", "a1"), 4.0)
+        assert made.snapshot(4.5).unanswered_seconds is None
+
     def test_failed_looks_are_counted_over_all_kinds(self) -> None:
         looks = [page(2), failure(4, FailureKind.REFUSED), failure(6, FailureKind.SERVER_ERROR)]
         assert seen(*looks, failure(8, FailureKind.TIMEOUT)).failed_looks == 3
