@@ -28,7 +28,7 @@ from enginetop.fleet.ports import FleetSource, GpuSource
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.advice import Advisor
 
-_PICTURES_PER_SECOND = 256.0
+_PICTURES_PER_SECOND = 200.0
 """What a core has time to judge beside scraping a thousand pages a second (`bench.scale`)."""
 
 
