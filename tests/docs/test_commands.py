@@ -87,6 +87,14 @@ def test_tasks_and_modules_that_are_named_exist(document: Path) -> None:
         assert (ROOT / path).exists(), path
 
 
+def test_files_of_a_checkout_in_the_blocks_are_there() -> None:
+    """What is copied, installed and read by commands of others: `cp docs/...`, `pip install -r ...`."""
+    text = "\n".join(block for document in DOCUMENTS for block in blocks(document))
+    found = set(re.findall(r"(?<![\w/.-])(?:docs|requirements|companions|bench|tests)/[\w./-]+", text))
+    assert "requirements/run.txt" in found
+    assert {path for path in found if not (ROOT / path).exists()} == set()
+
+
 SCENARIO = re.compile(r"^\[traffic\]$", re.M)
 """What makes a table one of the simulator."""
 CONFIGS = {

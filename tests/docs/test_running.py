@@ -18,24 +18,29 @@ from enginetop.simulator.simulated_fleet import SimulatedFleet
 from tests.support.shown_commands import DOCUMENTS, ROOT, arguments, blocks, shown
 
 SHOWN = {command: document for document in DOCUMENTS for command in shown(document)}
+CARD = ROOT / "tests/fixtures/dynamo/1.6.1/dynamo-1.6.1-discovery-mdc-card.json"
 LITELLM = ROOT / "tests/fixtures/litellm/1.110.2/litellm-1.110.2-standard-logging.jsonl"
 
 BY_OTHERS = {
-    r"--kubernetes| kubernetes:": "tests/unit/cli/test_kubernetes.py",
-    r"--prometheus": "tests/prometheus/test_debian_prometheus.py",
-    r"ssh://": "tests/unit/ssh/test_real_sshd.py",
-    r"--discover (dns|dynamo):": "tests/unit/discovery/test_names_and_folders.py",
-    r"^enginetop (record|curve|check|snapshot 10)": "tests/docs/test_commands.py",
-    r"^enginetop tune .*--plan": "tests/docs/test_commands.py",
-    r"^enginetop apply": "tests/unit/cli/test_apply_by_restart.py",
-    r"^enginetop sim": "tests/unit/cli/test_sim.py",
-    r"^enginetop watch": "tests/unit/cli/test_watch.py",
-    r"^enginetop probe": "tests/unit/cli/test_probe.py",
-    r"^enginetop launch": "tests/unit/cli/test_launch.py",
-    r"^enginetop silence expire": "tests/unit/cli/test_silence.py",
-    r"^enginetop completion": "tests/unit/cli/test_completion.py",
+    r"--kubernetes| kubernetes:": ("tests/unit/cli/test_kubernetes.py", 'main(["snapshot", "--kubernetes"'),
+    r"--prometheus": ("tests/prometheus/test_debian_prometheus.py", 'main(["snapshot", "--prometheus"'),
+    r"ssh://": ("tests/unit/ssh/test_real_sshd.py", 'main(["snapshot", sshd.url('),
+    r"--discover dns:_": ("tests/unit/discovery/test_names_and_folders.py", "_http._tcp."),
+    r"^enginetop record": ("tests/docs/test_commands.py", 'run("enginetop record"'),
+    r"^enginetop curve": ("tests/docs/test_commands.py", 'run("enginetop curve"'),
+    r"^enginetop check": ("tests/docs/test_commands.py", 'run("enginetop check"'),
+    r"^enginetop snapshot 10": ("tests/docs/test_commands.py", 'run("enginetop snapshot 10"'),
+    r"^enginetop tune .*--plan": ("tests/docs/test_commands.py", 'run("enginetop tune"'),
+    r"^enginetop apply": ("tests/unit/cli/test_apply_by_restart.py", 'run("apply"'),
+    r"^enginetop sim": ("tests/unit/cli/test_sim.py", '"sim", "--scenario"'),
+    r"^enginetop watch": ("tests/unit/cli/test_watch.py", 'main(["watch"'),
+    r"^enginetop probe": ("tests/unit/cli/test_probe.py", 'main(["probe"'),
+    r"^enginetop launch": ("tests/unit/cli/test_launch.py", '"launch"'),
+    r"^enginetop silence expire": ("tests/unit/cli/test_silence.py", 'main(["silence", "expire"'),
+    r"^enginetop completion": ("tests/unit/cli/test_completion.py", 'main(["completion"'),
 }
-"""Families of commands that need a cluster, a server or minutes, or end by a signal: who runs their like."""
+"""Families of commands that need a cluster, a server or minutes, or end by a signal: the test that runs their
+like, and how it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,8 @@ RUN = {
     'enginetop silence add --for 2h --target "b*" --rule "Ttft*" --reason "load test"': Ends(0, ""),
     "enginetop silence list": Ends(0, ""),
     "enginetop --discover file_sd:/etc/prometheus/vllm.json": Ends(0, "1/1 up"),
+    "enginetop --discover dns:vllm.service.consul:8000": Ends(0, "1/1 up"),
+    "enginetop --discover dynamo:/tmp/dynamo_store_kv": Ends(0, "1/1 up"),
     "enginetop --records /var/log/litellm/requests.jsonl": Ends(0, "1/1 up"),
 }
 
@@ -80,7 +87,7 @@ HASTE = {
 
 
 def of_others(command: str) -> list[str]:
-    return [path for family, path in BY_OTHERS.items() if re.search(family, command)]
+    return [path for family, (path, _) in BY_OTHERS.items() if re.search(family, command)]
 
 
 def test_every_command_that_is_shown_is_run() -> None:
@@ -88,10 +95,11 @@ def test_every_command_that_is_shown_is_run() -> None:
     assert set(RUN) - set(SHOWN) == set(), "no document shows these any more"
 
 
-def test_who_runs_the_others_is_there() -> None:
-    for family, path in BY_OTHERS.items():
-        assert (ROOT / path).exists(), path
-        assert any(re.search(family, command) for command in SHOWN) or "ssh" in family, family
+@pytest.mark.parametrize("family", BY_OTHERS)
+def test_who_runs_the_others_does(family: str) -> None:
+    path, how = BY_OTHERS[family]
+    assert any(re.search(family, command) for command in SHOWN), "no document shows these any more"
+    assert how in (ROOT / path).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +121,9 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fleet: list[str]) ->
     usual.parent.mkdir(parents=True)
     usual.write_text(config.replace("https://10.0.0.1:8000", f"http://{fleet[0]}"))
     shutil.copy(usual, tmp_path / "fleet.toml")
+    worker = CARD.read_text(encoding="utf-8").replace("192.0.2.2:40863", fleet[0])
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "card").write_text(worker, encoding="utf-8")
     (tmp_path / "vllm.json").write_text(json.dumps([{"targets": [fleet[0]]}]))
     page = {"target": "http://r1:8000", "path": "/metrics", "body": "vllm:num_requests_running 1\n"}
     lines = "".join(json.dumps({**page, "t": t}) + "\n" for t in (100, 105))
@@ -127,6 +138,8 @@ def test_it_runs(command: str, folder: Path, fleet: list[str], capsys: pytest.Ca
         **dict.fromkeys(("10.0.0.2:8000", "127.0.0.1:30000", "worker-1:9090"), fleet[1]),
         "worker-2:9090": fleet[2],
         "file_sd:/etc/prometheus/vllm.json": f"file_sd:{folder / 'vllm.json'}",
+        "dns:vllm.service.consul:8000": f"dns:{fleet[0]}",
+        "dynamo:/tmp/dynamo_store_kv": f"dynamo:{folder / 'store'}",
         "/var/log/litellm/requests.jsonl": str(LITELLM),
     }
     words = [there.get(word, word) for word in arguments(command)]

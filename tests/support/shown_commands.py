@@ -24,10 +24,11 @@ def blocks(document: Path) -> Iterator[str]:
 
 
 def shown(document: Path) -> Iterator[str]:
-    """Command lines of enginetop in the blocks of a document, without comments and redirections."""
+    """Command lines of enginetop in the blocks of a document: no comments, redirections and times of cron."""
     for block in blocks(document):
         for line in block.splitlines():
-            for command in re.split(r"\s+(?:;|&&|\|\|?)\s+", re.sub(r"(^|\s{2,})#.*", "", line)):
+            bare = re.sub(r"(^|\s{2,})#.*|^(?:[\d*/,-]+ ){5}", "", line)
+            for command in re.split(r"\s+(?:;|&&|\|\|?)\s+", bare):
                 if re.match(r"enginetop(\s|$)", command):
                     yield re.sub(r"\s+[<>].*", "", command).strip()
 
