@@ -14,15 +14,13 @@ from collectors.engines.detect import by_server_header
 from collectors.judge import GoodPage, PageJudge
 from collectors.layout import LayoutCache
 from collectors.meaning import Miss, miss_of, most_telling
+from collectors.origin import METRICS_PATHS
 from collectors.page import Page
 from collectors.routine import Routine
 from collectors.side_pages import SidePages
 from enginetop.fleet.model import EngineKind, Target
 from enginetop.fleet.observation import CONNECTION_FAILURES, Failure, FailureKind, Observation
 from enginetop.fleet.reading import Reading
-
-METRICS_PATHS: tuple[str, ...] = ("/prometheus/metrics", "/metrics")
-"""Asked in this order: TensorRT-LLM drains a queue when its `/metrics` is read."""
 
 _NO_SERVER = frozenset({FailureKind.REFUSED, FailureKind.DNS, FailureKind.TLS})
 _REACHED = frozenset({FailureKind.TRUNCATED, FailureKind.TOO_LARGE})

@@ -1,9 +1,12 @@
-"""Where a request goes: scheme, host and port, in comparable form."""
+"""Where a request goes: scheme, host and port, in comparable form, and the paths of metrics."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, quote, unquote
+
+METRICS_PATHS: tuple[str, ...] = ("/prometheus/metrics", "/metrics")
+"""Asked in this order: TensorRT-LLM drains a queue when its `/metrics` is read."""
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from collectors.answer import Answer
-from collectors.engines.detect import RECORDED_FIELDS
 from collectors.redact import Keep, public_body
 from collectors.sanitise import clean_text
 from collectors.scrape import Feed
@@ -36,10 +35,10 @@ class RawPageTap:
     """Keeps the answers of the watched target's last scrape; a `RawPages`.
 
     `watch` and `latest` may be called from another thread than the feeds. `keep` names the fields of JSON
-    pages that are shown, by path.
+    pages that are shown, by path; None: those that a recording would hold.
     """
 
-    def __init__(self, keep: Keep) -> None:
+    def __init__(self, keep: Keep | None = None) -> None:
         self._keep = keep
         self._url: str | None = None
         self._seen: _Seen | None = None
@@ -60,7 +59,8 @@ class RawPageTap:
         if seen is None:
             return None
         if made is None or made[0] is not seen:
-            pages = tuple(_page(answer, self._keep) for answer in seen.answers)
+            keep = _recorded_fields() if self._keep is None else self._keep
+            pages = tuple(_page(answer, keep) for answer in seen.answers)
             made = self._made = (seen, RawScrape(seen.url, seen.at, pages))
         return made[1]
 
@@ -69,9 +69,12 @@ class RawPageTap:
             self._seen = _Seen(url, at, tuple(answers))
 
 
-def raw_page_tap() -> RawPageTap:
-    """A tap that shows of JSON pages what a recording would hold."""
-    return RawPageTap(RECORDED_FIELDS)
+def _recorded_fields() -> Keep:
+    from collectors.engines.detect import (
+        RECORDED_FIELDS,  # the tables of all engines: not for a first picture
+    )
+
+    return RECORDED_FIELDS
 
 
 class _TappedFeed:

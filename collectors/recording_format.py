@@ -15,10 +15,10 @@ from types import MappingProxyType
 from typing import Any, TypeGuard
 
 from collectors.answer import Answer
-from collectors.feed import METRICS_PATHS
 from collectors.fetch import KEPT_HEADERS, one_line
 from collectors.gpu.items import gpus_from_items
 from collectors.json_fields import number
+from collectors.origin import METRICS_PATHS
 from collectors.records.formats import ENGINETOP
 from collectors.records.lines import RequestLine, read
 from collectors.redact import Keep, public_body, public_url

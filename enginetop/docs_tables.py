@@ -12,8 +12,8 @@ from pathlib import Path
 from collectors.engines.base import EngineTable, SidePage
 from collectors.engines.companion import ROWS as COMPANION_ROWS
 from collectors.engines.detect import TABLES
-from collectors.feed import METRICS_PATHS
 from collectors.gpu.exporter_tables import EXPORTERS, GpuExporter
+from collectors.origin import METRICS_PATHS
 from enginetop.fleet.beyond_catalogue import BEYOND
 from enginetop.fleet.changeable import CHANGEABLE
 from enginetop.fleet.derive import MEASURES_OF, OWN_MEANS

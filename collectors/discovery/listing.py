@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from collectors.feed import METRICS_PATHS
 from collectors.fetch import Credentials, one_line
-from collectors.origin import url_host
+from collectors.origin import METRICS_PATHS, url_host
 from enginetop.fleet.model import Role, Target
 
 MAX_LISTED = 20_000

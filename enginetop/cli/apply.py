@@ -9,8 +9,9 @@ import threading
 import time
 from pathlib import Path
 
-from enginetop.cli import control, exit_codes, wiring
+from enginetop.cli import control, exit_codes
 from enginetop.cli.diagnostics import tell
+from enginetop.cli.live_targets import live_targets
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
 from enginetop.fleet.change import ChangeState, value_text
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.dry_run and not control.may_act(settings):
         return exit_codes.REFUSED
     try:
-        targets = wiring.live_targets(settings)
+        targets = live_targets(settings)
     except ConfigError as error:
         raise ConfigError(f"{error}; or {_naming_it(args.plan, plan)}") from None
     with control.at_work(settings, targets, accept_open_admin=args.accept_open_admin) as (source, controller):

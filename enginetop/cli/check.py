@@ -15,6 +15,7 @@ from enginetop.alerts.builtin import AT_ONCE
 from enginetop.alerts.rule import FIRING, Severity
 from enginetop.cli import exit_codes, wiring
 from enginetop.cli.diagnostics import tell
+from enginetop.cli.live_targets import live_targets, local_gpus
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
 from enginetop.fleet.document import alert_document
@@ -87,7 +88,7 @@ def _picture(args: argparse.Namespace) -> FleetSnapshot:
     settings = resolve(args, tell)
     if args.replay:
         return wiring.replay_to_end(settings, Path(args.replay))
-    return _look(settings, wiring.live_targets(settings), args.duration)
+    return _look(settings, live_targets(settings), args.duration)
 
 
 def judge(snapshot: FleetSnapshot) -> Verdict:
@@ -195,7 +196,7 @@ def _document(snapshot: FleetSnapshot, verdict: Verdict) -> dict[str, Any]:
 
 def _look(settings: Settings, targets: Sequence[Target], duration: float | None) -> FleetSnapshot:
     """Two samples, or as many as `duration` seconds after the second one hold."""
-    gpus = wiring.local_gpus(targets)
+    gpus = local_gpus(targets)
     if duration is None:
         return wiring.sample(settings, targets, _SAMPLES, gpus)
     news = threading.Event()

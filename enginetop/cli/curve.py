@@ -12,6 +12,7 @@ from pathlib import Path
 from collectors.load_results import LoadResults, read_load_results
 from enginetop.cli import exit_codes, wiring
 from enginetop.cli.diagnostics import tell
+from enginetop.cli.live_targets import live_targets
 from enginetop.cli.output import print_lines
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if args.replay:
         snapshot = wiring.replay_to_end(settings, Path(args.replay))
     else:
-        snapshot = _watch(settings, wiring.live_targets(settings), args.duration)
+        snapshot = _watch(settings, live_targets(settings), args.duration)
     if sys.stdout is None:
         raise ConfigError("standard output is closed; there is nowhere to print the curves")
     curves = [*curves_of(snapshot), *(_overlay(one, settings) for one in results)]

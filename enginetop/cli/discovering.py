@@ -6,18 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from collectors.discovery.dns import DnsNames
-from collectors.discovery.dynamo_folder import DynamoFolder
-from collectors.discovery.file_sd import FileSd
-from collectors.discovery.listing import Source
-from collectors.discovery.local import LocalProcesses
-from collectors.discovery.membership import Membership
-from collectors.discovery.watcher import SourceWatcher
 from collectors.fetch import NO_CREDENTIALS, Credentials
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 
 if TYPE_CHECKING:
+    from collectors.discovery.listing import Source
+    from collectors.discovery.membership import Membership
     from enginetop.fleet.config import DiscoveryTable
 
 KINDS = ("file_sd", "dns", "dynamo", "local", "prometheus", "kubernetes")
@@ -68,6 +63,9 @@ def membership(
     """The members of a fleet whose targets are listed somewhere; None where all are named."""
     if not settings:
         return None
+    from collectors.discovery.membership import Membership
+    from collectors.discovery.watcher import SourceWatcher
+
     sources = [_source(setting, "discovery") for setting in settings]
     of_source = {source.title: setting.credentials for source, setting in zip(sources, settings, strict=True)}
     return Membership(SourceWatcher(sources), fixed, credentials, of_source)
@@ -77,10 +75,16 @@ def _source(setting: DiscoverySetting, origin: str) -> Source:
     try:
         match setting.kind:
             case "file_sd":
+                from collectors.discovery.file_sd import FileSd
+
                 return FileSd(setting.place)
             case "dns":
+                from collectors.discovery.dns import DnsNames
+
                 return DnsNames(setting.place, scheme=setting.scheme)
             case "dynamo":
+                from collectors.discovery.dynamo_folder import DynamoFolder
+
                 return DynamoFolder(setting.place)
             case "prometheus":
                 from collectors.prometheus.targets import PrometheusTargets
@@ -91,6 +95,8 @@ def _source(setting: DiscoverySetting, origin: str) -> Source:
 
                 return KubernetesPods(setting.place, Reach(setting.reach))
             case _:
+                from collectors.discovery.local import LocalProcesses
+
                 return LocalProcesses()
     except ValueError as error:
         raise ConfigError(f"{origin}: {setting.kind} {_shown(setting.place)!r}: {error}") from None

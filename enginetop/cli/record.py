@@ -11,6 +11,7 @@ from pathlib import Path
 
 from enginetop.cli import exit_codes, wiring
 from enginetop.cli.diagnostics import tell
+from enginetop.cli.live_targets import live_targets, local_gpus
 from enginetop.cli.resolve import resolve
 from enginetop.cli.until_stopped import stop_event
 from enginetop.fleet.errors import ConfigError
@@ -25,13 +26,13 @@ def run(args: argparse.Namespace) -> int:
     settings = resolve(args, tell)
     if args.replay:  # a stretch of the past
         return _keep(Path(args.replay), Path(args.output))
-    targets = wiring.live_targets(settings)
+    targets = live_targets(settings)
     path = Path(args.output)
     known = targets
     if settings.prometheus is not None:  # it tells who they are: a recording begins with their names
         known = tuple(replica.target for replica in wiring.sample(settings, (), 1, None).replicas)
     recorder = wiring.recorder(settings, known, path, time.time())
-    engine = wiring.live_engine(settings, targets, wiring.local_gpus(targets), recorder)
+    engine = wiring.live_engine(settings, targets, local_gpus(targets), recorder)
     deadline = time.monotonic() + args.duration if args.duration else float("inf")
     with stop_event() as stopped:
         engine.start()

@@ -6,8 +6,9 @@ import argparse
 import shlex
 import time
 
-from enginetop.cli import control, exit_codes, wiring
+from enginetop.cli import control, exit_codes
 from enginetop.cli.diagnostics import tell
+from enginetop.cli.live_targets import live_targets
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import state_folder
 from enginetop.cli.until_stopped import stop_event
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         tell(refusal)
         return exit_codes.REFUSED
     try:
-        targets = wiring.live_targets(settings)
+        targets = live_targets(settings)
     except ConfigError as error:
         raise ConfigError(f"{error}; or {_naming_them(plan)}") from None
     change = plan.canary

@@ -9,9 +9,8 @@ from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import SplitResult, urlsplit
 
-from collectors.feed import METRICS_PATHS
 from collectors.fetch import one_line
-from collectors.origin import url_host
+from collectors.origin import METRICS_PATHS, url_host
 from collectors.ssh.address import HOW, SCHEME, ssh_address
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target

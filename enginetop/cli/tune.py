@@ -16,6 +16,7 @@ from typing import Any
 from enginetop import __version__
 from enginetop.cli import exit_codes, knob_paths, wiring
 from enginetop.cli.diagnostics import tell
+from enginetop.cli.live_targets import live_targets
 from enginetop.cli.output import print_lines
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         return _replay(args, settings)
     if args.plan:
         _writable(Path(args.plan))
-    targets = wiring.live_targets(settings)
+    targets = live_targets(settings)
     source = wiring.live_engine(settings, targets, None)
     source.start()
     try:

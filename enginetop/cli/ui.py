@@ -6,12 +6,14 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from collectors.raw_page import raw_page_tap
+from collectors.raw_page import RawPageTap
 from enginetop.alerts.silence import QuietDesk
-from enginetop.cli import exit_codes, wiring
+from enginetop.cli import exit_codes
 from enginetop.cli.alerting import alert_book, quiet_file
 from enginetop.cli.column_file import ColumnFile
 from enginetop.cli.diagnostics import tell
+from enginetop.cli.late_source import LateSource
+from enginetop.cli.live_targets import live_targets, local_gpus
 from enginetop.cli.output import has_terminal, print_snapshot
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings, config_path
@@ -30,8 +32,8 @@ def run(args: argparse.Namespace) -> int:
     settings = resolve(args, tell)
     if args.replay:
         return play(args, settings, Path(args.replay), speed=1.0, title=getattr(args, "past", ""))
-    targets = wiring.live_targets(settings, may_come=True)
-    return watch(args, settings, targets, wiring.local_gpus(targets), title=settings.banner)
+    targets = live_targets(settings, may_come=True)
+    return watch(args, settings, targets, local_gpus(targets), title=settings.banner)
 
 
 def watch(
@@ -48,12 +50,21 @@ def watch(
     user's.
     """
     if not has_terminal():
+        from enginetop.cli import wiring
+
         snapshot = wiring.sample(settings, targets, _SAMPLES, gpu_source)
         print_snapshot(snapshot, "table", title, read_only=settings.control is None)
         return exit_codes.OK
     quiet = quiet_file(state_folder)
-    book, tap = alert_book(settings, targets, quiet), raw_page_tap()
-    source = wiring.live_engine(settings, targets, gpu_source, alert=book, tap=tap, in_turns=True)
+    book, tap = alert_book(settings, targets, quiet), RawPageTap()
+
+    def engine() -> FleetSource:
+        from enginetop.cli import wiring  # with all that it takes to look at engines: after the first picture
+
+        return wiring.live_engine(settings, targets, gpu_source, alert=book, tap=tap, in_turns=True)
+
+    can_fail = settings.records or settings.prometheus  # told before there is a screen
+    source = engine() if can_fail else LateSource(engine)
     if settings.control is None:
         return show(args, settings, source, targets, title, quiet=quiet, pages=tap)
     from enginetop.cli import control  # its HTTP client is imported only where changes can be made
@@ -65,11 +76,13 @@ def watch(
 
 def play(args: argparse.Namespace, settings: Settings, recording: Path, speed: float, title: str = "") -> int:
     """Show a recording: played back in the UI, or its end as a table when there is no terminal."""
+    from enginetop.cli import wiring
+
     title = title or f"replay of {recording.name}"
     if not has_terminal():
         print_snapshot(wiring.replay_to_end(settings, recording), "table", title)
         return exit_codes.OK
-    tap = raw_page_tap()
+    tap = RawPageTap()
     source = wiring.replay_source(settings, recording, speed, tap)
     return show(args, settings, source, (), title, playback=source, pages=tap)
 

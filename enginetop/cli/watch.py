@@ -21,6 +21,7 @@ from enginetop.cli.alerting import alert_book, alert_rules, open_desk, quiet_fil
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.line_writer import stdout_writer
 from enginetop.cli.listen import Listen
+from enginetop.cli.live_targets import live_targets, local_gpus
 from enginetop.cli.resolve import resolve
 from enginetop.cli.sd_notify import Supervisor
 from enginetop.cli.settings import Settings
@@ -96,7 +97,7 @@ class _Watch:
 
     def run(self) -> int:
         """Watch; returns the exit code."""
-        targets = wiring.live_targets(self._settings, may_come=True)
+        targets = live_targets(self._settings, may_come=True)
         engine: FleetSource | None = None
         with _wishes(self._looks.put):
             try:
@@ -117,7 +118,7 @@ class _Watch:
 
     def _begin(self, settings: Settings, alerts: Sequence[Alert]) -> FleetSource:
         """An engine that works, with a book that goes on with these alerts."""
-        targets = wiring.live_targets(settings, may_come=True)
+        targets = live_targets(settings, may_come=True)
         book = self._book = alert_book(settings, targets, self._quiet)
         book.restore(alerts)
 
@@ -130,7 +131,7 @@ class _Watch:
                 self._looks.put((snapshot, events))
             return snapshot
 
-        engine = wiring.live_engine(settings, targets, wiring.local_gpus(targets), alert=alert, in_turns=True)
+        engine = wiring.live_engine(settings, targets, local_gpus(targets), alert=alert, in_turns=True)
         engine.start()
         return engine
 
@@ -195,7 +196,7 @@ class _Watch:
         """Read the config file again. One that cannot be used changes nothing."""
         try:
             settings = resolve(self._args, tell)
-            targets = wiring.live_targets(settings, may_come=True)
+            targets = live_targets(settings, may_come=True)
             if self._book is None:
                 return engine
             if settings.listen != self._settings.listen:

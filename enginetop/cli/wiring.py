@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from collectors.engines.detect import RECORDED_FIELDS
-from collectors.gpu.source import NvmlSource
 from collectors.http import HttpFetcher
 from collectors.loop import LiveEngine
 from collectors.raw_page import RawPageTap
@@ -17,53 +15,18 @@ from collectors.record import Recorder
 from collectors.replay import Finish, ReplaySource, run_replay
 from collectors.sample import sample_fleet
 from enginetop.cli.alerting import alert_book
-from enginetop.cli.discovering import LOCAL, membership
+from enginetop.cli.discovering import membership
 from enginetop.cli.fleet_parts import feeds, finishing, tracker_of
 from enginetop.cli.live_advice import Clients, LiveAdvice
-from enginetop.cli.record_logs import record_logs, record_reader
-from enginetop.cli.settings import Settings, config_path
-from enginetop.fleet.errors import ConfigError
-from enginetop.fleet.model import LOCAL_HOST, Target, same_host
+from enginetop.cli.record_logs import record_reader
+from enginetop.cli.settings import Settings
+from enginetop.fleet.model import Target
 from enginetop.fleet.ports import FleetSource, GpuSource
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.advice import Advisor
 
 _PICTURES_PER_SECOND = 200.0
 """What a core has time to judge beside scraping a thousand pages a second (`bench.scale`)."""
-
-
-def live_targets(settings: Settings, *, may_come: bool = False) -> tuple[Target, ...]:
-    """The targets to scrape now: named ones, and what discovery finds; else engines on this machine.
-
-    How those that were found are reached is added to `settings.credentials`. ConfigError when there are none
-    (`may_come`: and none can come), or when a log of requests belongs to none of them. A Prometheus knows its
-    own.
-    """
-    if settings.prometheus is not None:
-        return ()
-    targets = settings.targets
-    members = membership(settings.discovery, targets, settings.credentials)
-    if members is not None:
-        targets = members.begin(time.time())
-        settings.credentials.update(members.credentials)
-    follows = settings.discovery not in ((), LOCAL)
-    if not targets and follows and (members is None or members.problem or not may_come):
-        problem = members.problem if members is not None else ""
-        raise ConfigError(problem or "discovery lists no target; see what it is asked with --discover")
-    if not targets and not follows:
-        raise ConfigError(
-            "nothing to watch: name a target (enginetop host:port), list targets in "
-            f"{settings.origin or config_path()}, or try `enginetop demo`"
-        )
-    record_logs(settings.records, targets)
-    return targets
-
-
-def local_gpus(targets: Sequence[Target]) -> GpuSource | None:
-    """This machine's GPUs when a target runs on it; those of other machines are not ours to show."""
-    own = socket.gethostname()
-    here = any(same_host(target.host, LOCAL_HOST) or same_host(target.host, own) for target in targets)
-    return NvmlSource() if here else None
 
 
 def _gpu_exporters(settings: Settings) -> GpuSource | None:

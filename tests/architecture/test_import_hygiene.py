@@ -84,7 +84,11 @@ def test_help_and_usage_errors_import_nothing_heavy(argv: list[str], tmp_path: P
 def test_the_screen_over_a_plain_fleet_has_no_second_client_in_memory(tmp_path: Path) -> None:
     clients = {"httpx", "requests", "urllib.request", "http.client", "email.parser", "html.entities"}
     ran = subprocess.run(
-        [sys.executable, "-c", "import enginetop.cli.ui, tui.app, sys; print(*sorted(sys.modules))"],
+        [
+            sys.executable,
+            "-c",
+            "import enginetop.cli.ui, enginetop.cli.wiring, tui.app, sys; print(*sys.modules)",
+        ],
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -93,6 +97,41 @@ def test_the_screen_over_a_plain_fleet_has_no_second_client_in_memory(tmp_path: 
     loaded = set(ran.stdout.split())
     assert "collectors.fast_http" in loaded
     assert not clients & loaded
+
+
+_WITHOUT_A_SCREEN = """
+import sys
+import tui.app
+from enginetop.cli import output, ui
+from enginetop.cli.main import main
+ui.has_terminal = lambda: True
+def run_app(source, **options):
+    print("LOADED", *sys.modules)
+    return 0
+import tui.run
+tui.run.run_app = run_app
+main(["192.0.2.1:1"])
+"""
+
+
+def test_what_looks_at_engines_is_loaded_after_the_first_picture(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_A_SCREEN],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    loaded = set(ran.stdout.split())
+    assert "tui.app" in loaded
+    looking = (
+        "collectors.engines.",
+        "collectors.gpu.",
+        "collectors.discovery.",
+        "collectors.loop",
+        "tuners.advice",
+    )
+    assert not {name for name in loaded if name.startswith((*looking, "enginetop.fleet.fleet_tracker"))}
 
 
 def test_a_wrongly_heavy_import_would_be_seen(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from fnmatch import fnmatchcase
 from collectors.answer import Answer
 from collectors.engines.base import EngineTable
 from collectors.engines.detect import recognise
-from collectors.feed import METRICS_PATHS, TargetFeed
+from collectors.feed import TargetFeed
+from collectors.origin import METRICS_PATHS
 from enginetop.fleet.observation import FailureKind, Observation
 from tests.support.engine_pages import fixture, page_of
 

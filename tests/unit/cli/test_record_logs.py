@@ -18,11 +18,11 @@ import pytest
 from collectors.loop import LiveEngine
 from collectors.records.reader import RecordReader
 from collectors.records.source import RecordLog, RecordSource
+from enginetop.cli.live_targets import live_targets
 from enginetop.cli.main import main
 from enginetop.cli.parser import parse
 from enginetop.cli.record_logs import LogSetting, flag_setting, record_reader
 from enginetop.cli.resolve import resolve
-from enginetop.cli.wiring import live_targets
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.snapshot import FleetSnapshot
 from tests.support.faulty_server import FaultyServer, page

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from collectors.clock import SteadyClock
 from collectors.engines.detect import TABLES
-from collectors.feed import METRICS_PATHS, TargetFeed
+from collectors.feed import TargetFeed
 from collectors.http import HttpFetcher
 from collectors.layout import LayoutCache
+from collectors.origin import METRICS_PATHS
 from collectors.scrape import Scraper
 from enginetop.fleet.admin_surface import KEYLESS
 from enginetop.fleet.model import Target

@@ -12,8 +12,8 @@ from collectors.discovery.membership import Membership
 from collectors.discovery.watcher import SourceWatcher
 from collectors.fetch import Credentials
 from collectors.loop import LiveEngine
-from enginetop.cli import wiring
 from enginetop.cli.discovering import LOCAL, DiscoverySetting
+from enginetop.cli.live_targets import live_targets
 from enginetop.cli.parser import parse
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
@@ -192,8 +192,8 @@ def test_a_table_that_names_no_source(tmp_path: Path, table: str, why: str) -> N
 def test_a_start_without_any_target_says_why(tmp_path: Path) -> None:
     settings = settled(tmp_path, "", "--discover", f"file_sd:{tmp_path / 'none.json'}")
     with pytest.raises(ConfigError, match=r"none\.json: no such file"):
-        wiring.live_targets(settings, may_come=True)
+        live_targets(settings, may_come=True)
     (tmp_path / "none.json").write_text("[]")
-    assert wiring.live_targets(settings, may_come=True) == ()
+    assert live_targets(settings, may_come=True) == ()
     with pytest.raises(ConfigError, match="lists no target"):
-        wiring.live_targets(settings)
+        live_targets(settings)
