@@ -156,7 +156,7 @@ def test_without_a_control_table_nothing_may_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("interval_second = 2", ["interval_second:", "did you mean 'interval_seconds'"]),
+        ("interval_second = 2", ["interval_second is an unknown key", "did you mean 'interval_seconds'"]),
         ("[[targets]]\nurl = 'http://a:1'\napi_key = 'x'", ["targets.0.api_key", "api_key_env"]),
         ("[[targets]]\nname = 'a'", ["targets.0.url"]),
         ("interval_seconds = 'soon'", ["interval_seconds:"]),
