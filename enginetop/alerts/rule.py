@@ -103,6 +103,7 @@ def identity(alert: Alert) -> Key:
     return alert.rule, alert.severity, alert.target, tuple(sorted(subject.items()))
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Instance:
     """One alert that is pending or firing.
@@ -117,6 +118,7 @@ class Instance:
     lenient_until: float = float("-inf")
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Step:
     """What one look made of an alert: the instance that goes on, and the alert if its state changed."""

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.model import Quality
+from enginetop.fleet.quickly_made import quickly_made
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.snapshot import Distribution, Signals, Slo
 
@@ -40,6 +41,7 @@ _ROUNDING_SECONDS = 1e-6
 _MOST_SPANS = 4096
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Load:
     """One page of an engine; None: not told.

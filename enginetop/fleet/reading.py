@@ -113,6 +113,7 @@ class Identity:
     sources: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class EngineFlags:
     """What the engine itself says about its operation; None means that it does not say."""

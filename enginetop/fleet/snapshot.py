@@ -118,6 +118,7 @@ class Outlook:
     limits: tuple[str, ...] = ()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Advice:
     """One advice row; see the contract for the words of `action` and `apply`."""
@@ -148,6 +149,7 @@ class PoolAdvice:
     advice: tuple[Advice, ...]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Alert:
     """One alert as the contract names its keys. `state` is `pending`, `firing` or `resolved`.
@@ -182,6 +184,7 @@ class Slo:
     source: str = "default"
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Span:
     """Hard bounds of a figure, and what it would be if the parts of the objective were independent."""
@@ -194,6 +197,7 @@ class Span:
 NO_SPAN = Span()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class BurnRow:
     """How fast the error budget burns over a long and a short window; 1 uses it up exactly in its period.
