@@ -154,8 +154,8 @@ def _latency(picture: Picture, urls: Sequence[str], signal: str, limit: float, c
         quantile = numbers.quantile_of(value, "p95")
         number = numbers.quantile_number(quantile)
         if number is not None and isinstance(value, Distribution):
-            mark = numbers.CENSORED if quantile.censored else ""
-            found.append((number, mark + numbers.marked(numbers.seconds_text(number), value.quality)))
+            text = numbers.bounded(quantile, numbers.seconds_text)
+            found.append((number, numbers.marked(text, value.quality)))
     if not found:
         return Span(fit(UNKNOWN, cell), "dim")
     least, greatest = min(found), max(found)

@@ -12,20 +12,15 @@ from themes.loader import Ink
 from tui.view import charts, numbers
 from tui.view.breaches import KV_PRESSURE_RATIO
 from tui.view.cells import UNKNOWN, Line, Span, cut_end, cut_middle, line_text, plain
-from tui.view.column import (
-    Column,
+from tui.view.column import Column, GridRow, Value, figure, no_value, stale_ink
+from tui.view.column_kinds import (
     GpuReader,
-    Row,
-    Value,
     counts,
-    figure,
     gpu_figure,
     happens,
     has_gpus,
-    no_value,
     quantile,
     scalar,
-    stale_ink,
     supports,
     trend,
     warn_above,
@@ -37,7 +32,7 @@ from tui.view.engines import engine_text
 _BOUND_WORDS = {"token_budget": "budget", "sequences": "seqs"}
 
 
-def _draw_name(row: Row, width: int) -> Line:
+def _draw_name(row: GridRow, width: int) -> Line:
     ink: Ink = row.condition.ink if row.condition.needs_you else "text"
     if not row.marks:
         return plain(cut_middle(row.name, width), ink)
@@ -46,13 +41,13 @@ def _draw_name(row: Row, width: int) -> Line:
     return (Span(name, ink), Span((gap + row.marks)[-width:] if width else "", "info"))
 
 
-def _draw_state(row: Row, width: int) -> Line:
+def _draw_state(row: GridRow, width: int) -> Line:
     condition = row.condition
     ink: Ink = "text" if condition.severity is Severity.OK else condition.ink
     return plain(cut_end(f"{GLYPH_OF[condition.severity]} {condition.word}", width), ink)
 
 
-def _draw_kv(row: Row, width: int) -> Line:
+def _draw_kv(row: GridRow, width: int) -> Line:
     value = row.replica.signals.get("kv_usage_ratio")
     ratio = numbers.scalar_number(value)
     if ratio is None or not isinstance(value, Scalar):
@@ -69,7 +64,7 @@ def _draw_kv(row: Row, width: int) -> Line:
     return (Span(charts.bar(ratio, bar_width), bar_ink), Span(gap), *shown)
 
 
-def _draw_age(row: Row, _width: int) -> Line:
+def _draw_age(row: GridRow, _width: int) -> Line:
     seen = row.replica.scraped_at
     if seen is None:
         return plain(UNKNOWN, "dim")
@@ -80,7 +75,7 @@ def _read_age(replica: ReplicaSnapshot) -> Value:
     return None if replica.scraped_at is None else -replica.scraped_at
 
 
-def _draw_since(row: Row, _width: int) -> Line:
+def _draw_since(row: GridRow, _width: int) -> Line:
     return plain(numbers.age(row.at - row.replica.since), "dim")
 
 
@@ -90,7 +85,7 @@ def _read_share(replica: ReplicaSnapshot) -> float | None:
     return goodput.exact if goodput.exact is not None else goodput.joint.independent
 
 
-def _draw_share(row: Row, _width: int) -> Line:
+def _draw_share(row: GridRow, _width: int) -> Line:
     share = _read_share(row.replica)
     if share is None:
         return plain(UNKNOWN, "dim")
@@ -99,7 +94,7 @@ def _draw_share(row: Row, _width: int) -> Line:
     return plain(text, stale_ink(row, row.replica.goodput.quality, missed))
 
 
-def _draw_bound(row: Row, width: int) -> Line:
+def _draw_bound(row: GridRow, width: int) -> Line:
     limit, share = max(row.replica.bound_by.items(), key=lambda entry: entry[1], default=("unknown", 0.0))
     if limit == "unknown":
         return plain(UNKNOWN, "dim")
@@ -114,7 +109,7 @@ def throttle_reasons(replica: ReplicaSnapshot) -> tuple[str, ...]:
     return tuple(dict.fromkeys(reason for gpu in replica.gpus for reason in gpu.throttle_reasons))
 
 
-def _draw_throttle(row: Row, width: int) -> Line:
+def _draw_throttle(row: GridRow, width: int) -> Line:
     lost = [gpu for gpu in row.replica.gpus if gpu.state != "ok"]
     if lost:
         return plain(cut_end(f"gpu {lost[0].state}", width), "crit")
@@ -123,7 +118,7 @@ def _draw_throttle(row: Row, width: int) -> Line:
     return plain(cut_end(",".join(reasons), width), "warn" if alarming else "dim")
 
 
-def _draw_why(row: Row, width: int) -> Line:
+def _draw_why(row: GridRow, width: int) -> Line:
     """The reason of the condition, unless the row's second line has it."""
     if row.replica.state in FAILING_STATES:
         return ()

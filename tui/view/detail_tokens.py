@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enginetop.fleet.snapshot import Distribution, Quantile, ReplicaSnapshot, Scalar
+from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, Scalar
 from enginetop.fleet.thinking import budget_of
 from tui.view import charts, numbers
 from tui.view.cells import EMPTY_LINE, UNKNOWN, Span
@@ -35,7 +35,7 @@ def token_lines(replica: ReplicaSnapshot, width: int) -> Lines:
         value = signal_of(replica, name)
         if isinstance(value, Distribution) and value.count:
             parts = [
-                f"{key} {_token_quantile(numbers.quantile_of(value, key))}"
+                f"{key} {numbers.bounded(numbers.quantile_of(value, key), numbers.count)}"
                 for key in ("p50", "p95", "p99", "mean")
             ]
             note = f"  {value.note}" if name == "reasoning_tokens" and value.note else ""
@@ -83,11 +83,6 @@ def _against_budget(replica: ReplicaSnapshot, width: int) -> Lines:
     line = ruler(marks, budget, top, room)
     legend = "● p50 ○ p95 ◆ p99" + ("" if budget is None else f" ┊ budget {numbers.knob(budget)}")
     yield row("", *line, Span(f"  {legend}", "dim"))
-
-
-def _token_quantile(quantile: Quantile) -> str:
-    number = numbers.quantile_number(quantile)
-    return (numbers.CENSORED if quantile.censored and number is not None else "") + numbers.count(number)
 
 
 def speculation_lines(replica: ReplicaSnapshot) -> Lines:

@@ -36,10 +36,12 @@ def _label(text: str) -> Span:
 
 
 def row(label: str, *spans: Span) -> Line:
+    """What is told, behind its label; an empty label continues the row above."""
     return merge((_label(label), *spans))
 
 
 def signal_of(of: Signalled, name: str) -> Scalar | Distribution | None:
+    """A signal of the core, None where it is not told at all."""
     return of.signals.get(name)
 
 
@@ -81,12 +83,10 @@ def setting(replica: ReplicaSnapshot, key: str) -> float | None:
 
 
 def quantile_text(quantile: Quantile, quality: Quality) -> str:
-    number = numbers.quantile_number(quantile)
-    text = (numbers.CENSORED if quantile.censored and number is not None else "") + numbers.milliseconds(
-        number
-    )
-    return numbers.marked(text, quality)
+    """A quantile of a time in milliseconds, with the marks of its bound and of its quality."""
+    return numbers.marked(numbers.bounded(quantile, numbers.milliseconds), quality)
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
+    """Labels as `name=value`, in their order."""
     return " ".join(f"{key}={value}" for key, value in labels.items())

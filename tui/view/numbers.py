@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import NO_QUANTILE, Distribution, Quantile, Scalar
@@ -175,6 +176,12 @@ def quantile_of(signal: object, name: str) -> Quantile:
     if not isinstance(signal, Distribution):
         return NO_QUANTILE
     return signal.mean if name == "mean" else signal.quantiles.get(name, NO_QUANTILE)
+
+
+def bounded(quantile: Quantile, write: Callable[[float | None], str]) -> str:
+    """A quantile as `write` has its number, with `≥` before one that is past the last bucket."""
+    number = quantile_number(quantile)
+    return (CENSORED if quantile.censored and number is not None else "") + write(number)
 
 
 def quantile_number(quantile: Quantile) -> float | None:

@@ -138,7 +138,7 @@ def _figures(of: Signalled, budget: float | None, *, narrow: bool) -> Iterator[S
     for name in _QUANTILES:
         quantile = numbers.quantile_of(tokens, name)
         number = numbers.quantile_number(quantile)
-        text = (numbers.CENSORED if quantile.censored and number is not None else "") + numbers.count(number)
+        text = numbers.bounded(quantile, numbers.count)
         if isinstance(tokens, Distribution):
             text = numbers.marked(text, tokens.quality)
         over = budget is not None and number is not None and number >= budget

@@ -11,7 +11,7 @@ from tui.view import numbers
 from tui.view.arrange import Group, arrange
 from tui.view.arrange import Sort as Sort
 from tui.view.cells import Line, Span, clip, cut_end, cut_middle, line_width, merge, pad, plain, width_of
-from tui.view.column import TREND_STEP_SECONDS, Row, is_old
+from tui.view.column import TREND_STEP_SECONDS, GridRow, is_old
 from tui.view.condition import Condition, Conditions
 from tui.view.grid_memory import TOKENS, GridMemory, Stamp, restart_mark
 from tui.view.mixed import DIFFERS
@@ -159,7 +159,7 @@ class FleetTable:
         )
         line = self._memory.line(stamp)
         if line is None:
-            row = Row(
+            row = GridRow(
                 replica, condition, stamp.name, at, old, {"kv_usage_ratio": 1.0, TOKENS: self._top}, marks
             )
             line = draw_row(row, self._placed, selected=selected)
@@ -202,7 +202,7 @@ class FleetTable:
         return f" · {numbers.rate(good)}{mark} of {numbers.rate(goodput.offered_per_second)} req/s good"
 
 
-def draw_row(row: Row, placed: Sequence[Placed], *, selected: bool) -> Line:
+def draw_row(row: GridRow, placed: Sequence[Placed], *, selected: bool) -> Line:
     """The cells of one row, each in exactly its width, neighbours of one ink joined.
 
     Spaces take the ink of what precedes them, which costs no picture and saves bytes.

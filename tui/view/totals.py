@@ -106,7 +106,7 @@ def _latency_total(label: str, value: object, limit: float) -> Line:
     number = numbers.quantile_number(quantile)
     if number is None or not isinstance(value, Distribution):
         return _total(label, UNKNOWN)
-    text = (numbers.CENSORED if quantile.censored else "") + numbers.seconds_text(number)
+    text = numbers.bounded(quantile, numbers.seconds_text)
     return (Span(f"{label} ", "dim"), Span(text, "warn" if number > limit else "text"))
 
 

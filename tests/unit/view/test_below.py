@@ -48,7 +48,7 @@ def test_events_stand_newest_first_one_a_line() -> None:
     ]
     assert texts(fleet(members), 80, 6) == [
         " events " + "─" * 72,
-        " 19:59:30 b2               restarted 0.32.0 -> 0.33.0",
+        " 19:59:30 b2               restarted 0.32.0 → 0.33.0",
         " 19:59:00 a3               preemptions began",
     ]
 

@@ -16,7 +16,7 @@ from tui.view import condition, condition_memory, grid_memory
 from tui.view import table as table_module
 from tui.view.cells import Line
 from tui.view.charts import round_up
-from tui.view.column import Row
+from tui.view.column import GridRow
 from tui.view.condition import Condition, conditions_of
 from tui.view.condition_memory import ConditionMemory
 from tui.view.grid_memory import GridMemory
@@ -33,7 +33,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counted: Counter[str] = Counter()
     draw, judge = table_module.draw_row, condition.condition_of
 
-    def draw_row(row: Row, placed: Sequence[Placed], *, selected: bool) -> Line:
+    def draw_row(row: GridRow, placed: Sequence[Placed], *, selected: bool) -> Line:
         counted["drawn"] += 1
         return draw(row, placed, selected=selected)
 
