@@ -43,7 +43,7 @@ def _by_fields(kind: type) -> Callable[[Any], tuple[type, tuple[Any, ...]]]:
 
 
 _MADE_AGAIN: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
-    Lazy: lambda one: (dict, (dict(one),)),
+    Lazy: lambda one: (dict, (one.whole(),)),
     MappingProxyType: lambda one: (_read_only, (dict(one),)),
     **{kind: _by_fields(kind) for kind in (Distribution, Goodput, Quantile, RankSnapshot, Scalar, Slo, Span)},
 }

@@ -73,6 +73,12 @@ class Lazy(Mapping[K, V_co]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def whole(self) -> dict[K, V_co]:
+        """All values; those that nobody asked for before are worked out, and not kept here."""
+        known, work = self._known, self._work
+        values = ((name, known[name] if name in known else work(name)) for name in self.names)
+        return {name: value for name, value in values if value is not None}
+
     def __repr__(self) -> str:
         return repr(dict(self))
 
