@@ -5,9 +5,9 @@ the screen on a pseudo-terminal. One fault after the other is put on: replicas t
 talk garbage or without end, refuse the key; and a name that nobody knows, a clock that is set, no descriptors
 left, a full disk, a receiver that is away, SIGHUP, resizes, a terminal that nobody reads. Figures: how soon
 each fault was visible at all (a failed look, an answer that is overdue, or a state), was the replica's state
-and was over, how much of the first the watch was kept from its CPU (it is taken off where faults that took
-more than two intervals are named), alerts that the webhook did not get, and how memory, threads and descriptors grew after the
-first quarter.
+and was over; for how much of the first the watch was kept from its CPU, which is taken off where faults are
+named that took more than two intervals; alerts that the webhook did not get, and how memory, threads and
+descriptors grew after the first quarter.
 """
 
 from __future__ import annotations
