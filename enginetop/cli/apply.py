@@ -100,7 +100,19 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
         approved_by = f"{approved_by}, with --accept-open-admin"
     began = time.time()
     controller.begin(plan, approved_by)
-    return control.conclude(control.follow(controller, began), args.format)
+    view = control.follow(controller, began)
+    code = control.conclude(view, args.format)
+    if view.state is ChangeState.DONE:
+        tell(f"the way back: {way_back(args, plan)}")
+    return code
+
+
+def way_back(args: argparse.Namespace, plan: Plan) -> str:
+    """The command that undoes what was kept, on the fleet as it was named; one that was found: by its URLs."""
+    found = plan.targets if args.discover else ()
+    fleet = args.targets or [url for url in found if url.startswith("http")]
+    config = ("--config", args.config) if args.config else ()
+    return shlex.join(("enginetop", "rollback", plan.id, *fleet, *config))
 
 
 def _naming_it(file: str, plan: Plan) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,10 @@ from collectors.control_http import HttpKnobTransport
 from collectors.fetch import NO_CREDENTIALS
 from enginetop import __version__
 from enginetop.cli.admin_look import AdminLook
+from enginetop.cli.apply import way_back
 from enginetop.cli.control import approval, refused_document
 from enginetop.cli.main import main
+from enginetop.cli.parser import parse
 from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.change import ChangeState
 from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
@@ -132,6 +135,24 @@ def test_nobody_is_asked_about_a_change_that_cannot_be_undone(
         assert (code, out) == (2, "")
         assert words in err
     assert f"change c0ffee (DONE): {KNOB} 4096 -> 8192 on {' '.join(urls)}\n" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "fleet"),
+    [
+        (["a:1", "b:1"], "a:1 b:1"),
+        (["--config", "my fleet.toml"], "--config 'my fleet.toml'"),
+        (["--discover", "dns:a:1"], "{urls}"),
+        ([], ""),
+    ],
+)
+def test_the_way_back_of_a_change_that_was_kept_names_the_fleet(
+    urls: list[str], argv: list[str], fleet: str
+) -> None:
+    _, args = parse(["apply", "plan.json", *argv])
+    words = f"enginetop rollback c0ffee {fleet}".format(urls=" ".join(urls)).strip()
+    assert way_back(args, plan_on(urls)) == words
+    parse(shlex.split(words)[1:])  # and is a command line
 
 
 def test_who_is_asked_to_roll_back_has_named_a_fleet(
