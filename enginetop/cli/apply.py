@@ -108,7 +108,7 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
 
 
 def way_back(args: argparse.Namespace, plan: Plan) -> str:
-    """The command that undoes what was kept, on the fleet as it was named; one that was found: by its URLs."""
+    """The command that undoes what was kept, on the fleet as named; one that was found: by its URLs."""
     found = plan.targets if args.discover else ()
     fleet = args.targets or [url for url in found if url.startswith("http")]
     config = ("--config", args.config) if args.config else ()
