@@ -173,7 +173,8 @@ class FleetTable:
         trouble = f" · {group.trouble} {need} you" if group.trouble else ""
         good = self._goodput_of(group)
         room = self._width - width_of(count) - width_of(trouble) - width_of(good) - 2
-        name = cut_middle(group.model or "model not known", max(room, 8))
+        known = max(room, 8)
+        name = cut_middle(group.model, known) if group.model else cut_end("model not known", known)
         line = [Span(f" {name}{count}", "group"), Span(trouble, "warn"), Span(good, "dim"), Span(" ")]
         rule = self._width - line_width(line)
         differs = self._mixed.words_of(group.first)

@@ -249,6 +249,12 @@ def test_a_group_tells_the_goodput_of_its_model(goodput: Goodput, said: str) -> 
     assert "good" not in narrow
 
 
+def test_a_narrow_terminal_does_not_turn_an_unknown_model_into_a_known_one() -> None:
+    line = line_text(table([down_replica("c0", model=None)], 40).line(0))
+    assert line.startswith(" model n")
+    assert "known" not in line or "not known" in line
+
+
 def test_errors_have_a_column_where_there_are_any() -> None:
     column = BY_KEY["err"]
     told = {"requests_errored_per_second": scalar(0.5)}
