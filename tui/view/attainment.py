@@ -15,6 +15,13 @@ from tui.view.figures import Lines, row
 _WINDOW_WIDTH, _BURN_WIDTH = 7, 9
 
 
+def objective_line(slo: Slo) -> Line:
+    """Which times, for which share of the requests, and who has said so."""
+    times = f"TTFT {numbers.seconds_text(slo.ttft_seconds)} · TPOT {numbers.seconds_text(slo.tpot_seconds)}"
+    target = f" · for {numbers.target_percent(slo.target)} % of requests ({slo.source})"
+    return row("SLO", Span(times + target, "dim"))
+
+
 def goodput_lines(goodput: Goodput, slo: Slo) -> Lines:
     """Requests within the objective: the shares of both halves, then what is known of the two together.
 

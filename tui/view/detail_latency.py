@@ -16,7 +16,7 @@ from enginetop.fleet.snapshot import (
 )
 from themes.loader import Ink
 from tui.view import numbers
-from tui.view.attainment import goodput_lines
+from tui.view.attainment import goodput_lines, objective_line
 from tui.view.cells import EMPTY_LINE, UNKNOWN, Line, Span, cut_middle, pad
 from tui.view.engines import absence
 from tui.view.figures import (
@@ -52,16 +52,8 @@ def latency_table(of: Latencies, width: int, engine: EngineKind = EngineKind.UNK
 def latency_lines(replica: ReplicaSnapshot, width: int) -> Lines:
     """Latencies of a replica, its objective, and what of it was met."""
     yield from latency_table(replica, width, replica.engine)
-    slo = replica.slo
-    yield row(
-        "SLO",
-        Span(
-            f"TTFT {numbers.seconds_text(slo.ttft_seconds)} · TPOT {numbers.seconds_text(slo.tpot_seconds)}"
-            f" · for {numbers.percent(slo.target)} % of requests ({slo.source})",
-            "dim",
-        ),
-    )
-    yield from goodput_lines(replica.goodput, slo)
+    yield objective_line(replica.slo)
+    yield from goodput_lines(replica.goodput, replica.slo)
     yield EMPTY_LINE
 
 

@@ -7,13 +7,12 @@ from enginetop.fleet.model import Quality
 from enginetop.fleet.plan import VIA_KNOB_API, VIAS
 from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import ReplicaSnapshot
-from tui.view.cells import Span, wrap_text
+from tui.view.cells import Span
 from tui.view.engines import engine_name
-from tui.view.figures import LABEL_WIDTH, Lines, row
+from tui.view.figures import Lines, paragraphs, row
 
 _OF_MACHINES = ("power_watts", "energy_joules_per_token", "cost_per_million")
 _SOURCED = ("engine_version", "model", "role", "stack")
-_MARGIN = LABEL_WIDTH + 2
 _APPLY = {"per_request": "per request"}
 
 
@@ -55,7 +54,7 @@ def _readable(replica: ReplicaSnapshot, width: int) -> Lines:
     said = f"{total - len(missing)} of {total} signals"
     if missing:
         said += f"; not {', '.join(missing)}"
-    yield from _paragraph("can be read", said, width)
+    yield from paragraphs("can be read", (said,), width, "dim")
 
 
 def _changeable(replica: ReplicaSnapshot, width: int) -> Lines:
@@ -69,9 +68,4 @@ def _changeable(replica: ReplicaSnapshot, width: int) -> Lines:
         how, via = (ours[knob].apply, ours[knob].via) if knob in ours else (knobs[knob].apply, "")
         path = f" ({via})" if via in VIAS and via != VIA_KNOB_API else ""
         words.append(f"{knob} {_APPLY.get(how, how)}{path}")
-    yield from _paragraph("can change", " · ".join(words), width)
-
-
-def _paragraph(label: str, text: str, width: int) -> Lines:
-    for number, line in enumerate(wrap_text(text, max(width - _MARGIN, 20))):
-        yield row("" if number else label, Span(line, "dim"))
+    yield from paragraphs("can change", (" · ".join(words),), width, "dim")

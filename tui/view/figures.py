@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import (
@@ -16,7 +16,7 @@ from enginetop.fleet.snapshot import (
 )
 from themes.loader import Ink
 from tui.view import numbers
-from tui.view.cells import UNKNOWN, Line, Span, merge
+from tui.view.cells import UNKNOWN, Line, Span, merge, wrap_text
 from tui.view.engines import absence
 
 LABEL_WIDTH = 12
@@ -38,6 +38,18 @@ def _label(text: str) -> Span:
 def row(label: str, *spans: Span) -> Line:
     """What is told, behind its label; an empty label continues the row above."""
     return merge((_label(label), *spans))
+
+
+def paragraphs(label: str, texts: Iterable[str], width: int, ink: Ink = "text", hang: int = 0) -> Lines:
+    """Running texts behind a label, wrapped; empty ones are left out.
+
+    What goes over is indented by `hang` cells, so that one text can be told from the next.
+    """
+    room = max(width - LABEL_WIDTH - 2 - hang, 16)
+    for text in filter(None, texts):
+        for number, piece in enumerate(wrap_text(text, room)):
+            yield row(label, Span(" " * hang + piece if number else piece, ink))
+            label = ""
 
 
 def signal_of(of: Signalled, name: str) -> Scalar | Distribution | None:

@@ -8,7 +8,7 @@ from enginetop.fleet.load_curve import Bin
 from enginetop.fleet.load_document import NamedCurve, curve_of, pool_curves
 from enginetop.fleet.snapshot import FleetSnapshot, FleetSummary, ModelSummary, ReplicaSnapshot
 from tui.view import charts, numbers
-from tui.view.attainment import burn_lines, goodput_lines
+from tui.view.attainment import burn_lines, goodput_lines, objective_line
 from tui.view.cells import EMPTY_LINE, Line, Span, clip
 from tui.view.detail import beside_its_like
 from tui.view.detail_latency import latency_table
@@ -67,14 +67,9 @@ def _lines(picture: Picture, width: int, memory: CurveMemory) -> Lines:
 
 def _merged(of: FleetSummary | ModelSummary, width: int) -> Lines:
     yield from latency_table(of, width)
-    slo = of.slo
-    objective = (
-        f"TTFT {numbers.seconds_text(slo.ttft_seconds)} · TPOT {numbers.seconds_text(slo.tpot_seconds)}"
-    )
-    target = f" · for {numbers.fine_percent(slo.target)} % of requests ({slo.source})"
-    yield row("SLO", Span(objective + target, "dim"))
-    yield from goodput_lines(of.goodput, slo)
-    yield from burn_lines(of.goodput.burn, slo)
+    yield objective_line(of.slo)
+    yield from goodput_lines(of.goodput, of.slo)
+    yield from burn_lines(of.goodput.burn, of.slo)
     yield EMPTY_LINE
 
 

@@ -69,6 +69,11 @@ def fine_percent(ratio: float | None) -> str:
     return "99.9" if 0.9995 <= ratio < 1 else f"{ratio * 100:.1f}"
 
 
+def target_percent(ratio: float) -> str:
+    """A ratio that somebody has set, as a percentage with all its digits: `95`, `99.9`."""
+    return knob(round(ratio * 100, 6))
+
+
 def milliseconds(seconds: float | None) -> str:
     """Seconds as milliseconds, one decimal below 10."""
     if seconds is None or not math.isfinite(seconds):

@@ -15,8 +15,8 @@ from tui.view.advice import (
     reasons_of,
     setting_text,
 )
-from tui.view.cells import EMPTY_LINE, Line, Span, clip, plain, wrap_text
-from tui.view.figures import LABEL_WIDTH, WIDE, row
+from tui.view.cells import EMPTY_LINE, Line, Span, clip, plain
+from tui.view.figures import WIDE, paragraphs, row
 from tui.view.page import MODEL_UNKNOWN
 from tui.view.picture import Picture
 from tui.view.title import screen_title
@@ -69,12 +69,11 @@ def pool_lines(picture: Picture, pool: PoolAdvice | None, width: int) -> list[Li
 
 def _knob(picture: Picture, pool: PoolAdvice, advice: Advice, width: int) -> Iterator[Line]:
     changes = advice.action in ACTIONABLE
+    change, sure = pool_change(advice), f" · {advice.confidence} confidence" if changes else ""
     yield (
         Span(f" {advice.knob}  ", "title"),
-        Span(pool_change(advice), "info" if changes else "text"),
-        Span(
-            f"  {advice.action} · {advice.confidence} confidence" if changes else f"  {advice.action}", "dim"
-        ),
+        Span(f"{change}  " if change else "", "info" if changes else "text"),
+        Span(f"{advice.action}{sure}", "dim"),
     )
     told = (
         ("because", "; ".join(reasons_of(advice))),
@@ -82,8 +81,7 @@ def _knob(picture: Picture, pool: PoolAdvice, advice: Advice, width: int) -> Ite
         ("wrong if", "; ".join(caveats_of(advice))),
     )
     for label, text in told:
-        for number, piece in enumerate(wrap_text(text, max(width - LABEL_WIDTH - 3, 16)) if text else ()):
-            yield row("" if number else label, Span(piece))
+        yield from paragraphs(label, (text,), width)
     yield from _members(picture, pool, advice, width)
 
 

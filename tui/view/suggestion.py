@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from enginetop.fleet.change import Proposal
 from enginetop.fleet.snapshot import Advice, ReplicaSnapshot
-from themes.loader import Ink
 from tui.view import numbers
 from tui.view.advice import (
     ACTIONABLE,
@@ -21,12 +20,14 @@ from tui.view.advice import (
     reasons_of,
     setting_text,
 )
-from tui.view.cells import EMPTY_LINE, Line, Span, clip, merge, plain, wrap_text
+from tui.view.cells import EMPTY_LINE, Line, Span, clip, plain
 from tui.view.change_words import diff_text
-from tui.view.figures import LABEL_WIDTH, Lines, row
+from tui.view.figures import Lines, paragraphs, row
 from tui.view.picture import Picture
 from tui.view.title import screen_title
 from tui.view.what_if import what_if_lines
+
+_paragraphs = partial(paragraphs, hang=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +136,3 @@ def proposal_lines(picture: Picture, proposal: Proposal, width: int) -> list[Lin
         EMPTY_LINE,
     ]
     return [clip(line, width) for line in lines]
-
-
-def _paragraphs(label: str, paragraphs: Iterable[str], width: int, ink: Ink = "text") -> Lines:
-    """Labelled paragraphs; what goes over is indented further. Empty ones are left out."""
-    room = max(width - LABEL_WIDTH - 3, 16)
-    for paragraph in paragraphs:
-        for number, text in enumerate(wrap_text(paragraph, room) if paragraph else ()):
-            yield merge(row(label, Span(f" {text}" if number else text, ink)))
-            label = ""

@@ -68,7 +68,7 @@ def _goodput_items(goodput: Goodput, slo: Slo) -> list[Line]:
     rates = numbers.between(numbers.rate(low), numbers.rate(high))
     items: list[Line] = [
         (Span("goodput ", "dim"), Span(f"{rates} of {numbers.rate(offered)} req/s")),
-        (Span(f"SLO {numbers.percent(slo.target)} %: ", "dim"), Span(share, missed)),
+        (Span(f"SLO {numbers.target_percent(slo.target)} %: ", "dim"), Span(share, missed)),
     ]
     return items + ([burn] if (burn := _burn(goodput.burn, goodput.exact is None)) else [])
 
@@ -113,6 +113,6 @@ def _latency_total(label: str, value: object, limit: float) -> Line:
 def _slo_total(slo: Slo) -> Line:
     text = (
         f"TTFT≤{numbers.seconds_text(slo.ttft_seconds)} TPOT≤{numbers.seconds_text(slo.tpot_seconds)}"
-        f" for {numbers.percent(slo.target)} %"
+        f" for {numbers.target_percent(slo.target)} %"
     )
     return (Span("SLO ", "dim"), Span(text, "dim" if slo.source == "default" else "text"))

@@ -12,7 +12,7 @@ from themes.loader import Ink
 from tui.view import numbers
 from tui.view.advice import expectation_items, setting_text
 from tui.view.cells import Line, Span, clip, cut_middle, plain, printable, wrap_text
-from tui.view.figures import LABEL_WIDTH, row
+from tui.view.figures import LABEL_WIDTH, paragraphs, row
 from tui.view.picture import Picture
 from tui.view.title import screen_title
 
@@ -112,8 +112,7 @@ def _answers(
         for reason in outlook.because if reasons and outlook.expected else ():
             for piece in wrap_text(reason, max(width - LABEL_WIDTH - len(shown) - 3, 16)):
                 yield row("", Span(shown), Span(piece, "dim"))
-    for piece in wrap_text("; ".join(limits), max(width - LABEL_WIDTH - 3, 16)) if limits else ():
-        yield row("", Span(piece, "dim"))
+    yield from paragraphs("", ("; ".join(limits),), width, "dim")
 
 
 def _text(outlook: Outlook) -> str:

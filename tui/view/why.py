@@ -21,11 +21,10 @@ from tui.view.cells import (
     clip,
     plain,
     printable,
-    wrap_text,
 )
 from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.detail_plots import one_plot
-from tui.view.figures import LABEL_WIDTH, Lines, row
+from tui.view.figures import Lines, paragraphs, row
 from tui.view.picture import Picture
 from tui.view.title import screen_title
 
@@ -87,7 +86,7 @@ def _what(alert: Alert, at: float, width: int) -> Lines:
     yield row(
         "state", Span(f"{GLYPH_OF[severity]} {alert.severity} {alert.state}", INK_OF[severity]), Span(since)
     )
-    yield from _paragraphs("because", printable(alert.summary or alert.rule), width)
+    yield from paragraphs("because", (printable(alert.summary or alert.rule),), width)
     if alert.threshold is not None:  # without one the value is how long it lasts, as said above
         value, threshold = _in_unit(alert, alert.value), _in_unit(alert, alert.threshold)
         yield row("value", Span(value, "title"), Span(" against a threshold of ", "dim"), Span(threshold))
@@ -97,7 +96,7 @@ def _rule_lines(alert: Alert, rule: Rule | None, width: int) -> Lines:
     if rule is None:
         yield row("rule", Span(printable(alert.rule)), Span("  of the config file", "dim"))
         return
-    yield from _paragraphs("rule", f"{rule.name}: {rule.meaning}", width)
+    yield from paragraphs("rule", (f"{rule.name}: {rule.meaning}",), width)
     hold = f"fires after {duration_text(rule.hold_seconds)} of it" if rule.hold_seconds else "fires at once"
     keep = f", stays {duration_text(rule.keep_seconds)} after the last" if rule.keep_seconds else ""
     yield row("", Span(hold + keep, "dim"))
@@ -107,11 +106,11 @@ def _rule_lines(alert: Alert, rule: Rule | None, width: int) -> Lines:
 def _quiet(picture: Picture, alert: Alert, width: int) -> Lines:
     if alert.inhibited_by:
         told = f"not told: {alert.inhibited_by} fires at the same target and explains it"
-        yield from _paragraphs("quiet", told, width)
+        yield from paragraphs("quiet", (told,), width)
     if alert.silenced_by:
-        yield from _paragraphs("silenced", printable(alert.silenced_by), width)
+        yield from paragraphs("silenced", (printable(alert.silenced_by),), width)
     if alert.acknowledged_by:
-        yield from _paragraphs("taken by", f"{printable(alert.acknowledged_by)}, until it is over", width)
+        yield from paragraphs("taken by", (f"{printable(alert.acknowledged_by)}, until it is over",), width)
     alerts = picture.snapshot.alerts if picture.snapshot is not None else ()
     kept = [
         one.rule
@@ -119,11 +118,11 @@ def _quiet(picture: Picture, alert: Alert, width: int) -> Lines:
         if one.inhibited_by == alert.rule and one.target == alert.target and one is not alert
     ]
     if kept and alert.state == FIRING:
-        yield from _paragraphs("keeps quiet", ", ".join(dict.fromkeys(kept)), width)
+        yield from paragraphs("keeps quiet", (", ".join(dict.fromkeys(kept)),), width)
     symptoms = CAUSES.get(alert.rule, frozenset())
     explains = "everything else at its target" if symptoms is None else ", ".join(sorted(symptoms))
     if explains:
-        yield from _paragraphs("explains", explains, width)
+        yield from paragraphs("explains", (explains,), width)
 
 
 def _labels(alert: Alert) -> Lines:
@@ -158,8 +157,3 @@ def _in_unit(alert: Alert, number: float | None) -> str:
     if signal is not None and signal.unit == "seconds":
         return numbers.seconds_text(number)
     return f"{number * 100:.1f} %" if signal is not None and signal.unit == "ratio" else f"{number:.4g}"
-
-
-def _paragraphs(label: str, text: str, width: int) -> Lines:
-    for number, line in enumerate(wrap_text(text, max(width - LABEL_WIDTH - 2, 16))):
-        yield row("" if number else label, Span(line))

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from enginetop.fleet.model import ReplicaState, Target
-from enginetop.fleet.snapshot import BurnRow, CollectorHealth, FleetSnapshot, Goodput, Outlier
+from enginetop.fleet.snapshot import BurnRow, CollectorHealth, FleetSnapshot, Goodput, Outlier, Slo
 from enginetop.fleet.snapshot import Span as Bounds
 from tests.tui.snapshots import OK_SIGNALS, alert, distribution, down_replica, event, fleet, replica, scalar
 from tui.actions import TYPING, Place
 from tui.view.cells import line_text, line_width
+from tui.view.detail import detail_lines
 from tui.view.events import events_line
 from tui.view.footer import KeyHint, footer_hints, footer_line
 from tui.view.grid_notes import waiting_lines
@@ -142,6 +143,17 @@ def test_totals_by_hand() -> None:
         " · SLO TTFT≤1.0 s TPOT≤100 ms for 95 %"
     )
     assert [span.ink for span in line if "1.4 s" in span.text] == ["warn"]
+
+
+def test_an_objective_is_told_as_it_was_set() -> None:
+    strict = Slo(target=0.999)
+    snapshot = fleet([replica("a1", slo=strict)])
+    told = line_text(totals_line(picture(replace(snapshot, fleet=replace(snapshot.fleet, slo=strict))), 160))
+    assert told.endswith(" for 99.9 %")
+    detail = [
+        line_text(line) for line in detail_lines(picture(snapshot), snapshot.replicas[0].target.url, 120)
+    ]
+    assert " SLO         TTFT 1.0 s · TPOT 100 ms · for 99.9 % of requests (default)" in detail
 
 
 def totals_with(goodput: Goodput, width: int = 80) -> str:

@@ -19,6 +19,7 @@ RATES = [
     (0, "0"), (0.004, "<.01"), (0.25, "0.25"), (2.1, "2.10"), (12.34, "12.3"), (99.96, "100"), (1812, "1812"),
 ]  # fmt: skip
 PERCENTS = [(0, "0"), (0.004, "<1"), (0.64, "64"), (0.994, "99"), (0.996, "99"), (1, "100"), (1.2, "120")]
+TARGETS = [(0.95, "95"), (0.999, "99.9"), (0.9999, "99.99"), (0.5, "50"), (1.0, "100")]
 MILLISECONDS = [(0, "0"), (0.0004, "0.4"), (0.0381, "38"), (1.4, "1400"), (99.9, "99900"), (120, "120k")]
 DURATIONS = [
     (0, "0 s"),
@@ -39,6 +40,7 @@ AGES = [(0, "0s"), (72.9, "72s"), (119, "119s"), (120, "2m"), (7199, "119m"), (7
             (numbers.count, COUNTS),
             (numbers.rate, RATES),
             (numbers.percent, PERCENTS),
+            (numbers.target_percent, TARGETS),
             (numbers.milliseconds, MILLISECONDS),
             (numbers.seconds_text, DURATIONS),
             (numbers.age, AGES),

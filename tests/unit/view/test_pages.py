@@ -304,7 +304,7 @@ def test_latency_of_a_model_by_hand() -> None:
     text = _latency(Goodput())
     assert text[0].startswith(" Llama-3.3-70B · ×2 ──")
     assert text[2] == " TTFT              120      120      840      840      120       97"
-    assert " SLO         TTFT 600 ms · TPOT 50 ms · for 95.0 % of requests (config)" in text
+    assert " SLO         TTFT 600 ms · TPOT 50 ms · for 95 % of requests (config)" in text
     assert not any(line.startswith((" within SLO", " goodput", " burn")) for line in text)
     assert any("TPOT p95 90 ms, median of 4: 30 ms (3.00×)" in line for line in text)
 

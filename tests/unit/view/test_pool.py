@@ -69,7 +69,7 @@ def test_a_pool_knob_by_knob_with_who_is_advised_otherwise() -> None:
     assert lines[4].startswith(" each        a2           lower 8192 → 4096  TPOT p95 61 ms")
     assert lines[5].strip() == "1 of 2 are advised the same by themselves"
     assert " max_num_seqs  stays at 256  hold" in lines
-    assert " num_speculative_tokens    withheld" in lines
+    assert " num_speculative_tokens  withheld" in lines
     assert lines.index(" max_num_seqs  stays at 256  hold") > 5  # what changes something comes first
 
 
