@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from enginetop.fleet.admin_surface import AdminSurface, Openness, admin_surface
@@ -48,68 +48,87 @@ def check_plan(
     settings: ControlSettings,
 ) -> Preflight:
     """Hold a plan against the fleet as it is now. `sheets` holds a fresh read of every target's knobs."""
-    problems: list[str] = []
-    if now >= plan.expires:
-        problems.append(f"the plan expired {now - plan.expires:.0f} s ago; make a new one")
-    if now < plan.created - 60:
-        problems.append("the plan was made in the future; check the clocks")
-    if plan.tool_version != tool_version:
-        problems.append(
-            f"the plan was made by enginetop {plan.tool_version}, this is {tool_version}; make a new one"
-        )
+    problems = [*_plan_problems(plan, now, tool_version)]
     notes: list[str] = []
     for change in plan.changes:
-        replica = snapshot.replica(change.target)
-        reply = sheets.get(change.target)
-        problem = _replica_problem(plan, change, replica) or _knob_problem(change, reply)
-        surface = None if replica is None or problem else _open_surface(replica, reply)
-        if problem:
-            problems.append(problem)
-        if reply is not None:  # what several targets share is said once
-            problems += [said for said in reply.problems if said not in problems]
-            notes += [said for said in reply.notes if said not in notes]
-        if problem:
-            continue
-        if replica is not None and surface is not None:
-            if settings.accepts_open(replica.target):
-                notes.append(f"accepted: {change.target}: {surface.what}")
-            else:
-                problems.append(_open_problem(change, surface))
+        replica, reply = snapshot.replica(change.target), sheets.get(change.target)
+        wrong, said = _change_findings(plan, change, replica, reply, settings)
+        problems += [one for one in wrong if one not in problems]  # what several targets share is said once
+        notes += [one for one in said if one not in notes]
     canary = snapshot.replica(plan.canary.target)
     if canary is None:
         return Preflight(tuple(problems), (), (), None)
     row = found_row(sheets, plan.canary)
     reached = row.reaches if row is not None else ()
     baselines = tuple(_baselines(plan, snapshot, reached))[: settings.baselines]
-    if not baselines and plan.reaches_all:
-        minutes = 2 * settings.observation_seconds / 60
-        twice = f"; all {len(plan.targets)} restart twice" if plan.canary.via == VIA_KUBERNETES else ""
-        notes.append(f"{_ALONE} (about {minutes:.0f} min){twice}")
-    elif not baselines:
+    if not baselines and not plan.reaches_all:
         problems.append(
             f"no baseline: no other fresh replica with exact counters serves "
             f"{plan.scope.model or 'this model'} as {plan.scope.role}"
         )
-    elif len(baselines) < PREFERRED_BASELINES:
-        notes.append("one baseline only; two are preferred")
-    if settings.blocks < FEWEST_BLOCKS:
-        notes.append(
-            f"control.blocks is {settings.blocks}: no verdict comes of fewer than {FEWEST_BLOCKS}, and the "
-            f"change will go back as `inconclusive`"
-        )
-    reply = sheets.get(plan.canary.target)
-    sheet = reply.sheet if reply is not None else None
-    path = path_of(sheet, plan.canary.knob) if sheet is not None else None
-    if path is not None and path.name != VIA_KNOB_API:
-        notes.append(
-            f"by {path.name}: touches {path.touches}; read back from {path.read_back}; {path.undone}"
-        )
-    if len(reached) > 1:
-        notes.append(f"reaches {len(reached)} targets at once: {', '.join(reached)}")
+    notes.extend(_observation_notes(plan, baselines, settings))
+    notes.extend(_reach_notes(plan, sheets.get(plan.canary.target), reached))
     notes.extend(concerns(plan.canary, canary, row))
     found = [replica for target in baselines if (replica := snapshot.replica(target))]
     sizing = size(canary, found, settings) if found else None
     return Preflight(tuple(problems), baselines, tuple(notes), sizing)
+
+
+def _plan_problems(plan: Plan, now: float, tool_version: str) -> Iterator[str]:
+    """What is wrong with a plan wherever it is carried out."""
+    if now >= plan.expires:
+        yield f"the plan expired {now - plan.expires:.0f} s ago; make a new one"
+    if now < plan.created - 60:
+        yield "the plan was made in the future; check the clocks"
+    if plan.tool_version != tool_version:
+        yield f"the plan was made by enginetop {plan.tool_version}, this is {tool_version}; make a new one"
+
+
+def _change_findings(
+    plan: Plan,
+    change: PlannedChange,
+    replica: ReplicaSnapshot | None,
+    reply: KnobReply | None,
+    settings: ControlSettings,
+) -> tuple[list[str], list[str]]:
+    """Problems and notes of one target."""
+    problem = _replica_problem(plan, change, replica) or _knob_problem(change, reply)
+    problems, notes = [problem] if problem else [], list[str]()
+    if reply is not None:
+        problems += reply.problems
+        notes += reply.notes
+    surface = None if replica is None or problem else _open_surface(replica, reply)
+    if replica is not None and surface is not None:
+        if settings.accepts_open(replica.target):
+            notes.append(f"accepted: {change.target}: {surface.what}")
+        else:
+            problems.append(_open_problem(change, surface))
+    return problems, notes
+
+
+def _observation_notes(plan: Plan, baselines: Sequence[str], settings: ControlSettings) -> Iterator[str]:
+    """What the observation lacks."""
+    if not baselines and plan.reaches_all:
+        minutes = 2 * settings.observation_seconds / 60
+        twice = f"; all {len(plan.targets)} restart twice" if plan.canary.via == VIA_KUBERNETES else ""
+        yield f"{_ALONE} (about {minutes:.0f} min){twice}"
+    elif 0 < len(baselines) < PREFERRED_BASELINES:
+        yield "one baseline only; two are preferred"
+    if settings.blocks < FEWEST_BLOCKS:
+        yield (
+            f"control.blocks is {settings.blocks}: no verdict comes of fewer than {FEWEST_BLOCKS}, and the "
+            f"change will go back as `inconclusive`"
+        )
+
+
+def _reach_notes(plan: Plan, reply: KnobReply | None, reached: Collection[str]) -> Iterator[str]:
+    """What the path to the canary's knob touches beside the knob."""
+    sheet = reply.sheet if reply is not None else None
+    path = path_of(sheet, plan.canary.knob) if sheet is not None else None
+    if path is not None and path.name != VIA_KNOB_API:
+        yield f"by {path.name}: touches {path.touches}; read back from {path.read_back}; {path.undone}"
+    if len(reached) > 1:
+        yield f"reaches {len(reached)} targets at once: {', '.join(reached)}"
 
 
 def _replica_problem(plan: Plan, change: PlannedChange, replica: ReplicaSnapshot | None) -> str:
