@@ -13,8 +13,10 @@ from tui.actions import ACTIONS, Action, Place
 from tui.commands import commands_of
 from tui.key_names import written
 from tui.keymap import ALWAYS
-from tui.view.condition import ALERT_WORDS, GLYPH_OF, NO_ANSWER, SLOW, STATES, Severity
+from tui.view.alert_condition import ALERT_WORDS
+from tui.view.condition import NO_ANSWER, SLOW, STATES
 from tui.view.query import FILTER_HELP
+from tui.view.severity import GLYPH_OF, Severity
 
 _INTRODUCTION = """\
 # Keys and commands of the screen

@@ -12,11 +12,12 @@ from enginetop.fleet.document import snapshot_document
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.prometheus_text import prometheus_text
 from enginetop.fleet.snapshot import FleetSnapshot
+from tui.view.arrange import Sort
 from tui.view.cells import Line, line_text, printable, to_ascii
 from tui.view.events import events_line
 from tui.view.picture import Picture
 from tui.view.query import parse_query
-from tui.view.table import FleetTable, Sort
+from tui.view.table import FleetTable
 from tui.view.title import title_line
 from tui.view.totals import totals_line
 from tui.view.verdict import verdict_line

@@ -15,6 +15,7 @@ from enginetop.fleet.snapshot import Alert, FleetSnapshot, Goodput, Outlier, Rep
 from tests.property.test_view_properties import fleets
 from tests.tui.snapshots import AT, FakeSource, down_replica, event, fleet, gpu, replica
 from tui.app import FleetApp
+from tui.view.arrange import Sort
 from tui.view.below import LoadMemory, WithBelow, below_lines
 from tui.view.cells import line_text, line_width, printable, to_ascii
 from tui.view.column_choice import choice_rows
@@ -22,7 +23,7 @@ from tui.view.columns import BY_KEY
 from tui.view.picture import Picture
 from tui.view.placing import FIXED
 from tui.view.query import Query
-from tui.view.table import FleetTable, Sort
+from tui.view.table import FleetTable
 from tui.view.title import title_line
 from tui.view.totals import totals_line
 from tui.view.verdict import verdict_line

@@ -22,6 +22,7 @@ from enginetop.fleet.snapshot import (
     Scalar,
 )
 from tests.tui.snapshots import AT, fleet, replica
+from tui.view.arrange import Sort
 from tui.view.cells import clip, cut_end, cut_middle, line_text, line_width, plain, to_ascii, width_of
 from tui.view.columns import COLUMNS
 from tui.view.detail import detail_lines, detail_title
@@ -30,7 +31,7 @@ from tui.view.help import help_lines
 from tui.view.names import shown_names
 from tui.view.picture import Picture
 from tui.view.query import Query, QueryError, parse_query
-from tui.view.table import FleetTable, Sort
+from tui.view.table import FleetTable
 from tui.view.title import title_line
 from tui.view.totals import totals_line
 from tui.view.verdict import verdict_line

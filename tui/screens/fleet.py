@@ -16,6 +16,7 @@ from tui.screens.base import bindings_for
 from tui.screens.columns import ColumnsScreen
 from tui.screens.detail import DetailScreen
 from tui.screens.listing import ListScreen
+from tui.view.arrange import Sort
 from tui.view.below import LoadMemory, WithBelow, below_lines
 from tui.view.cells import Line
 from tui.view.column_choice import Choice
@@ -23,7 +24,7 @@ from tui.view.events import events_line
 from tui.view.grid_memory import GridMemory
 from tui.view.grid_notes import mistake_line, no_rows_line, search_line, waiting_lines
 from tui.view.query import Query, QueryError, parse_query
-from tui.view.table import FleetTable, Sort
+from tui.view.table import FleetTable
 from tui.view.title import title_line
 from tui.view.totals import totals_line
 from tui.view.verdict import verdict_line

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from enginetop.alerts.rule import FIRING
 from tui.timeline import AlertBegin
 from tui.view import numbers
-from tui.view.alerts import SEVERITIES, alert_key
+from tui.view.alert_condition import alert_severity
+from tui.view.alerts import alert_key
 from tui.view.cells import Span, fit, printable
-from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.figures import WIDE
 from tui.view.page import paragraph
 from tui.view.picture import Picture
 from tui.view.rows import Row, Rows
+from tui.view.severity import GLYPH_OF, INK_OF
 
 
 def history_rows(picture: Picture, begins: Sequence[AlertBegin], width: int) -> Rows[str]:
@@ -37,7 +38,7 @@ def _history(picture: Picture, begins: Sequence[AlertBegin], width: int) -> Iter
         if begin.at > at:  # the picture is one of the past
             continue
         alert, key = begin.alert, alert_key(begin.alert)
-        severity = SEVERITIES.get(alert.severity, Severity.WARN)
+        severity = alert_severity(alert)
         still = key in firing
         line = (
             Span(f" {numbers.time_of_day(begin.at)} {numbers.age(at - begin.at):>4} ", "dim"),

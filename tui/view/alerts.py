@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from enginetop.alerts.rule import FIRING, PENDING, identity
 from enginetop.fleet.snapshot import Alert
 from enginetop.fleet.state import duration_text
 from themes.loader import Ink
+from tui.view.alert_condition import alert_severity
 from tui.view.cells import Line, Span, clip, fit, plain, printable, width_of
-from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.figures import WIDE
 from tui.view.picture import Picture
 from tui.view.rows import Row, Rows
+from tui.view.severity import GLYPH_OF, INK_OF
 from tui.view.title import screen_title
 
-SEVERITIES: Mapping[str, Severity] = {
-    "critical": Severity.CRIT,
-    "warning": Severity.WARN,
-    "info": Severity.INFO,
-}
-"""How an alert's word for its severity is shown."""
 _MOST_RULE, _NARROW_RULE = 26, 20
 _MOST_NAME, _LEAST_NAME = 40, 10
 _REST = 19
@@ -55,7 +50,7 @@ def _rows(alert: Alert, drawn: Callable[[Alert], Line]) -> Iterator[Row[Alert]]:
 
 
 def _line(picture: Picture, at: float, rule_width: int, name_width: int, alert: Alert) -> Line:
-    severity = SEVERITIES.get(alert.severity, Severity.WARN)
+    severity = alert_severity(alert)
     said = marks(alert)
     quiet = alert.state != FIRING or bool(said)
     ink: Ink = "dim" if quiet else INK_OF[severity]

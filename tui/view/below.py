@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tui.view import charts, numbers
+from tui.view.alert_condition import alert_condition, leads
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, line_width, merge, plain
 from tui.view.column import TREND_STEP_SECONDS
-from tui.view.condition import GLYPH_OF, alert_condition, leads
 from tui.view.events import event_text, recent_events
 from tui.view.picture import Picture
+from tui.view.severity import GLYPH_OF
 from tui.view.table import FleetTable
 
 LEAST_HEIGHT = 4

@@ -31,9 +31,9 @@ from tui.view.change_words import (
     time_left,
     verdict_text,
 )
-from tui.view.condition import GLYPH_OF, Severity
 from tui.view.figures import WIDE, Lines
 from tui.view.picture import Picture
+from tui.view.severity import GLYPH_OF, Severity
 from tui.view.title import badges
 
 _LABEL_WIDTH = 15

@@ -9,7 +9,7 @@ from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from themes.loader import Ink
 from tui.view.cells import Line, plain, width_of
-from tui.view.condition import Condition
+from tui.view.severity import Condition
 
 Value = float | str | None
 """What is sorted and filtered by, in base units; None: not known."""

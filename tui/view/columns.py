@@ -26,8 +26,9 @@ from tui.view.column_kinds import (
     warn_above,
     words,
 )
-from tui.view.condition import FAILING_STATES, GLYPH_OF, Severity
+from tui.view.condition import FAILING_STATES
 from tui.view.engines import engine_text
+from tui.view.severity import GLYPH_OF, Severity
 
 _BOUND_WORDS = {"token_budget": "budget", "sequences": "seqs"}
 

@@ -6,20 +6,25 @@ These are readings of one picture without hold times; alert rules with holds liv
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import Alert, FleetSnapshot, Outlier, ReplicaSnapshot
 from enginetop.fleet.state import duration_text
+from tui.view.alert_condition import (
+    NOTHING_FIRES,
+    Handled,
+    alert_condition,
+    alert_severity,
+    firing_by_target,
+    gravest,
+    is_of_the_past,
+)
 from tui.view.breaches import BREACHES
 from tui.view.numbers import percent, rate, seconds_text
-from tui.view.severity import GLYPH_OF as GLYPH_OF
-from tui.view.severity import INK_OF as INK_OF
-from tui.view.severity import Condition as Condition
-from tui.view.severity import Severity as Severity
+from tui.view.severity import Condition, Severity, in_a_sentence
 
 RESTART_SECONDS = 120.0
 """How long a restart leads the words of a replica."""
@@ -45,29 +50,6 @@ STATES: Mapping[ReplicaState, tuple[Severity, str]] = {
     ReplicaState.IDLE: (Severity.QUIET, "idle"),
     ReplicaState.OK: (Severity.OK, "ok"),
     ReplicaState.UNKNOWN: (Severity.QUIET, "unknown"),
-}
-
-ALERT_WORDS: Mapping[str, str] = {
-    "BackendDown": "backends",
-    "RequestErrors": "errors",
-    "Preempting": "preempt",
-    "KvPressure": "pressure",
-    "QueueGrowing": "queue",
-    "TtftSlo": "ttft slo",
-    "TpotSlo": "tpot slo",
-    "BudgetBurn": "burn",
-    "SpeculationUseless": "spec",
-    "PrefixCacheDrop": "prefix",
-    "ReplicaImbalance": "uneven",
-    "RankImbalance": "hot rank",
-    "ThinkingBudgetNotEnforced": "thinking",
-    "GpuXid": "gpu xid",
-    "GpuThrottled": "throttled",
-    "GpuHot": "gpu hot",
-    "GpuLost": "gpu lost",
-    "ScrapeLate": "late",
-    "CanaryFailed": "undone",
-    "RollbackFailed": "undo fail",
 }
 
 FAILING_STATES = frozenset(
@@ -98,56 +80,10 @@ _RULES_OF: Mapping[str, frozenset[str]] = {
 }
 """The rules that tell of a condition: who has acknowledged one of them knows of it."""
 
-_SAID: Mapping[str, str] = {
-    "stalled": "no progress",
-    "no metric": "no engine metrics",
-    "backends": "backends not healthy",
-    "late": "page late",
-    "undone": "change undone",
-    "undo fail": "change not undone",
-}
-"""Words as a sentence has them, where the column is too narrow."""
-
-_OF_THE_PAST = frozenset({"CanaryFailed"})
-"""Alerts on what is over: what troubles a replica now leads over them."""
-
-_ALERT_SEVERITY = {"critical": Severity.CRIT, "warning": Severity.WARN, "info": Severity.INFO}
-
 Conditions = Mapping[str, Condition]
 
 
-Handled = Mapping[str, str]
-"""Who or what keeps an alert from leading, by its rule."""
-
 _NOTHING_HANDLED: Handled = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Firing:
-    """The firing alerts of one target: those that may lead, and what is done about the others."""
-
-    loud: tuple[Alert, ...] = ()
-    handled: Handled = field(default_factory=dict)
-
-
-NOTHING_FIRES = Firing()
-
-
-def firing_by_target(alerts: Sequence[Alert]) -> dict[str, Firing]:
-    """The firing alerts by their target. One that follows from another is neither loud nor handled."""
-    loud: defaultdict[str, list[Alert]] = defaultdict(list)
-    handled: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for alert in alerts:
-        if alert.state != "firing" or alert.inhibited_by:
-            continue
-        if alert.acknowledged_by or alert.silenced_by:
-            by = f"acknowledged by {alert.acknowledged_by}" if alert.acknowledged_by else "silenced"
-            handled[alert.target][alert.rule] = by
-        else:
-            loud[alert.target].append(alert)
-    return {
-        target: Firing(tuple(loud.get(target, ())), handled.get(target, {})) for target in {**loud, **handled}
-    }
 
 
 def conditions_of(snapshot: FleetSnapshot) -> dict[str, Condition]:
@@ -171,11 +107,10 @@ def condition_of(
     severity, word = STATES[replica.state]
     if replica.state in FAILING_STATES:
         return _known(_state_condition(replica, severity, word, at), handled)
-    leading, pressing = _leading(alerts) if alerts else None, False
-    if leading is not None:
-        pressing = _alert_severity(leading) >= Severity.WARN
-        if pressing and leading.rule not in _OF_THE_PAST:
-            return alert_condition(leading, at)
+    leading = gravest(alerts) if alerts else None
+    pressing = leading is not None and alert_severity(leading) >= Severity.WARN
+    if leading is not None and pressing and not is_of_the_past(leading):
+        return alert_condition(leading, at)
     known = None
     for breach in BREACHES:
         found = breach(replica)
@@ -191,7 +126,7 @@ def condition_of(
     if replica.in_doubt:
         # No trouble yet: one look that is lost in an hour must not move the grid.
         return Condition(Severity.INFO, NO_ANSWER, NO_ANSWER, "; ".join(replica.reasons))
-    if replica.events and severity <= Severity.QUIET and _restarted_within(replica, at, RESTART_SECONDS):
+    if replica.events and severity <= Severity.QUIET and restarted_within(replica, at, RESTART_SECONDS):
         return Condition(Severity.INFO, "restarted", "restarted")
     if severity is Severity.OK:
         if leading is not None:
@@ -204,11 +139,6 @@ def condition_of(
     if replica.state is ReplicaState.UNKNOWN and replica.scraped_at is None and not replica.last_failure:
         return Condition(severity, "waiting", "waiting", reason)
     return Condition(severity, word, word, reason)
-
-
-def _leading(alerts: Sequence[Alert]) -> Alert:
-    """The gravest; what is over gives way."""
-    return max(alerts, key=lambda alert: (_alert_severity(alert), alert.rule not in _OF_THE_PAST))
 
 
 def stands_still(replica: ReplicaSnapshot) -> bool:
@@ -229,29 +159,12 @@ def _state_condition(replica: ReplicaSnapshot, severity: Severity, word: str, at
     if replica.state is ReplicaState.NO_PROGRESS and not replica.live_progress:
         severity = Severity.WARN  # without a series that moves during a request it may just be a long one
     span = duration_text(at - replica.since)
-    said = _SAID.get(word, word)
+    said = in_a_sentence(word)
     because = "; ".join(replica.reasons) or f"{said} for {span}"
     answers = replica.state is ReplicaState.NO_PROGRESS  # it is read as ever: there is nothing to try again
     if not answers and replica.next_try_at is not None and replica.next_try_at > at:
         because += f", next try in {duration_text(replica.next_try_at - at)}"
     return Condition(severity, word, f"{said} {span}", because)
-
-
-def _alert_severity(alert: Alert) -> Severity:
-    return _ALERT_SEVERITY.get(alert.severity, Severity.WARN)
-
-
-def leads(alert: Alert) -> bool:
-    """Whether an alert needs somebody: grave enough, and nobody and nothing keeps it quiet."""
-    quiet = alert.inhibited_by or alert.acknowledged_by or alert.silenced_by
-    return alert.state == "firing" and not quiet and _alert_severity(alert) >= Severity.WARN
-
-
-def alert_condition(alert: Alert, at: float) -> Condition:
-    """What an alert says of its target."""
-    word = ALERT_WORDS.get(alert.rule, alert.rule)
-    said = f"{_SAID.get(word, word)} {duration_text(at - alert.since)}"
-    return Condition(_alert_severity(alert), word, said, alert.summary or alert.rule)
 
 
 def _outlier_condition(outliers: tuple[Outlier, ...]) -> Condition:
@@ -284,5 +197,6 @@ def _in_unit(number: float, unit: str) -> str:
     return f"{percent(number)} %" if unit == "ratio" else rate(number)
 
 
-def _restarted_within(replica: ReplicaSnapshot, at: float, seconds: float) -> bool:
-    return any(event.kind == "restarted" and at - event.at <= seconds for event in replica.events)
+def restarted_within(replica: ReplicaSnapshot, at: float, seconds: float) -> bool:
+    """Whether the engine began anew in the last `seconds` before `at`."""
+    return any(event.kind == "restarted" and 0 <= at - event.at <= seconds for event in replica.events)

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
-from tui.view.condition import (
-    NOTHING_FIRES,
-    Condition,
-    Conditions,
-    condition_of,
-    firing_by_target,
-    stands_still,
-)
+from tui.view.alert_condition import NOTHING_FIRES, firing_by_target
+from tui.view.condition import Conditions, condition_of, stands_still
+from tui.view.severity import Condition
 
 
 class ConditionMemory:

@@ -9,7 +9,7 @@ from enginetop.fleet.snapshot import Outlier, ReplicaSnapshot
 from enginetop.fleet.state import duration_text
 from tui.view import numbers
 from tui.view.cells import EMPTY_LINE, UNKNOWN, Line, Span, clip, plain, spread
-from tui.view.condition import GLYPH_OF, INK_OF, STATES, Condition, outlier_text
+from tui.view.condition import STATES, outlier_text
 from tui.view.detail_beyond import beyond_lines
 from tui.view.detail_gpu import gpu_lines
 from tui.view.detail_latency import latency_lines, rank_lines
@@ -22,6 +22,7 @@ from tui.view.events import event_text
 from tui.view.figures import Lines, row
 from tui.view.load_curve import replica_curve
 from tui.view.picture import Picture
+from tui.view.severity import GLYPH_OF, INK_OF, Condition
 
 
 def detail_lines(picture: Picture, url: str, width: int) -> list[Line]:

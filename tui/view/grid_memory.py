@@ -15,10 +15,11 @@ from tui.view import charts
 from tui.view.cells import Line
 from tui.view.column import TREND_STEP_SECONDS, Relevant
 from tui.view.columns import BY_KEY, RELEVANCE
-from tui.view.condition import Condition
+from tui.view.condition import restarted_within
 from tui.view.mixed import Mixed, MixedMemory
 from tui.view.names import NameMemory
 from tui.view.placing import Placed, place_columns
+from tui.view.severity import Condition
 
 RESTARTED = "↻"
 """Stands beside a name that restarted in the last quarter of an hour."""
@@ -157,7 +158,4 @@ def _targets(replicas: Sequence[ReplicaSnapshot]) -> tuple[Target, ...]:
 
 def restart_mark(replica: ReplicaSnapshot, at: float) -> str:
     """The mark of a replica that restarted lately."""
-    for event in replica.events:
-        if event.kind == "restarted" and 0 <= at - event.at <= _RESTART_MARK_SECONDS:
-            return RESTARTED
-    return ""
+    return RESTARTED if restarted_within(replica, at, _RESTART_MARK_SECONDS) else ""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tui.actions import ACTIONS, Action, Place
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, pad, plain
 from tui.view.columns import COLUMNS
-from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.query import FILTER_HELP
+from tui.view.severity import GLYPH_OF, INK_OF, Severity
 
 _SEVERITY_WORDS = {
     Severity.OK: "serving",

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tui.view.columns import BY_KEY
-from tui.view.condition import Condition
 from tui.view.engines import engine_text
+from tui.view.severity import Condition
 
 Term = Callable[[ReplicaSnapshot, Condition], bool]
 

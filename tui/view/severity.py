@@ -58,3 +58,19 @@ class Condition:
     def ink(self) -> Ink:
         """The ink of its severity; that of an aside where it is handled."""
         return "dim" if self.handled else INK_OF[self.severity]
+
+
+_SAID: Mapping[str, str] = {
+    "stalled": "no progress",
+    "no metric": "no engine metrics",
+    "backends": "backends not healthy",
+    "late": "page late",
+    "undone": "change undone",
+    "undo fail": "change not undone",
+}
+"""Words as a sentence has them, where the column is too narrow."""
+
+
+def in_a_sentence(word: str) -> str:
+    """The word of a condition as running text has it."""
+    return _SAID.get(word, word)

@@ -8,15 +8,15 @@ from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from themes.loader import Ink
 from tui.view import numbers
-from tui.view.arrange import Group, arrange
-from tui.view.arrange import Sort as Sort
+from tui.view.arrange import Group, Sort, arrange
 from tui.view.cells import Line, Span, clip, cut_end, cut_middle, line_width, merge, pad, plain, width_of
 from tui.view.column import TREND_STEP_SECONDS, GridRow, is_old
-from tui.view.condition import Condition, Conditions
+from tui.view.condition import Conditions
 from tui.view.grid_memory import TOKENS, GridMemory, Stamp, restart_mark
 from tui.view.mixed import DIFFERS
 from tui.view.placing import MARKER_WIDTH, Placed
 from tui.view.query import Query
+from tui.view.severity import Condition
 
 _RULE_END = 100
 """Up to this column a group's header is drawn out: further on it would be bytes without a word."""

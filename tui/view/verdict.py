@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from enginetop.fleet.snapshot import FleetSnapshot
 from tui.view import numbers
+from tui.view.alert_condition import alert_condition, leads
 from tui.view.cells import (
     SEPARATOR,
     Line,
@@ -17,8 +18,9 @@ from tui.view.cells import (
     plain,
     wrap_items,
 )
-from tui.view.condition import GLYPH_OF, INK_OF, NO_ANSWER, SLOW, Severity, alert_condition, leads
+from tui.view.condition import NO_ANSWER, SLOW
 from tui.view.picture import Picture
+from tui.view.severity import GLYPH_OF, INK_OF, Severity
 
 SILENCE_INTERVALS = 3.0
 """Intervals without a new snapshot after which the screen says so."""

@@ -12,7 +12,8 @@ from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import Alert
 from enginetop.fleet.state import duration_text
 from tui.view import numbers
-from tui.view.alerts import SEVERITIES, alert_key
+from tui.view.alert_condition import alert_severity
+from tui.view.alerts import alert_key
 from tui.view.cells import (
     EMPTY_LINE,
     UNKNOWN,
@@ -22,10 +23,10 @@ from tui.view.cells import (
     plain,
     printable,
 )
-from tui.view.condition import GLYPH_OF, INK_OF, Severity
 from tui.view.detail_plots import one_plot
 from tui.view.figures import Lines, paragraphs, row
 from tui.view.picture import Picture
+from tui.view.severity import GLYPH_OF, INK_OF
 from tui.view.title import screen_title
 
 WATCHED: Mapping[str, str] = {
@@ -81,7 +82,7 @@ def why_lines(picture: Picture, key: str, width: int) -> list[Line]:
 
 
 def _what(alert: Alert, at: float, width: int) -> Lines:
-    severity = SEVERITIES.get(alert.severity, Severity.WARN)
+    severity = alert_severity(alert)
     since = f" for {duration_text(at - alert.since)}, since {numbers.time_of_day(alert.since)}"
     yield row(
         "state", Span(f"{GLYPH_OF[severity]} {alert.severity} {alert.state}", INK_OF[severity]), Span(since)

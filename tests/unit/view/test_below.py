@@ -8,11 +8,12 @@ import pytest
 
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tests.tui.snapshots import AT, alert, event, fleet, replica
+from tui.view.arrange import Sort
 from tui.view.below import LoadMemory, WithBelow, below_lines
 from tui.view.cells import line_text, line_width
 from tui.view.picture import Picture
 from tui.view.query import Query
-from tui.view.table import FleetTable, Sort
+from tui.view.table import FleetTable
 
 TIMES = tuple(AT - 600 + 2 * step for step in range(300))
 

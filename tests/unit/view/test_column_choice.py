@@ -10,13 +10,14 @@ import pytest
 from enginetop.cli.column_file import ColumnFile, ColumnFileError
 from enginetop.fleet.errors import ConfigError
 from tests.tui.snapshots import fleet, replica
+from tui.view.arrange import Sort
 from tui.view.cells import line_text, line_width
 from tui.view.column_choice import choice_rows, listed, moved, toggled
 from tui.view.columns import BY_KEY
 from tui.view.condition import conditions_of
 from tui.view.placing import read_choice
 from tui.view.query import Query
-from tui.view.table import FleetTable, Sort
+from tui.view.table import FleetTable
 
 ALL = tuple(BY_KEY)
 

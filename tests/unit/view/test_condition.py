@@ -23,8 +23,10 @@ from tests.tui.snapshots import (
     replica,
     scalar,
 )
+from tui.view.alert_condition import ALERT_WORDS
 from tui.view.arrange import Sort, arrange
-from tui.view.condition import ALERT_WORDS, Conditions, Severity, condition_of, conditions_of
+from tui.view.condition import Conditions, condition_of, conditions_of
+from tui.view.severity import Severity
 
 
 def conditions_of_all(replicas: Sequence[ReplicaSnapshot]) -> Conditions:

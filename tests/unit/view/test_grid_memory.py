@@ -14,15 +14,17 @@ from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tests.tui.snapshots import AT, alert, down_replica, event, fleet, replica
 from tui.view import condition, condition_memory, grid_memory
 from tui.view import table as table_module
+from tui.view.arrange import Sort
 from tui.view.cells import Line
 from tui.view.charts import round_up
 from tui.view.column import GridRow
-from tui.view.condition import Condition, conditions_of
+from tui.view.condition import conditions_of
 from tui.view.condition_memory import ConditionMemory
 from tui.view.grid_memory import GridMemory
 from tui.view.placing import Placed
 from tui.view.query import Query
-from tui.view.table import FleetTable, Sort
+from tui.view.severity import Condition
+from tui.view.table import FleetTable
 
 HEIGHT = 44
 

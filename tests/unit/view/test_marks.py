@@ -9,6 +9,7 @@ import pytest
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role
 from enginetop.fleet.snapshot import Advice, ReplicaSnapshot
 from tests.tui.snapshots import down_replica, fleet, no_distribution, replica
+from tui.view.arrange import Sort
 from tui.view.cells import line_text, line_width
 from tui.view.condition import conditions_of
 from tui.view.detail import detail_lines
@@ -16,7 +17,7 @@ from tui.view.detail_marks import mark_lines, mark_words
 from tui.view.engines import engine_text
 from tui.view.picture import Picture
 from tui.view.query import parse_query
-from tui.view.table import FleetTable, Sort
+from tui.view.table import FleetTable
 
 SMG = replica(
     "gw",

@@ -8,11 +8,12 @@ from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tests.tui.snapshots import fleet, replica
+from tui.view.arrange import Sort
 from tui.view.cells import line_text
 from tui.view.condition import conditions_of
 from tui.view.mixed import MixedMemory
 from tui.view.query import Query
-from tui.view.table import FleetTable, Sort
+from tui.view.table import FleetTable
 
 
 def member(name: str, seqs: int | None, **fields: Any) -> ReplicaSnapshot:

@@ -21,11 +21,12 @@ from tests.tui.snapshots import (
     scalar,
     signals,
 )
+from tui.view.arrange import Sort
 from tui.view.cells import line_text, line_width
 from tui.view.columns import BY_KEY, COLUMNS
 from tui.view.condition import conditions_of
 from tui.view.query import Query, parse_query
-from tui.view.table import FleetTable, Sort
+from tui.view.table import FleetTable
 
 TROUBLE_FIRST, EVERYTHING = Sort(), Query()
 
