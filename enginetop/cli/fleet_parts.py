@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
 from collectors.replay import Finish
-from enginetop.cli.garbage import pace_garbage
+from enginetop.cli.garbage import FreeMemory, pace_garbage
 from enginetop.cli.settings import Settings
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import Target
@@ -18,8 +18,11 @@ from enginetop.fleet.snapshot import FleetSnapshot
 def finishing(advise: Finish, alert: Finish) -> Finish:
     """What is done to each snapshot: advice first, then alerts."""
 
+    free_memory = FreeMemory()
+
     def finish(snapshot: FleetSnapshot) -> FleetSnapshot:
         pace_garbage(len(snapshot.replicas))
+        free_memory()
         return alert(advise(snapshot))
 
     return finish

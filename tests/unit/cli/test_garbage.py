@@ -9,7 +9,7 @@ import pytest
 
 from bench.memory import Fleet
 from bench.page_server import MovingPage
-from enginetop.cli.garbage import FEWEST_OBJECTS, OBJECTS_A_REPLICA, pace_garbage
+from enginetop.cli.garbage import FEWEST_OBJECTS, OBJECTS_A_REPLICA, FreeMemory, pace_garbage, trim
 
 
 @pytest.fixture(autouse=True)
@@ -40,3 +40,21 @@ def test_a_tick_makes_fewer_objects_than_bring_about_a_look() -> None:
     made = gc.get_count()[0]
     assert kept is not fleet.latest
     assert 0 < made < replicas * OBJECTS_A_REPLICA
+
+
+def test_free_memory_goes_back_once_a_minute() -> None:
+    now, given = [1000.0], list[float]()
+    free_memory = FreeMemory(lambda: now[0], lambda: given.append(now[0]))
+    for _ in range(150):
+        free_memory()
+        now[0] += 1.0
+    assert given == [1060.0, 1120.0]
+
+
+def test_where_the_c_library_cannot_give_back_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[object]()
+    monkeypatch.setattr("ctypes.CDLL", lambda name: asked.append(name))
+    trim()
+    assert asked == [None]
+    monkeypatch.undo()
+    trim()
