@@ -27,7 +27,7 @@ from collectors.feed import TargetFeed
 from collectors.layout import LayoutCache
 from enginetop.alerts.book import AlertBook
 from enginetop.alerts.builtin import builtin_rules
-from enginetop.cli.garbage import pace_garbage
+from enginetop.cli.garbage import pace_garbage, trim
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.memory import history_bytes
 from enginetop.fleet.model import Target
@@ -112,6 +112,7 @@ def watch(
         if minutes == int(minutes):
             seen.append((minutes, resident_mib(os.getpid())))
             print(f"after {minutes:4g} min {seen[-1][1]:8.1f} MiB", file=sys.stderr, flush=True)
+            trim()  # as the program does once a minute
     return seen
 
 
