@@ -19,7 +19,8 @@ from enginetop.fleet.knobs import KnobAnswer, KnobBoard, KnobTransport
 from enginetop.fleet.model import EngineKind, Target, same_host
 from enginetop.simulator.knob_api import KnobApi
 from tuners.control.knob_api import ReplyKind
-from tuners.control.restart_board import Patience, RestartBoard
+from tuners.control.restart_board import RestartBoard
+from tuners.control.restart_move import Patience
 from tuners.control.restartable import Load, Restartable, RestartError, StartKnob, Values
 from tuners.control.stock import switches
 from tuners.control.stock.dynamo_busy import BusyThreshold

@@ -35,7 +35,8 @@ from enginetop.simulator.knob_api import KnobApi
 from tuners.control.files import OwnerLock, write_synced
 from tuners.control.flags import FLAGS, Flag, engine_of, masked, text_of
 from tuners.control.launched import LaunchedEngine, start_knobs
-from tuners.control.restart_board import Patience, RestartBoard
+from tuners.control.restart_board import RestartBoard
+from tuners.control.restart_move import Patience
 from tuners.control.restartable import RestartError
 
 _TICK_SECONDS = 0.2

@@ -16,7 +16,8 @@ from enginetop.cli.one_each import OneEach
 from enginetop.fleet.knobs import KnobAnswer
 from enginetop.fleet.model import EngineKind, Target
 from enginetop.simulator.knob_api import KnobApi
-from tuners.control.restart_board import Patience, RestartBoard
+from tuners.control.restart_board import RestartBoard
+from tuners.control.restart_move import Patience
 from tuners.control.restartable import RestartError
 from tuners.control.settings_file import SettingsFile
 from tuners.control.systemd_unit import SystemdUnit

@@ -16,7 +16,8 @@ from tests.support.stepped_control import SteppedTrial
 from tuners.control.flags import FLAGS, edited, value_of
 from tuners.control.knob_api import HttpKnobClient
 from tuners.control.launched import start_knobs
-from tuners.control.restart_board import Patience, RestartBoard
+from tuners.control.restart_board import RestartBoard
+from tuners.control.restart_move import Patience
 from tuners.control.restartable import Load, RestartError, Values
 
 _PROGRAMS = {EngineKind.VLLM: ("vllm", "serve", "m"), EngineKind.LLAMACPP: ("llama-server", "-m", "m")}

@@ -9,49 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from enginetop.fleet.knobs import BY_HAND, FAILED, KnobRow, KnobSheet, Outcome, unknown_knob
+from tuners.control.restart_move import DRAINING, GOING_BACK, RESTARTING, Move, Patience
 from tuners.control.restartable import NothingDoneError, Restartable, RestartError, StartKnob, Values
 from tuners.control.start_values import StartValues
-
-DRAINING, RESTARTING, GOING_BACK = "draining", "restarting", "going_back"
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """Seconds: how long requests are waited for before a restart, and how long for an engine to be ready.
-
-    `cuts_requests`: restart for a new value although requests still run when the wait is over. The way back
-    never waits longer than that.
-    """
-
-    drain_seconds: float = 120.0
-    ready_seconds: float = 900.0
-    cuts_requests: bool = False
-
-    @property
-    def longest_seconds(self) -> float:
-        """The longest time until a new value is in force, or the former one again."""
-        return self.drain_seconds + 2 * self.ready_seconds
-
-
-@dataclass(slots=True)
-class _Move:
-    """A change under way: the values it goes to and comes from, and how long its phase may last.
-
-    `back`: it leads to the values that are to stay, so that there is nothing else to fall back to. `cuts`:
-    the requests that still run when draining is over are cut.
-    """
-
-    knob: str
-    to: Values
-    former: Values
-    ttl_seconds: float | None
-    phase: str
-    until: float
-    back: bool
-    cuts: bool = True
 
 
 class RestartBoard:
@@ -85,7 +48,7 @@ class RestartBoard:
         self._patience = patience or Patience()
         self._values = StartValues(knobs, present or {})
         self._note = ""
-        self._move: _Move | None = None
+        self._move: Move | None = None
         self._ticks_elsewhere = ticks_elsewhere
         self.failed = False
         """The engine could not be brought back."""
@@ -186,7 +149,7 @@ class RestartBoard:
 
     def _begin(self, name: str, to: Values, ttl_seconds: float | None, now: float) -> None:
         lasting = self._values.lasting
-        move = _Move(
+        move = Move(
             knob=name,
             to=to,
             former=dict(self._values.present),
@@ -205,7 +168,7 @@ class RestartBoard:
             except RestartError as error:
                 self._take(move, error, now)
 
-    def _go_on(self, move: _Move, now: float) -> None:
+    def _go_on(self, move: Move, now: float) -> None:
         if move.phase != DRAINING:
             if self._engine.poll() and self._engine.load().ready:
                 self._settle(move, now)
@@ -223,20 +186,20 @@ class RestartBoard:
             waited = f"{self._patience.drain_seconds:.0f} s"
             self._cancel(move, f"{many} requests still ran after {waited}; nothing was restarted")
 
-    def _restart(self, move: _Move, now: float) -> None:
+    def _restart(self, move: Move, now: float) -> None:
         move.phase = GOING_BACK if move.back else RESTARTING
         move.until = now + self._patience.ready_seconds
         self._engine.begin(move.to)
 
-    def _settle(self, move: _Move, now: float) -> None:
+    def _settle(self, move: Move, now: float) -> None:
         self._move, self.failed = None, False
         self._values.hold(move.knob, move.ttl_seconds, now)
 
-    def _cancel(self, move: _Move, why: str) -> None:
+    def _cancel(self, move: Move, why: str) -> None:
         self._values.put(move.former)
         self._move, self._note = None, why
 
-    def _take(self, move: _Move, error: RestartError, now: float) -> None:
+    def _take(self, move: Move, error: RestartError, now: float) -> None:
         """What did not work is started again as it was; when that fails as well, a person has to do it."""
         why = str(error)
         if move.back:
@@ -288,7 +251,7 @@ class RestartBoard:
             self.ended = str(error)
             return
         present = dict(self._values.present)
-        self._take(_Move(on_trial, present, present, None, RESTARTING, now, back=False), error, now)
+        self._take(Move(on_trial, present, present, None, RESTARTING, now, back=False), error, now)
 
     def _row(self, knob: StartKnob, now: float) -> KnobRow:
         left, move = self._values.loan_seconds(knob.name, now), self._move

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from enginetop.fleet.knobs import FAILED, KnobRow, parse_sheet, sheet_document
-from tuners.control.restart_board import DRAINING, GOING_BACK, RESTARTING, Patience, RestartBoard
+from tuners.control.restart_board import RestartBoard
+from tuners.control.restart_move import DRAINING, GOING_BACK, RESTARTING, Patience
 from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
 
 SEATS = "max_num_seqs"

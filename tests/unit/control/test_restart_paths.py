@@ -17,7 +17,8 @@ import pytest
 from enginetop.fleet.knobs import FAILED, KnobRow
 from enginetop.fleet.model import EngineKind
 from tuners.control import systemd_unit
-from tuners.control.restart_board import Patience, RestartBoard
+from tuners.control.restart_board import RestartBoard
+from tuners.control.restart_move import Patience
 from tuners.control.restartable import Load, RestartError
 from tuners.control.settings_file import SettingsFile
 from tuners.control.systemd_unit import DROP_IN, SystemdUnit
