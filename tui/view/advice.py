@@ -77,6 +77,12 @@ def change_text(advice: Advice) -> str:
     return f"{setting_text(advice.knob, advice.current)} → {to}"
 
 
+def verdict_text(advice: Advice) -> str:
+    """What is advised, and all reasons, in one line: `lower 8192 → 6144: TPOT p95 ...`."""
+    change = f" {change_text(advice)}" if advice.action in ACTIONABLE else ""
+    return f"{advice.action}{change}: {reason_text(advice)}"
+
+
 def setting_text(knob: str, value: float | None) -> str:
     """A knob's setting in words: what -1 means is said."""
     unlimited = knob == "thinking_token_budget" and value is not None and value < 0

@@ -7,7 +7,6 @@ from operator import attrgetter
 
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import ReplicaSnapshot, Scalar
-from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 from themes.loader import Ink
 from tui.view import charts, numbers
 from tui.view.breaches import KV_PRESSURE_RATIO
@@ -28,6 +27,7 @@ from tui.view.column_kinds import (
 )
 from tui.view.condition import FAILING_STATES
 from tui.view.engines import engine_text
+from tui.view.gpu_words import is_held_back
 from tui.view.severity import GLYPH_OF, Severity
 
 _BOUND_WORDS = {"token_budget": "budget", "sequences": "seqs"}
@@ -114,9 +114,8 @@ def _draw_throttle(row: GridRow, width: int) -> Line:
     lost = [gpu for gpu in row.replica.gpus if gpu.state != "ok"]
     if lost:
         return plain(cut_end(f"gpu {lost[0].state}", width), "crit")
-    reasons = throttle_reasons(row.replica)
-    alarming = not ALARMING_THROTTLE_WORDS.isdisjoint(reasons)
-    return plain(cut_end(",".join(reasons), width), "warn" if alarming else "dim")
+    held_back = any(map(is_held_back, row.replica.gpus))
+    return plain(cut_end(",".join(throttle_reasons(row.replica)), width), "warn" if held_back else "dim")
 
 
 def _draw_why(row: GridRow, width: int) -> Line:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from enginetop.fleet.snapshot import GpuDevice, ReplicaSnapshot
-from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
+from themes.loader import Ink
 from tui.view import numbers
 from tui.view.cells import EMPTY_LINE, Line, Span, cut_middle, merge, pad
 from tui.view.figures import WIDE, Lines, figure, row, signal_of
-from tui.view.gpus import provenance
+from tui.view.gpu_words import gpu_name, is_held_back, memory_text, provenance
 
 
 def gpu_lines(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
+    """A row for each device, then power and energy of all; nothing where none is known."""
     if not replica.gpus:
         return
     head = f"{'util %':>7}{'mem GiB':>14}{'W':>6}{'of':>6}{'°C':>5}{'MHz':>6}  throttle"
@@ -27,10 +28,8 @@ def gpu_lines(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
 
 
 def _gpu_row(gpu: GpuDevice, at: float, name_width: int) -> Line:
-    name = cut_middle(f"{gpu.name} MIG {gpu.mig}" if gpu.mig else gpu.name, name_width)
-    used = numbers.byte_count(gpu.memory_used_bytes)
-    total = numbers.byte_count(gpu.memory_total_bytes)
-    memory = f"{used}/{total}{' unified' if gpu.unified_memory else ''}"
+    name = cut_middle(gpu_name(gpu), name_width)
+    memory = memory_text(gpu) + (" unified" if gpu.unified_memory else "")
     figures = (
         f"{numbers.percent(gpu.utilization_ratio):>7}{memory:>14}{numbers.count(gpu.power_watts):>6}"
         f"{numbers.count(gpu.power_limit_watts):>6}{numbers.count(gpu.temperature_celsius):>5}"
@@ -38,8 +37,8 @@ def _gpu_row(gpu: GpuDevice, at: float, name_width: int) -> Line:
     )
     spans = [Span(f" {gpu.index:<3} {pad(name, name_width)}"), Span(figures)]
     if gpu.throttle_reasons:
-        alarming = not ALARMING_THROTTLE_WORDS.isdisjoint(gpu.throttle_reasons)
-        spans.append(Span(f"  {', '.join(gpu.throttle_reasons)}", "warn" if alarming else "text"))
+        ink: Ink = "warn" if is_held_back(gpu) else "text"
+        spans.append(Span(f"  {', '.join(gpu.throttle_reasons)}", ink))
     if gpu.last_xid is not None:
         spans.append(Span(f"  Xid {gpu.last_xid}", "crit"))
     if gpu.state != "ok":

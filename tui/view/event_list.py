@@ -14,7 +14,7 @@ from tui.view.cells import Line, Span, clip, fit, plain
 from tui.view.events import detail_text
 from tui.view.figures import WIDE
 from tui.view.page import paragraph
-from tui.view.picture import Picture
+from tui.view.picture import NOTHING_YET, Picture
 from tui.view.rows import Row, Rows
 
 KIND_WORDS = {
@@ -70,7 +70,7 @@ def events_verdict(picture: Picture, width: int, kind: str = "") -> Line:
 def _rows(picture: Picture, kind: str, width: int) -> Iterator[Row[str]]:
     snapshot = picture.snapshot
     if snapshot is None:
-        yield from paragraph("waiting for the first scrape", width)
+        yield from paragraph(NOTHING_YET, width)
         return
     found = _events(snapshot, kind)
     if not found:

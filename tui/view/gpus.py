@@ -7,24 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
-from enginetop.alerts.gpu_checks import HOT_CELSIUS
 from enginetop.fleet.snapshot import GpuDevice, ReplicaSnapshot
-from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 from themes.loader import Ink
 from tui.view import charts, numbers
 from tui.view.cells import UNKNOWN, Line, Span, cut_middle, fit, pad
 from tui.view.figures import WIDE, number_of
+from tui.view.gpu_words import gpu_name, is_held_back, is_hot, memory_text, provenance
 from tui.view.page import heading, names_text, paragraph
-from tui.view.picture import Picture
+from tui.view.picture import NOTHING_YET, Picture
 from tui.view.rows import Row, Rows
 
 _BAR_WIDTH = 10
 _NARROW = 70
-
-
-def is_hot(gpu: GpuDevice) -> bool:
-    """Whether its temperature stands out."""
-    return gpu.temperature_celsius is not None and gpu.temperature_celsius > HOT_CELSIUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +38,7 @@ class Placed:
     def is_troubled(self) -> bool:
         """Whether somebody should look at it."""
         gpu = self.gpu
-        throttled = not ALARMING_THROTTLE_WORDS.isdisjoint(gpu.throttle_reasons)
-        return throttled or is_hot(gpu) or gpu.last_xid is not None or gpu.state != "ok"
+        return is_held_back(gpu) or is_hot(gpu) or gpu.last_xid is not None or gpu.state != "ok"
 
 
 def devices_of(replicas: Iterable[ReplicaSnapshot]) -> list[Placed]:
@@ -75,7 +68,7 @@ def gpu_rows(picture: Picture, width: int) -> Rows[str]:
 def _rows(picture: Picture, width: int) -> Iterator[Row[str]]:
     snapshot = picture.snapshot
     if snapshot is None:
-        yield from paragraph("waiting for the first scrape", width)
+        yield from paragraph(NOTHING_YET, width)
         return
     placed = devices_of(snapshot.replicas)
     if not placed:
@@ -105,7 +98,7 @@ def _sums(placed: list[Placed], picture: Picture) -> Line:
     gpus = [one.gpu for one in placed]
     used = [gpu.utilization_ratio for gpu in gpus if gpu.utilization_ratio is not None]
     watts = [gpu.power_watts for gpu in gpus if gpu.power_watts is not None]
-    throttled = sum(not ALARMING_THROTTLE_WORDS.isdisjoint(gpu.throttle_reasons) for gpu in gpus)
+    throttled = sum(map(is_held_back, gpus))
     lost = sum(gpu.state != "ok" for gpu in gpus)
     parts = [numbers.many(len(gpus), "GPU")]
     if used:
@@ -138,7 +131,7 @@ def _head(*, wide: bool, narrow: bool) -> Line:
 def _line(one: Placed, now: float, *, wide: bool, narrow: bool) -> Line:
     gpu = one.gpu
     mark = f"{gpu.index}{'m' if gpu.mig else ''}"
-    name = fit(cut_middle(f"{gpu.name} MIG {gpu.mig}" if gpu.mig else gpu.name, 23), 24) if wide else ""
+    name = fit(cut_middle(gpu_name(gpu), 23), 24) if wide else ""
     spans = [Span(f" {pad(mark, 5)}{name}"), Span(f"{numbers.percent(gpu.utilization_ratio):>7}")]
     if wide:
         spans.append(Span(" " + charts.bar(gpu.utilization_ratio, _BAR_WIDTH), "bar"))
@@ -148,9 +141,8 @@ def _line(one: Placed, now: float, *, wide: bool, narrow: bool) -> Line:
     )
     if narrow:
         return (*spans, Span(f"{numbers.count(gpu.power_watts):>6}"), heat, who, *_troubles(gpu, now))
-    used, total = numbers.byte_count(gpu.memory_used_bytes), numbers.byte_count(gpu.memory_total_bytes)
     spans += (
-        Span(f"{f'{used}/{total}':>14}"),
+        Span(f"{memory_text(gpu):>14}"),
         Span(f"{numbers.count(gpu.power_watts):>6}{numbers.count(gpu.power_limit_watts):>5}"),
         heat,
     )
@@ -167,22 +159,13 @@ def _energy(replicas: tuple[ReplicaSnapshot, ...]) -> str:
     return numbers.rate(number_of(replicas[0], "energy_joules_per_token"))
 
 
-def provenance(gpu: GpuDevice, now: float) -> str:
-    """Where figures of an exporter come from, how old they are, and how it was found whom they belong to."""
-    if gpu.changed_at is None:
-        return ""
-    age = numbers.age(now - gpu.changed_at)
-    return f"{gpu.source}, {age} old{f', joined by {gpu.joined_by}' if gpu.joined_by else ''}"
-
-
 def _troubles(gpu: GpuDevice, now: float) -> Iterator[Span]:
     if gpu.last_xid is not None:
         yield Span(f"  Xid {gpu.last_xid}", "crit")
     if gpu.state != "ok":
         yield Span(f"  {gpu.state}", "crit")
     if gpu.throttle_reasons:
-        alarming = not ALARMING_THROTTLE_WORDS.isdisjoint(gpu.throttle_reasons)
-        ink: Ink = "warn" if alarming else "dim"
+        ink: Ink = "warn" if is_held_back(gpu) else "dim"
         yield Span(f"  {', '.join(gpu.throttle_reasons).replace('_', ' ')}", ink)
     if gpu.unified_memory:
         yield Span("  unified memory", "dim")

@@ -15,7 +15,7 @@ from tui.view.detail_latency import latency_table
 from tui.view.figures import WIDE, Lines, row
 from tui.view.load_curve import curve_lines
 from tui.view.page import MODEL_UNKNOWN, ModelGroup, groups_of, heading_line, paragraph_lines
-from tui.view.picture import Picture
+from tui.view.picture import NOTHING_YET, Picture
 
 _OVERLAYS = 6
 """Replicas drawn beside the curve of their pool."""
@@ -44,7 +44,7 @@ def latency_page(picture: Picture, width: int, memory: CurveMemory | None = None
 def _lines(picture: Picture, width: int, memory: CurveMemory) -> Lines:
     snapshot = picture.snapshot
     if snapshot is None:
-        yield from paragraph_lines("waiting for the first scrape", width)
+        yield from paragraph_lines(NOTHING_YET, width)
         return
     groups = groups_of(picture)
     if not groups:

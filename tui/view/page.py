@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Never
 
@@ -87,3 +87,14 @@ def names_text(names: Sequence[str], most: int = 4) -> str:
     """Some names, the rest counted: `a1 a2 +3 more`; `–` for none."""
     shown = " ".join(names[:most])
     return (f"{shown} +{len(names) - most} more" if len(names) > most else shown) or UNKNOWN
+
+
+def by_reason(title: str, missing: Iterable[tuple[str, str]], width: int) -> Iterator[Row[Never]]:
+    """Who is not in a list, by the reason: pairs of a name and its reason, under a heading."""
+    names: dict[str, list[str]] = {}
+    for name, reason in missing:
+        names.setdefault(reason, []).append(name)
+    if names:
+        yield heading(title, width)
+    for reason, found in names.items():
+        yield from paragraph(f"{names_text(found)}: {reason}", width)

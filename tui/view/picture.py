@@ -17,6 +17,9 @@ from tui.view.condition import Conditions
 from tui.view.condition_memory import ConditionMemory
 from tui.view.names import NameMemory
 
+NOTHING_YET = "waiting for the first scrape"
+"""What a screen says while there is no snapshot."""
+
 
 @dataclass(frozen=True, eq=False)
 class Picture:

@@ -10,12 +10,12 @@ from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, Scalar
 from enginetop.fleet.thinking import budget_of
 from themes.loader import Ink
 from tui.view import numbers
-from tui.view.advice import ACTIONABLE, advice_of, change_text, reason_text
+from tui.view.advice import ACTIONABLE, advice_of, verdict_text
 from tui.view.cells import UNKNOWN, Line, Span, fit
 from tui.view.engines import absence
 from tui.view.figures import WIDE, Signalled, short_figure, signal_of
-from tui.view.page import MODEL_UNKNOWN, ModelGroup, groups_of, heading, names_text, paragraph, wrapped
-from tui.view.picture import Picture
+from tui.view.page import MODEL_UNKNOWN, ModelGroup, by_reason, groups_of, heading, paragraph, wrapped
+from tui.view.picture import NOTHING_YET, Picture
 from tui.view.rows import Row, Rows
 
 _KNOB = "thinking_token_budget"
@@ -61,7 +61,7 @@ def ruler(marks: Sequence[tuple[float, str]], budget: float | None, top: float, 
 def _rows(picture: Picture, width: int) -> Iterator[Row[str]]:
     snapshot = picture.snapshot
     if snapshot is None:
-        yield from paragraph("waiting for the first scrape", width)
+        yield from paragraph(NOTHING_YET, width)
         return
     if not any(map(reasons, snapshot.replicas)):
         yield from paragraph(
@@ -189,19 +189,15 @@ def _further(replica: ReplicaSnapshot, notes: Sequence[str], name_width: int, wi
         yield (Span(f"{indent}  {text}", "dim"),)
     advice = advice_of(replica, _KNOB)
     if advice is not None and advice.action in ACTIONABLE:
-        change = change_text(advice)
-        for text in wrapped(f"{advice.action} {change}: {reason_text(advice)}", room, 3):
+        for text in wrapped(verdict_text(advice), room, 3):
             yield (Span(f"{indent}  {text}", "info"),)
 
 
 def _others(replicas: Sequence[ReplicaSnapshot], width: int) -> Iterator[Row[str]]:
     """Whose reasoning is not counted, by the reason."""
-    found: dict[str, list[str]] = {}
-    for replica in replicas:
-        if not reasons(replica):
-            reason = absence(signal_of(replica, "reasoning_tokens"), replica.engine) or UNKNOWN
-            found.setdefault(reason, []).append(replica.target.name)
-    if found:
-        yield heading("not counted", width)
-    for reason, names in found.items():
-        yield from paragraph(f"{names_text(names)}: {reason}", width)
+    missing = (
+        (one.target.name, absence(signal_of(one, "reasoning_tokens"), one.engine) or UNKNOWN)
+        for one in replicas
+        if not reasons(one)
+    )
+    return by_reason("not counted", missing, width)

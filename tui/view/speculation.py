@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from enginetop.fleet.snapshot import Advice, ReplicaSnapshot, Scalar
+from enginetop.fleet.snapshot import ReplicaSnapshot, Scalar
 from themes.loader import Ink
 from tui.view import charts, numbers
-from tui.view.advice import ACTIONABLE, advice_of, change_text, reason_text
+from tui.view.advice import ACTIONABLE, advice_of, verdict_text
 from tui.view.cells import UNKNOWN, Line, Span, fit
 from tui.view.engines import absence
 from tui.view.figures import WIDE, Signalled, number_of, setting, short_figure
-from tui.view.page import MODEL_UNKNOWN, ModelGroup, groups_of, heading, names_text, paragraph, wrapped
-from tui.view.picture import Picture
+from tui.view.page import MODEL_UNKNOWN, ModelGroup, by_reason, groups_of, heading, paragraph, wrapped
+from tui.view.picture import NOTHING_YET, Picture
 from tui.view.rows import Row, Rows
 
 _KNOB = "num_speculative_tokens"
@@ -57,7 +57,7 @@ def saved_ratio(length: float | None) -> float | None:
 def _rows(picture: Picture, width: int) -> Iterator[Row[str]]:
     snapshot = picture.snapshot
     if snapshot is None:
-        yield from paragraph("waiting for the first scrape", width)
+        yield from paragraph(NOTHING_YET, width)
         return
     speculating = [replica for replica in snapshot.replicas if speculates(replica)]
     if not speculating:
@@ -131,28 +131,18 @@ def _verdict(replica: ReplicaSnapshot, name_width: int, width: int) -> Iterator[
         return
     ink: Ink = "info" if advice.action in ACTIONABLE else "dim"
     room = max(width - name_width - 3, 16)
-    for text in wrapped(_verdict_text(advice), room, 3):
+    for text in wrapped(verdict_text(advice), room, 3):
         yield (Span(f" {' ' * name_width}  {text}", ink),)
-
-
-def _verdict_text(advice: Advice) -> str:
-    change = ""
-    if advice.action in ACTIONABLE:
-        change = " " + change_text(advice)
-    return f"{advice.action}{change}: {reason_text(advice)}"
 
 
 def _others(replicas: Sequence[ReplicaSnapshot], width: int) -> Iterator[Row[str]]:
     """Who does not speculate, by the reason."""
-    reasons: dict[str, list[str]] = {}
-    for replica in replicas:
-        if not speculates(replica):
-            reason = absence(replica.signals.get("spec_accepted_length"), replica.engine) or "no draft"
-            reasons.setdefault(reason, []).append(replica.target.name)
-    if reasons:
-        yield heading("does not speculate", width)
-    for reason, names in reasons.items():
-        yield from paragraph(f"{names_text(names)}: {reason}", width)
+    missing = (
+        (one.target.name, absence(one.signals.get("spec_accepted_length"), one.engine) or "no draft")
+        for one in replicas
+        if not speculates(one)
+    )
+    return by_reason("does not speculate", missing, width)
 
 
 def _two_decimals(value: float | None) -> str:

@@ -19,7 +19,7 @@ from tui.view.cells import (
     wrap_items,
 )
 from tui.view.condition import NO_ANSWER, SLOW
-from tui.view.picture import Picture
+from tui.view.picture import NOTHING_YET, Picture
 from tui.view.severity import GLYPH_OF, INK_OF, Severity
 
 SILENCE_INTERVALS = 3.0
@@ -42,7 +42,7 @@ def verdict_line(picture: Picture, width: int) -> Line:
         what = f"{change.knob} on {picture.name_of(change.canary_target)}"
         return clip(plain(f" ✖ rollback failed: {what}: {change.detail}", "crit"), width)
     if snapshot is None:
-        return clip(plain(" waiting for the first scrape", "dim"), width)
+        return clip(plain(f" {NOTHING_YET}", "dim"), width)
     if snapshot.collector.problem:
         return clip(plain(f" ✖ collector: {snapshot.collector.problem}", "crit"), width)
     waiting = picture.paused_seconds is None and not picture.finished
