@@ -15,7 +15,7 @@ from tui.view.figures import WIDE
 from tui.view.left_alone import LeftAlone, left_alone_in
 from tui.view.numbers import many
 from tui.view.page import heading, page_title
-from tui.view.picture import Picture
+from tui.view.picture import NOTHING_YET, Picture
 from tui.view.pool import actionable, pool_change, pool_key, pool_name, pools_of
 from tui.view.rows import Row, Rows
 
@@ -60,18 +60,28 @@ def _rows(picture: Picture, width: int, only: str | None) -> Iterator[Row[Listed
         yield heading("changes", width)
         for change in changes:
             yield from _change_rows(picture, change, name_width, width)
+    calm = not any(map(actionable, pools))
+    if calm:  # the cursor begins at what can be carried out
+        yield from _suggested(picture, suggestions, name_width, width, "suggestions")
     if pools:
         yield heading("pools", width)
         for pool in pools:
             yield from _pool_rows(pool, max(width * 2 // 5, 24))
-    if suggestions:
-        yield heading("suggestions for single replicas" if pools else "suggestions", width)
-        for suggestion in suggestions:
-            yield from _suggestion_rows(picture, suggestion, name_width)
+    if not calm:
+        yield from _suggested(picture, suggestions, name_width, width, "suggestions for single replicas")
     if left_alone:
         yield heading("left as it is", width)
         for group in left_alone:
             yield _left_alone_row(picture, group, name_width)
+
+
+def _suggested(
+    picture: Picture, suggestions: Sequence[Suggestion], name_width: int, width: int, title: str
+) -> Iterator[Row[Listed]]:
+    if suggestions:
+        yield heading(title, width)
+        for suggestion in suggestions:
+            yield from _suggestion_rows(picture, suggestion, name_width)
 
 
 def _suggestions(picture: Picture, only: str | None) -> list[Suggestion]:
@@ -169,7 +179,7 @@ def tuners_verdict(picture: Picture, width: int, only: str | None = None, troubl
     if trouble:
         return clip(plain(f" ✖ {trouble}", "crit"), width)
     if picture.snapshot is None:
-        return clip(plain(" waiting for the first scrape", "dim"), width)
+        return clip(plain(f" {NOTHING_YET}", "dim"), width)
     flying, suggestions = len(picture.in_flight), _suggestions(picture, only)
     items = [f"{many(flying, 'change')} under way"] if flying else []
     if suggestions:

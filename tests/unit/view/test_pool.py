@@ -54,6 +54,14 @@ def test_pools_come_before_single_replicas() -> None:
     assert [table.is_row(index) for index in range(4)] == [False, True, False, True]
 
 
+def test_pools_without_a_change_come_after_single_replicas() -> None:
+    table = tuners_rows(Picture(snapshot(QUIET)), 80)
+    lines = [line_text(table.line(index)).rstrip() for index in range(len(table))]
+    assert lines[0].startswith(" suggestions ──")
+    assert lines[1].startswith(" a1 ")
+    assert [line.split()[0] for line in lines[5:7]] == ["pools", "Qwen3-32B"]
+
+
 def test_of_one_replica_only_its_own_pool_is_shown() -> None:
     _, lines = texts(only=URLS[0])
     assert any("Llama-3.3-70B · decode" in line for line in lines)
