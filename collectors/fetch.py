@@ -18,6 +18,7 @@ from collectors.sanitise import clean_text
 from collectors.secrets import bytes_without_these, without_secrets, without_these
 from collectors.tls_words import tls_words
 from enginetop.fleet.observation import FailureKind
+from enginetop.fleet.quickly_made import quickly_made
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """No engine's page is near this; a larger one is a mistake or an attack."""
@@ -143,6 +144,7 @@ def _named_secret(what: str, variable: str | None, file: str | None) -> tuple[st
 NO_CREDENTIALS = Credentials()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, eq=False)
 class RawResponse:
     """A complete response, redirects not followed. Header names are in lower case."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from types import MappingProxyType
 
 from collectors.fetch import CUT_SHORT, UNANSWERED, FetchError, RawResponse, body_too_large
 from enginetop.fleet.observation import FailureKind
@@ -22,6 +23,7 @@ _STATUS_LINE = re.compile(rb"HTTP/(\d\.\d) (\d{3})(?: |$)")
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;|$)")
 _LENGTH = re.compile(r"\d{1,18}")
+_NO_RESPONSE = RawResponse(0, MappingProxyType({}), b"")
 _BODILESS = frozenset({204, 304})
 
 
@@ -49,7 +51,7 @@ class ResponseParser:
                  "_status", "complete", "response", "reusable")  # fmt: skip
 
     def __init__(self, max_body_bytes: int) -> None:
-        self.response = RawResponse(0, {}, b"")
+        self.response = _NO_RESPONSE
         self.complete = False
         self.reusable = False
         self._max_body_bytes = max_body_bytes

@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from enginetop.fleet.quickly_made import quickly_made
+
 MAX_BACKOFF_SECONDS = 30.0
 """A target that came back is noticed within this time (or within one interval, if that is longer)."""
 
@@ -35,6 +37,7 @@ def hashed_ratio(*parts: object) -> float:
     return int.from_bytes(digest) / 2**64
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Turn:
     """The next turn: when it is due, and how many turns before it were dropped because they came too late."""

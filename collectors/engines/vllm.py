@@ -132,6 +132,7 @@ class VllmReader(PageReader):
     def __init__(self) -> None:
         self._identity = SidesMemo(_identity)
         self._config = SidesMemo(_config)
+        self._paused = SidesMemo(_paused)
 
     def read_page(self, look: Look, page: Page) -> Reading:
         """See `PageReader`."""
@@ -143,9 +144,7 @@ class VllmReader(PageReader):
             page,
             plan.values(page, (*facts.capacity, *adapters)),
             self._identity(facts, look.sides),
-            flags=EngineFlags(
-                sleeping=_sleeping(facts, page), paused=flag(look.sides.get(_IS_PAUSED), "is_paused")
-            ),
+            flags=EngineFlags(sleeping=_sleeping(facts, page), paused=self._paused(facts, look.sides)),
             config=self._config(facts, look.sides),
         )
 
@@ -159,6 +158,10 @@ def _identity(facts: _Facts, sides: Sides) -> Identity:
         role=(role, "/server_info kv_role"),
         stack=facts.stack,
     )
+
+
+def _paused(_: _Facts, sides: Sides) -> bool | None:
+    return flag(sides.get(_IS_PAUSED), "is_paused")
 
 
 def _develops(sides: Sides) -> bool:
