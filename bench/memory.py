@@ -37,7 +37,7 @@ from tuners.advice import Advisor
 
 _HEADERS: Final = {"content-type": "text/plain; version=0.0.4"}
 _WINDOW_SECONDS: Final = 60.0
-_PICTURES_PER_SECOND = 256.0
+_PICTURES_PER_SECOND = 200.0
 _EPOCH = 1_764_446_400.0
 
 
