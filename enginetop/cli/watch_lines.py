@@ -112,13 +112,13 @@ class PlainLines:
         return one_line("; ".join([f"{_clock(snapshot.at)} {said}", *behind]))
 
     def changes(self, snapshot: FleetSnapshot, before: FleetSnapshot) -> Sequence[str]:
-        """See `Lines`."""
+        """See `Lines`. Turns between ok and idle, every few seconds under little load, are no news."""
         former = {replica.target.url: replica for replica in before.replicas}
         now = {replica.target.url: replica for replica in snapshot.replicas}
         lines = []
         for url, replica in now.items():
             old = former.get(url)
-            if old is None or old.state is not replica.state:
+            if old is None or _is_news(old.state, replica.state):
                 was = "new" if old is None else f"was {old.state}"
                 why = f". {'; '.join(replica.reasons)}" if replica.reasons else ""
                 lines.append(f"{replica.target.name}: {replica.state}, {was}{why}")
@@ -138,6 +138,10 @@ class PlainLines:
             counts = Counter(str(replica.state) for replica in rest)
             lines.append(f"and {len(rest)} more: {', '.join(f'{n} {state}' for state, n in counts.items())}")
         return [one_line(f"{_clock(snapshot.at)} {line}") for line in lines]
+
+
+def _is_news(before: ReplicaState, now: ReplicaState) -> bool:
+    return before is not now and not {before, now} <= _QUIET_STATES
 
 
 def _facts(replica: ReplicaSnapshot) -> Iterator[str]:

@@ -61,6 +61,13 @@ def test_changes_of_state_newcomers_and_leavers() -> None:
     assert PlainLines().changes(before, before) == []
 
 
+def test_lulls_are_no_news() -> None:
+    busy, lull = (fleet([replica("a1", state)]) for state in (ReplicaState.OK, ReplicaState.IDLE))
+    assert PlainLines().changes(lull, busy) == PlainLines().changes(busy, lull) == []
+    loading = fleet([replica("a1", ReplicaState.LOADING)])
+    assert said(PlainLines().changes(lull, loading)) == ["a1: idle, was loading"]
+
+
 def test_a_failed_look_is_said_once() -> None:
     well = fleet([replica("a1")])
     once = fleet([replica("a1", failed_looks=1, reasons=("connection refused once, just now",))])
