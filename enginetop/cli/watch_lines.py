@@ -161,6 +161,10 @@ def _facts(replica: ReplicaSnapshot) -> Iterator[str]:
         if quantile is not None and seconds is not None:
             over = "over " if quantile.censored else ""
             yield f"{title} p95 {over}{_spoken_seconds(seconds)}"
+    if replica.outliers:
+        from tui.view.condition import outlier_text  # of use to some
+
+        yield f"unlike its like ({'; '.join(map(outlier_text, replica.outliers))})"
 
 
 def _spoken_seconds(seconds: float) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from enginetop.cli.watch_lines import NdjsonLines, PlainLines
 from enginetop.fleet.model import Quality, ReplicaState
-from enginetop.fleet.snapshot import ReplicaSnapshot
+from enginetop.fleet.snapshot import Outlier, ReplicaSnapshot
 from tests.property.test_view_properties import fleets
 from tests.tui.snapshots import censored, distribution, down_replica, fleet, replica, scalar
 
@@ -39,6 +39,12 @@ def test_a_replica_in_words() -> None:
         "TTFT p95 over 2.5 seconds",
         "TPOT p95 38 milliseconds",
     ]
+
+
+def test_a_slow_replica_is_told_with_those_of_its_kind() -> None:
+    one = replica("a1", outliers=(Outlier("tpot_seconds.p95", 0.062, 0.024, 5),))
+    (line,) = said(PlainLines().replicas(fleet([one])))
+    assert line.endswith(", unlike its like (TPOT p95 62 ms, median of 5: 24 ms)")
 
 
 def test_who_does_not_serve_comes_first_and_a_large_fleet_is_counted() -> None:
