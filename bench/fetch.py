@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import httpx
 
 from bench.page_server import PAGE_BYTES, TLS, page_server
+from collectors.answer import Answer
 from collectors.fetch import Credentials
 from collectors.http import HttpFetcher
 
@@ -45,6 +46,14 @@ async def measure(urls: Sequence[str], secure: Sequence[str], rounds: int = ROUN
     async def by_fast(url: str) -> int:
         return len((await fast.fetch(url, "/metrics", timeout_seconds=10)).body)
 
+    async def by_asking(url: str) -> int:
+        told: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        fast.ask(url, "/metrics", timeout_seconds=10, tell=told.set_result)
+        answer = await told
+        if answer is None:
+            raise RuntimeError("no connection stands")
+        return len(answer.body)
+
     ways: dict[str, tuple[Get, Sequence[str]]] = {
         "httpx_shared": (by_shared, urls),
         "httpx_per_target": (by_own, urls),
@@ -52,6 +61,9 @@ async def measure(urls: Sequence[str], secure: Sequence[str], rounds: int = ROUN
         "fetcher_fast_path": (by_fast, urls),
         "fetcher_without_fast_path_https": (by_full, secure),
         "fetcher_fast_path_https": (by_fast, secure),
+        # over the connections that these have opened
+        "fetcher_without_task": (by_asking, urls),
+        "fetcher_without_task_https": (by_asking, secure),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(rounds + 1):
