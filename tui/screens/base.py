@@ -6,16 +6,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 from textual.binding import Binding
-from textual.events import Resize
-from textual.geometry import Region
 from textual.message import Message
-from textual.screen import Screen
 from textual.widget import Widget
 
 from themes.loader import Ink
 from tui.actions import Action, Place, actions_at
 from tui.faults import failure_line
 from tui.keymap import binding_id
+from tui.screens.whole import WholeScreen
 from tui.view.cells import EMPTY_LINE, Line, clip, line_text, plain, printable
 from tui.view.footer import actions_now, footer_hints, footer_line, sight_text
 from tui.view.picture import Picture
@@ -45,7 +43,7 @@ def bindings_for(place: Place) -> list[Binding]:
     ]
 
 
-class PictureScreen(Screen[None]):
+class PictureScreen(WholeScreen):
     """A screen that shows pictures. `picture` is the one shown last."""
 
     PLACE = Place.ANYWHERE
@@ -60,12 +58,6 @@ class PictureScreen(Screen[None]):
         self._bar: CommandBar | None = None
         self._focused_before: Widget | None = None
         self._footer_said: Line = EMPTY_LINE
-        self._holds = 0
-        self._parts: tuple[Widget, ...] = ()
-
-    def on_mount(self) -> None:
-        """What is on the screen from the start is there as long as the screen is."""
-        self._parts = tuple(self.query_children("*"))
 
     class Resumed(Message):
         """A screen is on top again and wants the newest picture."""
@@ -164,6 +156,10 @@ class PictureScreen(Screen[None]):
         self.picture = picture
         self.paint_safely()
 
+    @abstractmethod
+    def paint(self) -> None:
+        """Bring every part of the screen up to date with `picture`."""
+
     def paint_safely(self) -> None:
         """Paint; if that fails as a whole, say so at the foot of the screen and go on."""
         try:
@@ -172,55 +168,13 @@ class PictureScreen(Screen[None]):
             self.complain(str(self.PLACE), error)
             self.say(f"✖ {failure_line(str(self.PLACE), error)}{self._logged}", "crit")
 
-    def withhold(self) -> None:
-        """Send nothing to the terminal until the lines are built for the layout that comes."""
-        self._holds += 1
-        self.call_after_refresh(self._release)
-
-    @property
-    def withheld(self) -> bool:
-        """Whether nothing is sent now."""
-        return self._holds > 0
-
-    def _release(self) -> None:
-        self._holds -= 1
-        if not self.withheld and self.can_paint:
-            self.paint_safely()
-            # Not `self.refresh()`: Textual would send what the widgets declared dirty once more, later.
-            self.query(LineView).first().refresh(Region(0, 0, 1, 1))
-
-    def _compositor_refresh(self) -> None:
-        """Textual draws after every step of a layout: blank lines first, then those of the former size."""
-        if not self.withheld:
-            super()._compositor_refresh()
-
     @property
     def _logged(self) -> str:
         return f" · see {self.picture.fault_log}" if self.picture.fault_log else ""
 
-    @property
-    def can_paint(self) -> bool:
-        """Whether there is something to paint on: not before the first layout, not while closing."""
-        whole = bool(self._parts) and all(part.parent is self for part in self._parts)
-        return whole and self.is_mounted and self.size.width > 0
-
-    @abstractmethod
-    def paint(self) -> None:
-        """Bring every part of the screen up to date with `picture`."""
-
-    def on_resize(self, event: Resize) -> None:
-        """Lines are built for one width, so a new size wants new ones as soon as the widgets have theirs."""
-        # Textual tells a screen of every layout's size once more. One that comes late, after the terminal has
-        # another size, would be laid out for, told of again, and fight with the newer one for ever.
-        event.size = self.app.size
-        self.call_next(self.paint_safely)
-        self.withhold()  # what is shown at another height only is laid out after that
-
     def on_screen_resume(self) -> None:
         """A screen that comes back shows the newest picture."""
         self.post_message(self.Resumed())
-        self.call_after_refresh(self.withhold)  # Textual has all drawn once more when styles are applied
-        self.withhold()
 
     def build_lines(self, where: str, build: Callable[[], list[Line]]) -> list[Line]:
         """The lines of one part; if building fails, a line that says so."""

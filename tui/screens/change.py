@@ -115,7 +115,6 @@ class PastScreen(TitledListScreen):
 
     def on_screen_resume(self) -> None:
         """What was written in the meantime is shown at once."""
-        super().on_screen_resume()
         if self._audit is not None:
             self._audit.read()
 
