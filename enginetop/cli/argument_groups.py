@@ -6,7 +6,6 @@ import argparse
 import math
 from collections.abc import Callable
 
-from enginetop.alerts.silence import duration_seconds
 from enginetop.cli.slo_flag import parse_slo
 from enginetop.fleet.signals import KNOBS
 
@@ -66,6 +65,8 @@ def count_at_most(most: int) -> Callable[[str], int]:
 
 def told_duration(text: str) -> float:
     """Seconds, from a duration with its unit (`90s`, `2h`). ArgumentTypeError: it is not that."""
+    from enginetop.alerts.silence import duration_seconds  # not for --help: see `parse_slo`
+
     seconds = duration_seconds(text)
     if seconds is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 45s, 30m, 2h or 3d")

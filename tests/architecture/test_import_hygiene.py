@@ -78,6 +78,7 @@ def test_headless_commands_never_import_the_ui(argv: list[str], recording: Path)
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["snapshot", "--help"], ["--no-such-flag"]])
 def test_help_and_usage_errors_import_nothing_heavy(argv: list[str], tmp_path: Path) -> None:
     heavy = {"textual", "rich", "httpx", "pydantic", "pynvml", "requests", "asyncio", "prometheus_api_client"}
+    heavy |= {"enginetop.fleet.snapshot", "enginetop.alerts.rule"}
     assert not heavy & _modules_after(argv, tmp_path)
 
 
