@@ -7,7 +7,7 @@ text ends with the `cut` that the next one begins behind, but for the last of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
@@ -29,8 +29,8 @@ class Block:
 
     `prefixes` are the sample lines up to their values, `slots` the indexes of these values. Where other lines
     stand between samples `fixed` holds all that are no samples, by place, and `head` and `foot` are empty.
-    No text that fits ends, or is cut, before `least_bytes`. Of a block that is not `read` no number is
-    looked at, only the number of its lines.
+    No text that fits ends, or is cut, before `least_bytes`. Of a block that is not `read` the numbers behind
+    `counts` alone are looked at, each with its slot, and the number of its lines.
     """
 
     head: bytes
@@ -42,6 +42,22 @@ class Block:
     least_bytes: int
     line_ends: int
     read: bool
+    counts: tuple[tuple[bytes, int], ...] = ()
+
+    def counted(self, body: bytes, begin: int, end: int) -> list[tuple[int, float]] | None:
+        """The numbers behind `counts`, by slot, in the part of a page that is this block; None: it is not."""
+        found = []
+        for prefix, slot in self.counts:
+            at = body.rfind(prefix, begin, end) + len(prefix)
+            if at < len(prefix):
+                return None
+            line_end = body.find(b"\n", at, end)
+            tail = body[at : line_end if line_end >= 0 else end]
+            number = _number(tail)
+            if number is None:
+                return None
+            found.append((slot, number))
+        return found
 
     def samples(self, text: bytes) -> bytes:
         """The sample lines of another text of this block; more than these where it does not fit."""
@@ -56,6 +72,15 @@ class Block:
         return b"\n".join([line for place, line in enumerate(lines) if place not in gone])
 
 
+def _number(tail: bytes) -> float | None:
+    if not tail.translate(None, _NUMBER_BYTES):
+        try:
+            return float(tail)
+        except ValueError:
+            return None
+    return tail_value(tail.decode("utf-8", "surrogateescape"))
+
+
 def cut_for(body: bytes) -> bytes:
     """Where such a page is best cut into blocks."""
     helps, types = body.count(_AT_HELP), body.count(_AT_TYPE)
@@ -67,11 +92,11 @@ def blocks_of(
     cut: bytes,
     prefixes: Sequence[bytes],
     slots: Sequence[int],
-    is_read: Callable[[Sequence[int]], bool],
+    read_of: Callable[[Sequence[int]], Collection[int]],
 ) -> Iterator[tuple[bytes, Block]]:
     """The blocks of a page and their texts; `prefixes` and `slots` are those of its lines, line by line.
 
-    `is_read` says by the slots of a block whether its numbers are looked at.
+    `read_of` says by the slots of a block which of its numbers are looked at: all, some counts, or none.
     """
     *texts, last = body.split(cut)
     begin = 0
@@ -79,7 +104,7 @@ def blocks_of(
         lines = text.split(b"\n")
         # a cut leaves the beginning of the next line behind, which is fixed
         end = begin + len(lines) - (text is not last)
-        yield text, _block(text, lines, prefixes[begin:end], slots[begin:end], len(cut), is_read)
+        yield text, _block(text, lines, prefixes[begin:end], slots[begin:end], len(cut), read_of)
         begin = end
 
 
@@ -89,7 +114,7 @@ def _block(
     prefixes: Sequence[bytes],
     slots: Sequence[int],
     cut_bytes: int,
-    is_read: Callable[[Sequence[int]], bool],
+    read_of: Callable[[Sequence[int]], Collection[int]],
 ) -> Block:
     places = [place for place, prefix in enumerate(prefixes) if prefix != NO_SAMPLE]
     head, foot = text, b""
@@ -112,6 +137,8 @@ def _block(
         prefixes = slots = ()
     fixed_bytes = len(text) - (sum(map(len, samples)) + len(samples) - 1 if samples else 0)
     prefix_bytes = sum(map(len, prefixes))
+    read = read_of(slots)
+    all_read = len(read) == len(slots)
     return Block(
         head=head,
         foot=foot,
@@ -121,7 +148,12 @@ def _block(
         prefix_bytes=prefix_bytes,
         least_bytes=max(0, fixed_bytes + prefix_bytes - cut_bytes),
         line_ends=len(lines) - 1,
-        read=is_read(slots),
+        read=all_read,
+        counts=()
+        if all_read
+        else tuple(
+            (b"\n" + prefix, slot) for prefix, slot in zip(prefixes, slots, strict=True) if slot in read
+        ),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from collectors.layout import Follower, LayoutCache, Template
+from collectors.layout import READ_ALL, Follower, LayoutCache, Template, Unread
 from collectors.page import Page
 from collectors.page_lines import ParseLimits, parse_lines
 
@@ -25,12 +25,12 @@ DEFAULT_LIMITS: Final = ParseLimits()
 class PageParser:
     """Parses the pages of one target, each in the light of the one before.
 
-    Of families whose samples all have names that begin with one of `unread` no number is looked at: their
-    values are NaN. Parsers that share `layouts` must have the same `limits` and `unread`.
+    Numbers of what is `unread` are not looked at, and NaN. Parsers that share `layouts` must have the same
+    `limits` and `unread`.
     """
 
     def __init__(
-        self, layouts: LayoutCache, limits: ParseLimits = DEFAULT_LIMITS, unread: tuple[str, ...] = ()
+        self, layouts: LayoutCache, limits: ParseLimits = DEFAULT_LIMITS, unread: Unread = READ_ALL
     ) -> None:
         self._layouts = layouts
         self._limits = limits

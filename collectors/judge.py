@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from collectors.answer import Answer
 from collectors.engines.base import EngineTable
-from collectors.engines.detect import UNREAD_PREFIXES, by_server_header, recognise
+from collectors.engines.detect import UNREAD, by_server_header, recognise
 from collectors.engines.trtllm_queue import IterationQueue, is_queue
 from collectors.exposition import PageParser
 from collectors.json_fields import items
@@ -34,7 +34,7 @@ class PageJudge:
 
     def __init__(self, target: Target, layouts: LayoutCache) -> None:
         self._target = target
-        self._parser = PageParser(layouts, unread=UNREAD_PREFIXES)
+        self._parser = PageParser(layouts, unread=UNREAD)
         self._iterations = IterationQueue()
         self._judged: dict[Answer, GoodPage | Miss] = {}
 

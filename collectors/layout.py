@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Collection, Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, repeat
 from math import nan
 from operator import setitem
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from collectors.blocks import Block, blocks_of, cut_for, numbers_of, slots_of
@@ -40,6 +40,19 @@ LayoutIdentity = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 """Keys, and types with their families."""
 
 T = TypeVar("T")
+
+
+class Unread(NamedTuple):
+    """What is passed over of a page: families by how the names of all their samples begin.
+
+    Of histograms `but_for_counts` the counts alone are looked at. All other numbers are NaN.
+    """
+
+    wholly: tuple[str, ...] = ()
+    but_for_counts: tuple[str, ...] = ()
+
+
+READ_ALL: Final = Unread()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,25 +85,32 @@ def template_of(
     *,
     bad_lines: int,
     problem: str,
-    unread: tuple[str, ...],
+    unread: Unread,
 ) -> Template:
     """The template of a page that was parsed.
 
     `prefixes[i]` is line i up to its value (`NO_SAMPLE` if it holds none), `slots[i]` the index of that value
-    or `SCRATCH`. Blocks whose names all begin with one of `unread` are not looked at.
+    or `SCRATCH`. Of blocks whose names all begin as `unread` says not all is looked at.
     """
+    passed_over = (*unread.wholly, *unread.but_for_counts)
 
-    def is_read(own: Sequence[int]) -> bool:
-        if not unread or not own or SCRATCH in own:
-            return True
-        return not all(layout.names[slot].startswith(unread) for slot in own)
+    def read_of(own: Sequence[int]) -> Collection[int]:
+        names = [layout.names[slot] for slot in own]
+        if SCRATCH in own or not all(name.startswith(passed_over) for name in names):
+            return own
+        return [
+            slot
+            for slot, name in zip(own, names, strict=True)
+            if name.endswith("_count") and name.startswith(unread.but_for_counts)
+        ]
 
     body = b"\n".join(lines)
     cut = cut_for(body)
-    pairs = list(blocks_of(body, cut, prefixes, slots, is_read))
+    pairs = list(blocks_of(body, cut, prefixes, slots, read_of))
     for _, block in pairs:
         if not block.read:
-            put(values, block.slots, (nan,) * len(block.slots))
+            passed = set(block.slots).difference(slot for _, slot in block.counts)
+            put(values, list(passed), repeat(nan))
     return Template(
         layout=layout,
         cut=cut,
@@ -132,6 +152,7 @@ class Follower:
         same, find = body.startswith, body.find
         places: list[int] = []
         moved: list[bytes] = []
+        counted: list[tuple[int, float]] = []
         at = 0
         for place, text in enumerate(self.texts):
             if text is not None and same(text, at):
@@ -146,13 +167,20 @@ class Follower:
                 moved.append(body[at:end])
             elif counting and body.count(b"\n", at, end) != block.line_ends:
                 return False
+            elif block.counts:
+                counts = block.counted(body, at, end)
+                if counts is None:
+                    return False
+                counted += counts
             at = end
-        if at != size or (places and not self._take(places, moved)):
+        if at != size or ((places or counted) and not self._take(places, moved, counted)):
             return False
         self._looks += 1
         return True
 
-    def _take(self, places: Sequence[int], moved: Sequence[bytes]) -> bool:
+    def _take(
+        self, places: Sequence[int], moved: Sequence[bytes], counted: Sequence[tuple[int, float]]
+    ) -> bool:
         all_blocks = self.template.blocks
         blocks = [all_blocks[place] for place in places]
         numbers = numbers_of(blocks, moved)
@@ -161,6 +189,8 @@ class Follower:
         values = self.values[:]
         values.append(0.0)  # the scratch slot
         put(values, slots_of(blocks), numbers)
+        for slot, number in counted:
+            values[slot] = number
         values.pop()
         self.values = values
         put(self.texts, places, repeat(None) if self._looks % _KEPT_EVERY else moved)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, cast
 
 from collectors.blocks import NO_SAMPLE
-from collectors.layout import SCRATCH, Template, put, template_of
+from collectors.layout import READ_ALL, SCRATCH, Template, Unread, put, template_of
 from collectors.page import Layout
 from collectors.sample_line import OverLimitError, Sample, SampleGrammar, Samples, family_types
 from collectors.secrets import may_hold_secret, without_secrets
@@ -40,7 +40,7 @@ class ParseLimits:
     label_characters: int = 4096
 
 
-def parse_lines(lines: Sequence[bytes], limits: ParseLimits, unread: tuple[str, ...] = ()) -> Template:
+def parse_lines(lines: Sequence[bytes], limits: ParseLimits, unread: Unread = READ_ALL) -> Template:
     """The page whose lines these are, without their ends; `unread` as in `template_of`."""
     return _LineParser(lines, limits).template(unread)
 
@@ -63,7 +63,7 @@ class _LineParser:
         self._values = array("d")
         self._prefixes: list[bytes] = []
 
-    def template(self, unread: tuple[str, ...]) -> Template:
+    def template(self, unread: Unread) -> Template:
         """Parse all lines."""
         places = self._sample_places()
         for start in range(0, len(places), _CHUNK_LINES):

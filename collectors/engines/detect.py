@@ -20,6 +20,7 @@ from collectors.engines.triton import TRITON
 from collectors.engines.trtllm import TRTLLM
 from collectors.engines.trtllm_queue import QUEUE_FIELDS
 from collectors.engines.vllm import VLLM
+from collectors.layout import Unread
 from collectors.page import Layout
 from enginetop.fleet.model import EngineKind
 
@@ -27,14 +28,14 @@ TABLES: tuple[EngineTable, ...] = (VLLM, SGLANG, LLAMACPP, TRTLLM, TRITON, TGI, 
 """Everything that is read, in the order in which a page that holds several is tried: an engine's own series
 come before a gateway's view."""
 
-_UNREAD_ANYWHERE = ("http_", "python_", "go_", "promhttp_", "scrape_")
-"""What any server tells of its HTTP and its language."""
-
-UNREAD_PREFIXES: tuple[str, ...] = (
-    *_UNREAD_ANYWHERE,
-    *(name for engine in TABLES for table in engine.tables for name in table.unread_names()),
+UNREAD = Unread(
+    wholly=("http_", "python_", "go_", "promhttp_", "scrape_"),
+    but_for_counts=tuple(
+        name for engine in TABLES for table in engine.tables for name in table.counted_names()
+    ),
 )
-"""Of names that begin so no table reads a number."""
+"""What any server tells of its HTTP and its language, and histograms of which no table reads more than that
+they move."""
 
 _BEHIND_DYNAMO: Mapping[EngineKind, EngineTable] = MappingProxyType(
     {table.kind: behind_dynamo(table) for table in (VLLM, SGLANG, TRTLLM)}

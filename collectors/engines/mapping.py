@@ -72,9 +72,9 @@ class Table:
     the reason for measures that no version exports. `enable` says by measure what makes the engine export it:
     a flag, a setting or a release. `router_view`: series that name a backend are what is read here; without
     it they are a router's copies and are left out. `moving_names`: counters whose names (without prefix)
-    begin so move without any progress of requests: time, HTTP, scrapes. `unread`: of names that begin so
-    (without prefix) no number is looked at: histograms of many lines that no row names, and that count when
-    others do that are read.
+    begin so move without any progress of requests: time, HTTP, scrapes. `counted`: of histograms whose names
+    begin so (without prefix) the counts alone are looked at, which tell that there is progress: they have
+    many lines, and no row names them.
     """
 
     title: str
@@ -86,7 +86,7 @@ class Table:
     enable: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     router_view: bool = False
     moving_names: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
 
     def sources(self) -> Mapping[str, tuple[str, ...]]:
         """Raw names by measure, in the preferred spelling, newest first; for documentation."""
@@ -107,9 +107,9 @@ class Table:
             found[row.measure].append(row.since)
         return {measure: releases[0] for measure, releases in found.items() if all(releases)}
 
-    def unread_names(self) -> tuple[str, ...]:
-        """What `unread` names, with every prefix."""
-        return tuple(prefix + name for prefix in self.prefixes for name in self.unread)
+    def counted_names(self) -> tuple[str, ...]:
+        """What `counted` names, with every prefix."""
+        return tuple(prefix + name for prefix in self.prefixes for name in self.counted)
 
     def rank_of(self, labels: Labels) -> dict[str, str]:
         """The labels that name the data-parallel rank of a series; empty when none does."""

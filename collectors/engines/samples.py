@@ -93,9 +93,7 @@ class Samples:
         return self._created.get((f"{item.family}_created", child_of(self._layout.labels[item.index])))
 
     def progress(self) -> tuple[int, ...]:
-        """Every counter and histogram count of the engine itself that is read, in an order that lines cannot
-        disturb.
-        """
+        """Every counter and histogram count of the engine itself, in an order that lines cannot disturb."""
         keys = self._layout.keys
         own = (i for name, ix in self._by_name.items() if self._counts(name) for i in ix if self._own(i))
         return tuple(sorted(own, key=lambda i: keys[i]))
@@ -196,7 +194,7 @@ class Samples:
 
     def _counts(self, name: str) -> bool:
         """Whether a name is one of the engine's counters or histogram counts."""
-        if not self._table.owns(name) or self._tells_no_progress(name):
+        if not self._table.owns(name) or self._moves_alone(name):
             return False
         types = self._layout.types
         for suffix, kinds in _COUNTING_SUFFIXES:
@@ -205,9 +203,9 @@ class Samples:
                 return declared in kinds
         return types.get(name) == "counter"
 
-    def _tells_no_progress(self, name: str) -> bool:
+    def _moves_alone(self, name: str) -> bool:
         prefix = next((p for p in self._table.prefixes if name.startswith(p)), "")
-        return name.removeprefix(prefix).startswith((*self._table.moving_names, *self._table.unread))
+        return name.removeprefix(prefix).startswith(self._table.moving_names)
 
     def _declared(self, family: str, parts: Sequence[tuple[str, Part]]) -> bool:
         """Whether the page announces the family: by its TYPE line, or by children other than the wanted."""

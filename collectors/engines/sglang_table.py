@@ -226,7 +226,7 @@ TABLE = Table(
         "requests_within_slo": _COMPANION,
     },
     moving_names=("http_", "process_", "scheduler_", "get_loads_", "startup_", "routing_key"),
-    unread=(
+    counted=(
         "per_stage_req_latency_seconds",
         "uncached_prompt_tokens_histogram",
         "eviction_duration_seconds",

@@ -119,7 +119,7 @@ TABLE = Table(
         *_BEYOND,
     ),
     unsupported={"reasoning_tokens": "vLLM counts no reasoning tokens"},
-    unread=(
+    counted=(
         "request_prefill_time_seconds",
         "request_decode_time_seconds",
         "request_inference_time_seconds",

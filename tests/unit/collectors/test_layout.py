@@ -11,7 +11,7 @@ import pytest
 
 from collectors.blocks import numbers_of
 from collectors.exposition import PageParser, ParseLimits
-from collectors.layout import LayoutCache
+from collectors.layout import LayoutCache, Unread
 from collectors.page import Page
 from collectors.page_lines import parse_lines
 
@@ -212,7 +212,7 @@ def test_a_family_that_stands_still_again_is_soon_told_by_its_text_alone() -> No
 
 
 def test_of_families_that_nobody_reads_no_number_is_looked_at() -> None:
-    parser = PageParser(LayoutCache(), unread=("http_",))
+    parser = PageParser(LayoutCache(), unread=Unread(("http_",)))
     for body in (FAMILIES, FAMILIES, FAMILIES.replace(b"_c 3", b"_c 30").replace(b"_d 4", b"_d 0x4")):
         page, _ = parse_counting(parser, body)
         assert list(page.values) == pytest.approx([1, 2, float("nan"), float("nan")], nan_ok=True)
@@ -224,7 +224,7 @@ def test_of_families_that_nobody_reads_no_number_is_looked_at() -> None:
 def test_a_line_that_comes_into_a_family_that_nobody_reads_makes_a_new_page(
     others: bytes, looks: int
 ) -> None:
-    parser = PageParser(LayoutCache(), unread=("http_",))
+    parser = PageParser(LayoutCache(), unread=Unread(("http_",)))
     for number in range(looks):
         parser.parse(FAMILIES.replace(b"_d 4", b"_d %d" % number))
     pages = [parse_counting(parser, others.replace(b"a 1", b"a %d" % look) + b"e 5\n") for look in range(8)]
@@ -252,6 +252,6 @@ def test_another_comment_is_another_page(other: bytes) -> None:
 
 def test_only_what_all_names_of_a_family_say_leaves_it_unread() -> None:
     body = b"# HELP http_a One.\nhttp_a 1\nb 2\n# HELP http_c Two.\nhttp_c 1\nhttp_c 3\n"
-    page = PageParser(LayoutCache(), unread=("http_",)).parse(body)
+    page = PageParser(LayoutCache(), unread=Unread(("http_",))).parse(body)
     assert list(page.values) == [1, 2, 3], "and where a line is repeated all is read, and counted"
     assert page.bad_lines == 1
