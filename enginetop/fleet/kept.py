@@ -66,7 +66,7 @@ class KeptSnapshot:
         pickler.dump(replace(snapshot, replicas=()))
         for replica in snapshot.replicas:  # one by one, so that other threads have their turn
             pickler.dump(_own_of(replica))
-        self._packed = zlib.compress(file.getbuffer(), 1)
+        self._packed = zlib.compress(file.getbuffer(), 6)
 
     def open(self) -> FleetSnapshot:
         """The snapshot, equal to the one that was kept."""
