@@ -1,4 +1,10 @@
-"""The Textual app: wiring between the source of snapshots and the screens, and nothing else."""
+"""The Textual app: wiring between the source of snapshots and the screens, and nothing else.
+
+Textual looks for actions and messages on one object, so the app is built up in layers, each of which knows only
+those beneath it: `LinkedApp` (the terminal), `PictureApp` (painting, faults), `ShellApp` (the command line),
+`TravelApp` (time), `FleetApp` (source, controller, screens). What is shown is none of their business: see
+`tui.moment`.
+"""
 
 from __future__ import annotations
 
@@ -48,15 +54,15 @@ class FleetApp(TravelApp):
     """Shows what `source` publishes.
 
     The source is started after the first paint. It calls back from its own thread; the callback only posts a
-    token, and only if none is on its way, so a stalled terminal cannot pile up work. `clock` measures how
-    long the picture has been frozen or without news: monotonic seconds, not the time of the snapshots.
-    `targets` are shown while nothing has been scraped yet. `control` carries changes out, unless `read_only`;
-    its changes are shown in either case; `approver` is who approves them, for the audit. Alerts are
-    silenced and acknowledged through `quiet`, in the same name. `playback` is the source itself when it plays
-    a recording; `actions` is the table with the user's keys; `fault_log` is where faults of views are
-    written down. Unknown `theme`: ConfigError.
-    `pages` are the raw pages of replicas.
-    The user's own themes are files of `theme_folder`, his columns of the fleet are kept in `columns`.
+    token, and only if none is on its way, so a stalled terminal cannot pile up work.
+
+    `targets` are shown while nothing has been scraped yet. `clock` measures how long the picture has been
+    frozen or without news: monotonic seconds, not the time of the snapshots. `playback` is the source itself
+    when it plays a recording. `control` carries changes out, unless `read_only`; its changes are shown in
+    either case; `approver` is who approves them, for the audit. Alerts are silenced and acknowledged through
+    `quiet`, in the same name. `pages` are the raw pages of replicas, `columns` keeps the user's columns of the
+    fleet, `actions` is the table with his keys, `theme_folder` has themes of his own. `fault_log` is where
+    faults of views are written down. ConfigError: the `theme` is not known.
     """
 
     TITLE = "enginetop"
