@@ -1,9 +1,8 @@
 """The Textual app: wiring between the source of snapshots and the screens, and nothing else.
 
-Textual looks for actions and messages on one object, so the app is built up in layers, each of which knows only
-those beneath it: `LinkedApp` (the terminal), `PictureApp` (painting, faults), `ShellApp` (the command line),
-`TravelApp` (time), `FleetApp` (source, controller, screens). What is shown is none of their business: see
-`tui.moment`.
+Textual looks for actions and messages on one object, so the app is built up in layers, each of which knows
+only those beneath it: `LinkedApp` (the terminal), `PictureApp` (painting, faults), `ShellApp` (the command
+line), `TravelApp` (time), `FleetApp` (source, controller, screens). Which moment is shown: `tui.moment`.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ class FleetApp(TravelApp):
     frozen or without news: monotonic seconds, not the time of the snapshots. `playback` is the source itself
     when it plays a recording. `control` carries changes out, unless `read_only`; its changes are shown in
     either case; `approver` is who approves them, for the audit. Alerts are silenced and acknowledged through
-    `quiet`, in the same name. `pages` are the raw pages of replicas, `columns` keeps the user's columns of the
-    fleet, `actions` is the table with his keys, `theme_folder` has themes of his own. `fault_log` is where
-    faults of views are written down. ConfigError: the `theme` is not known.
+    `quiet`, in the same name. `pages` are the raw pages of replicas, `columns` keeps the user's columns of
+    the fleet, `actions` is the table with his keys, `theme_folder` has themes of his own.
+    `fault_log` is where faults of views are written down. ConfigError: the `theme` is not known.
     """
 
     TITLE = "enginetop"
