@@ -255,13 +255,16 @@ class ReplicaTracker:
     def _judged_anew(self) -> bool:
         """Whether the state is another one than the picture shows.
 
-        How old a page is can wait its turn: a watcher that is starved finds its whole fleet old, and would be
-        kept by drawing it from looking at it.
+        For how long a page is old, or an answer overdue, can wait its turn: a watcher that is starved finds
+        its whole fleet so, and would be kept by drawing it from looking at it.
         """
-        now, shown = self._state.judgement, None if self._picture is None else self._picture.state
-        if now.state is ReplicaState.STALE:
-            return shown is not ReplicaState.STALE
-        return self._pictured is None or now != self._pictured[0]
+        now, shown = self._state.judgement, self._picture
+        if shown is None or self._pictured is None or now.state is not shown.state:
+            return True
+        overdue = self._state.unanswered_seconds is not None
+        if overdue is (shown.unanswered_seconds is not None) and (overdue or now.state is ReplicaState.STALE):
+            return False
+        return now != self._pictured[0]
 
     def _learn(self, now: float, values: Values) -> None:
         preemptions = values.signals["preemptions"]

@@ -105,6 +105,14 @@ class TestDoubts:
         made.wait(None)
         assert not made.snapshot(9.6, may_wait=True).in_doubt
 
+    def test_for_how_long_it_waits_is_told_in_turn(self) -> None:
+        made = tracker(page(2, tokens=1))
+        made.wait(1.5)
+        first = made.snapshot(3.5, may_wait=True)
+        made.wait(2.5)
+        assert made.snapshot(4.5, may_wait=True) is first
+        assert made.snapshot(4.5).unanswered_seconds == 2.5
+
     def test_what_was_asked_at_a_former_address_is_waited_for_no_more(self) -> None:
         made = tracker(page(2, tokens=1))
         made.wait(1.5)
