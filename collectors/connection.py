@@ -53,6 +53,8 @@ class Connection(asyncio.BufferedProtocol):
         """Who waits for a response."""
         self._outcome: Outcome | None = None
         """What they are told at the end of the present event, when all that came with it has been read."""
+        self._unheard: Exception | None = None
+        """Why it ended while nobody waited: a name is dialled in tasks, and the other end may be quicker."""
         self.usable = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -68,6 +70,8 @@ class Connection(asyncio.BufferedProtocol):
         """Shake hands, where there is TLS. Raises ssl.SSLError, and Dropped when the other end hangs up."""
         if self._tls is None or self._transport is None:
             return
+        if not self.usable:
+            raise self._unheard or Dropped
         self._secured = asyncio.get_running_loop().create_future()
         self._tls.begin()
         self._transport.write(self._tls.to_send())
@@ -144,6 +148,8 @@ class Connection(asyncio.BufferedProtocol):
             self._outcome = outcome
         elif self._secured is not None and not self._secured.done() and isinstance(outcome, Exception):
             self._secured.set_result(outcome)  # not raised: see `_settle`
+        elif self._unheard is None and isinstance(outcome, Exception):
+            self._unheard = outcome
 
     def _hand_over(self) -> None:
         tell, outcome = self._tell, self._outcome

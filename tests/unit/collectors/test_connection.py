@@ -1,0 +1,59 @@
+"""A connection whose other end is quicker than whoever dialled."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+import pytest
+
+from collectors.connection import Arrivals, Connection, Dropped
+from collectors.lean_tls import TlsLayer
+from tests.support.tls_server import CA
+
+
+class _Wire(asyncio.Transport):
+    """Takes what is written, and is closed at once."""
+
+    closed = False
+
+    def write(self, data: object) -> None:
+        assert not self.closed
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+def hang_up(connection: Connection) -> None:
+    connection.eof_received()
+    connection.connection_lost(None)
+
+
+def speak_another_language(connection: Connection) -> None:
+    said = b"SSH-2.0-OpenSSH_9.9\r\n"
+    connection.get_buffer(-1)[: len(said)] = said
+    connection.buffer_updated(len(said))
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    ("does", "fault"),
+    [(hang_up, Dropped), (speak_another_language, ssl.SSLError)],
+    ids=lambda one: one.__name__,
+)
+def test_it_is_told_what_came_before_the_handshake_began(
+    does: Callable[[Connection], None], fault: type[Exception]
+) -> None:
+    async def shake() -> None:
+        context = ssl.create_default_context(cafile=CA)
+        connection = Connection(Arrivals(), TlsLayer(context, "127.0.0.1"))
+        connection.connection_made(_Wire())
+        does(connection)
+        async with asyncio.timeout(10.0):
+            await connection.secure()
+
+    with pytest.raises(fault) as caught:
+        asyncio.run(shake())
+    if isinstance(caught.value, ssl.SSLError):
+        assert caught.value.reason == "WRONG_VERSION_NUMBER"
