@@ -232,7 +232,7 @@ class ReplicaTracker:
         """
         if may_wait and self._picture is not None and self._pictured is not None:
             self._state.settle(now)
-            if self._state.failure is None and not self._judged_anew():
+            if not self._judged_anew():
                 return self._picture
         if share is not self._share:
             self._share = share
@@ -253,18 +253,19 @@ class ReplicaTracker:
         return self._picture
 
     def _judged_anew(self) -> bool:
-        """Whether the state is another one than the picture shows.
+        """Whether the state is another one than the picture shows, or another look failed.
 
-        For how long a page is old, or an answer overdue, can wait its turn: a watcher that is starved finds
-        its whole fleet so, and would be kept by drawing it from looking at it.
+        How long ago a look failed, and for how long a page is old or an answer overdue, can wait its turn: a
+        watcher that is starved finds its whole fleet so, and would be kept by drawing it from looking at it.
         """
         now, shown = self._state.judgement, self._picture
         if shown is None or self._pictured is None or now.state is not shown.state:
             return True
-        overdue = self._state.unanswered_seconds is not None
-        if overdue is (shown.unanswered_seconds is not None) and (overdue or now.state is ReplicaState.STALE):
-            return False
-        return now != self._pictured[0]
+        failure, overdue = self._state.failure, self._state.unanswered_seconds is not None
+        if failure is not shown.last_failure or overdue is not (shown.unanswered_seconds is not None):
+            return True
+        ages = failure is not None or overdue or now.state is ReplicaState.STALE
+        return not ages and now != self._pictured[0]
 
     def _learn(self, now: float, values: Values) -> None:
         preemptions = values.signals["preemptions"]

@@ -124,6 +124,17 @@ def test_a_fleet_that_grows_old_is_told_at_once_and_its_age_in_turns() -> None:
     assert {replica.state for replica in watched.tick().replicas} <= {ReplicaState.OK, ReplicaState.IDLE}
 
 
+def test_of_a_fleet_that_is_down_each_look_is_told_at_once_and_how_long_ago_in_turns() -> None:
+    watched = Watched(2.0)
+    everyone = frozenset(range(10))
+    for _ in range(3):
+        down = watched.tick(everyone)
+    assert [replica.failed_looks for replica in down.replicas] == [3] * 10
+    later = watched._tracker.snapshot(watched._at + 1.0)
+    anew = [new is not old for old, new in zip(down.replicas, later.replicas, strict=True)]
+    assert 3 <= anew.count(True) <= 4
+
+
 def test_sums_of_the_fleet_are_of_the_pictures_on_the_screen() -> None:
     watched = Watched(2.0)
     for _ in range(6):
