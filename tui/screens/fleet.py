@@ -55,7 +55,7 @@ class FleetScreen(ListScreen):
     filter_query = Query()
     filter_error = ""
     table: FleetTable | None = None
-    _painted = False
+    _painted = _told = False
 
     def __init__(self, inks: Inks, complain: Complain) -> None:
         super().__init__(inks, complain)
@@ -88,9 +88,14 @@ class FleetScreen(ListScreen):
                 self.show_line("events", lambda: events_line(picture, width))
             self.show_line("filtered", lambda: self._filter_line(width))
             self.paint_footer(self.rows)
-        if not self._painted:
-            self._painted = True
-            self.call_after_refresh(self.post_message, self.Painted())
+        self._painted = True
+
+    def _compositor_refresh(self) -> None:
+        """The first picture is told of when it is handed to the terminal, not when its lines are built."""
+        super()._compositor_refresh()
+        if self._painted and not self._told and not self.withheld:
+            self._told = True
+            self.post_message(self.Painted())
 
     def _paint_grid(self, width: int) -> None:
         snapshot = self.picture.snapshot
