@@ -8,10 +8,10 @@ import re
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from collectors.answer import Answer
 from collectors.sanitise import clean_text
@@ -43,8 +43,11 @@ class Fetcher(Protocol):
         A fault of the network or of the target comes back as `Answer.error`; it is never raised.
         """
 
-    async def forget(self, url: str) -> None:
-        """Close the connection to a target that is asked no more."""
+    def forget(self, url: str) -> Coroutine[Any, Any, None]:
+        """Close the connection to a target that is asked no more.
+
+        Who asks from the call on, before it was waited for, is another one at that address.
+        """
 
     async def aclose(self) -> None:
         """Close every connection."""

@@ -6,9 +6,9 @@ A server behind `ssh` is reached through a socket that leads there.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from collectors.answer import Answer
 from collectors.connection import Arrivals
@@ -107,11 +107,11 @@ class HttpFetcher:
         headers = {name: text for name, text in outcome.headers.items() if name in kept}
         return Answer(asked, self._clock(), seconds, outcome.status, headers, outcome.body)
 
-    async def forget(self, url: str) -> None:
+    def forget(self, url: str) -> Coroutine[Any, Any, None]:
         """See `Fetcher.forget`."""
-        client = self._clients.pop(url, None)
-        if client is not None:
-            await client.leave()
+        # Now, not when it is waited for: a look that begins in between would leave the client that goes a new
+        # connection, which nobody closes.
+        return _left(self._clients.pop(url, None))
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -169,6 +169,11 @@ class _Waiting:
         """See `Asked`."""
         self.end()
         self._under_way.call_off()
+
+
+async def _left(client: TargetClient | SshClient | None) -> None:
+    if client is not None:
+        await client.leave()
 
 
 def _late(seconds: float) -> FetchError:

@@ -175,3 +175,26 @@ def test_a_key_is_sent_read_anew_and_taken_out_of_what_comes_back(
     assert missing is None
     sent = [request.headers["authorization"] for request in replica.requests]
     assert sent == ["Bearer first-secret", "Bearer second-secret"]
+
+
+def test_who_asks_right_behind_a_farewell_leaves_no_connection_to_whoever_goes(server: FaultyServer) -> None:
+    """A target that discovery describes anew, and a refresh by hand before the former's client has closed."""
+    replica = server.replica(page(b"a 1\n"))
+
+    async def run() -> tuple[Answer | None, Answer | None]:
+        fetcher = HttpFetcher()
+        await fetcher.fetch(replica.url, "/metrics", timeout_seconds=5.0)
+        farewell = fetcher.forget(replica.url)
+        behind = await asked(fetcher, replica.url)
+        await farewell
+        await fetcher.fetch(replica.url, "/metrics", timeout_seconds=5.0)
+        then = await asked(fetcher, replica.url)
+        await fetcher.aclose()
+        await asyncio.sleep(0)
+        return behind, then
+
+    behind, then = asyncio.run(run())
+    assert behind is None  # nothing stands yet: it takes a fetch
+    assert then is not None
+    assert then.error is None
+    assert replica.connections == 2
