@@ -7,8 +7,9 @@ import ssl
 from collections.abc import Callable
 
 from collectors.fetch import FetchError, RawResponse
-from collectors.http_response import NeedsFullClient, ResponseParser
+from collectors.http_response import NOT_HTTP, NeedsFullClient, ResponseParser
 from collectors.lean_tls import TlsLayer
+from enginetop.fleet.observation import FailureKind
 
 _ARRIVALS_BYTES = 256 * 1024
 """What one call reads at most: a page of any usual size."""
@@ -67,7 +68,10 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport.get_extra_info("peername") if self._transport is not None else None
 
     async def secure(self) -> None:
-        """Shake hands, where there is TLS. Raises ssl.SSLError, and Dropped when the other end hangs up."""
+        """Shake hands, where there is TLS.
+
+        Raises ssl.SSLError, Dropped when the other end hangs up, and FetchError when it speaks unasked.
+        """
         if self._tls is None or self._transport is None:
             return
         if not self.usable:
@@ -116,7 +120,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _receive(self, data: memoryview) -> None:
         if self._parser is None:
-            self.close()  # bytes nobody asked for
+            self._settle(FetchError(FailureKind.PROTOCOL, NOT_HTTP))  # bytes nobody asked for
+            self.close()
             return
         try:
             complete = self._parser.feed(data)
@@ -160,10 +165,10 @@ class Connection(asyncio.BufferedProtocol):
     def ask(self, request: bytes, max_body_bytes: int, tell: Tell) -> None:
         """Send a request; what comes of it is told, from the event loop. The caller bounds the time.
 
-        Raises Dropped when the connection has ended already.
+        Raises Dropped, or FetchError, when the connection has ended already.
         """
         if self._transport is None or not self.usable:
-            raise Dropped
+            raise self._unheard or Dropped
         self._parser = ResponseParser(max_body_bytes)
         self._tell = tell
         if self._tls is None:

@@ -25,6 +25,8 @@ _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;|$)")
 _LENGTH = re.compile(r"\d{1,18}")
 _NO_RESPONSE = RawResponse(0, MappingProxyType({}), b"")
 _BODILESS = frozenset({204, 304})
+NOT_HTTP = "what answers does not speak HTTP"
+"""The detail of an answer that is none, or of one that came before anybody asked."""
 
 
 @lru_cache(maxsize=512)
@@ -112,7 +114,7 @@ class ResponseParser:
     def _head(self) -> bool:
         buffer = self._buffer
         if buffer[:5] != b"HTTP/"[: len(buffer)]:
-            raise FetchError(FailureKind.PROTOCOL, "what answers does not speak HTTP")
+            raise FetchError(FailureKind.PROTOCOL, NOT_HTTP)
         end = buffer.find(b"\r\n\r\n", 0, MAX_HEAD_BYTES)
         if end < 0:
             if len(buffer) >= MAX_HEAD_BYTES:

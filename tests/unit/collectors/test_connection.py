@@ -9,7 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from collectors.connection import Arrivals, Connection, Dropped
+from collectors.fetch import FetchError
 from collectors.lean_tls import TlsLayer
+from enginetop.fleet.observation import FailureKind
 from tests.support.tls_server import CA
 
 
@@ -57,3 +59,16 @@ def test_it_is_told_what_came_before_the_handshake_began(
         asyncio.run(shake())
     if isinstance(caught.value, ssl.SSLError):
         assert caught.value.reason == "WRONG_VERSION_NUMBER"
+
+
+@pytest.mark.parametrize(("does", "fault"), [(hang_up, Dropped), (speak_another_language, FetchError)])
+def test_it_is_told_what_came_before_anything_was_asked(
+    does: Callable[[Connection], None], fault: type[Exception]
+) -> None:
+    connection = Connection(Arrivals(), None)
+    connection.connection_made(_Wire())
+    does(connection)
+    with pytest.raises(fault) as caught:
+        connection.ask(b"GET / HTTP/1.1\r\n\r\n", 1000, lambda _: None)
+    if isinstance(caught.value, FetchError):
+        assert caught.value.kind is FailureKind.PROTOCOL
