@@ -195,7 +195,10 @@ def _document(snapshot: FleetSnapshot, verdict: Verdict) -> dict[str, Any]:
 
 
 def _look(settings: Settings, targets: Sequence[Target], duration: float | None) -> FleetSnapshot:
-    """Two samples, or as many as `duration` seconds after the second one hold."""
+    """Two samples, or as many as `duration` seconds hold after the second one, and one more.
+
+    What is a breach by the second sample has held so long only on a picture of after that.
+    """
     gpus = local_gpus(targets)
     if duration is None:
         return wiring.sample(settings, targets, _SAMPLES, gpus)
@@ -217,7 +220,7 @@ def _look(settings: Settings, targets: Sequence[Target], duration: float | None)
                 for replica in snapshot.replicas
             )
             if deadline is None and (seen or time.monotonic() >= latest_start):
-                deadline = time.monotonic() + settings.interval_seconds + duration
+                deadline = time.monotonic() + 2 * settings.interval_seconds + duration
     finally:
         engine.stop()
     found = engine.latest()
