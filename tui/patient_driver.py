@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
+import signal
 import sys
 import threading
 import time
@@ -12,6 +14,8 @@ from typing import Any, cast
 
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Resize
+from textual.geometry import Size
 from textual.message import Message
 
 from tui.key_input import Leaving, read_keys
@@ -97,6 +101,21 @@ class PatientDriver(LinuxDriver):
         self.outlet = Outlet(os.dup(stream.fileno()), self._lost, time.monotonic)
         self._file = cast("Any", self.outlet)
         self.exit_event = self._leaving = Leaving()
+
+    def start_application_mode(self) -> None:
+        """Take the terminal, and tell its size at every change.
+
+        Textual reads the size in the handler of the signal. One that comes while another is handled is
+        handled first, so that the older size was told last and stayed.
+        """
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        loop = asyncio.get_running_loop()
+        signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(self._tell_size))
+
+    def _tell_size(self) -> None:
+        if not self._in_band_window_resize:
+            size = Size(*self._get_terminal_size())
+            self._app.post_message(Resize(size, size))
 
     @property
     def behind(self) -> bool:
