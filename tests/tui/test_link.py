@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
 
 from tests.tui.snapshots import FakeSource
 from tui.app import FleetApp
@@ -180,6 +183,33 @@ def test_a_storm_of_resizes_ends_at_the_last_size(tmp_path: Path) -> None:
         one.type(b"q")
         assert one.end() == 0
         ended_clean(one)
+
+
+def test_the_size_is_read_when_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handlers of signals nest: what one of them had read could be told after what came later."""
+    size = [80, 24]
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(LinuxDriver, "start_application_mode", lambda _: None)
+
+    async def run() -> None:
+        app = App[None]()
+        driver = PatientDriver(app)
+        monkeypatch.setattr(driver, "_get_terminal_size", lambda: tuple(size))
+        monkeypatch.setattr(app, "post_message", lambda event: told.append(tuple(event.size)))
+        driver.start_application_mode()
+        signal.raise_signal(signal.SIGWINCH)
+        assert told == []
+        size[:] = [90, 30]
+        signal.raise_signal(signal.SIGWINCH)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    former = signal.getsignal(signal.SIGWINCH)
+    try:
+        asyncio.run(run())
+    finally:
+        signal.signal(signal.SIGWINCH, former)
+    assert told == [(90, 30), (90, 30)]
 
 
 def test_suspended_and_continued(tmp_path: Path) -> None:

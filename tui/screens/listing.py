@@ -85,9 +85,9 @@ class TitledListScreen(ListScreen):
     def title_line(self, width: int) -> Line:
         """What this list is."""
 
-    def verdict_line(self, width: int) -> Line:
-        """What the list comes to."""
-        raise NotImplementedError
+    def verdict_line(self, width: int) -> Line:  # noqa: ARG002 - for those that have one
+        """What the list comes to; asked where `HAS_VERDICT`."""
+        return ()
 
     @abstractmethod
     def list_rows(self, width: int) -> RowSource | Line:
