@@ -45,6 +45,7 @@ PARTS = (
         "--seconds 2 --settle 1",
         95,
     ),
+    Part("rested", "rested", "", 6),
     Part("memory", "memory --replicas 200 --interval 1 --minutes 16", "--minutes 1", 140),
     Part("peers", "peers", "--replicas 8 --rounds 1 --seconds 2", 340),
 )
