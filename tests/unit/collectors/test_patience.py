@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Coroutine
 from functools import partial
 
 import pytest
 
-from collectors.event_loop import EngineEventLoop
 from collectors.patience import MOST_STRETCHED, Patience, held_up_seconds, patient_time
+from tests.support.virtual_time import VirtualTime, in_virtual_time
 
 _HOLD_UP = 0.3
 
 
-def run(work: Coroutine[None, None, None]) -> None:
-    with asyncio.Runner(loop_factory=EngineEventLoop) as runner:
-        runner.run(work)
-
-
-def test_an_answer_that_came_while_we_were_held_up_is_taken() -> None:
-    async def work() -> None:
+def test_an_answer_that_came_while_we_were_held_up_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(time: VirtualTime) -> None:
         loop = asyncio.get_running_loop()
         answer = loop.create_future()
         loop.call_later(0.25, answer.set_result, "in time")
@@ -29,24 +22,24 @@ def test_an_answer_that_came_while_we_were_held_up_is_taken() -> None:
             loop.call_soon(time.sleep, _HOLD_UP)
             assert await answer == "in time"
 
-    run(work())
+    in_virtual_time(monkeypatch, work)
 
 
-def test_who_does_not_answer_is_not_waited_for() -> None:
-    async def work() -> None:
-        began = time.monotonic()
+def test_who_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(time: VirtualTime) -> float:
+        began = time.now
         with pytest.raises(TimeoutError):
             async with Patience(0.02):
                 await asyncio.Event().wait()
-        assert time.monotonic() - began >= 0.02
+        return time.now - began
 
-    run(work())
+    assert in_virtual_time(monkeypatch, work) == pytest.approx(0.02)
 
 
-def test_nobody_is_waited_for_without_end() -> None:
-    async def work() -> None:
+def test_nobody_is_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(time: VirtualTime) -> float:
         loop = asyncio.get_running_loop()
-        began, over = loop.time(), asyncio.Event()
+        began, over = time.now, asyncio.Event()
 
         def hold_up() -> None:
             time.sleep(0.12)
@@ -57,28 +50,31 @@ def test_nobody_is_waited_for_without_end() -> None:
         with pytest.raises(TimeoutError):
             async with Patience(0.1):
                 await asyncio.Event().wait()
-        assert loop.time() - began > 0.1 * MOST_STRETCHED - 0.01
         over.set()
+        return time.now - began
 
-    run(work())
+    took = in_virtual_time(monkeypatch, work)
+    # a hold-up before each: the look, the timeout that it sets, the cancellation, and what that ends
+    assert 0.1 * MOST_STRETCHED <= took <= 0.1 * MOST_STRETCHED + 4 * 0.12
 
 
-def test_the_patient_clock_stands_still_only_for_long_hold_ups() -> None:
-    async def work() -> None:
+def test_the_patient_clock_stands_still_only_for_long_hold_ups(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(time: VirtualTime) -> tuple[float, float]:
         loop = asyncio.get_running_loop()
         before, began = held_up_seconds(), patient_time()
-        for seconds in (0.01, _HOLD_UP, 0.01):
+        for seconds in (0.01, _HOLD_UP, 0.02):
             passed = loop.create_future()
-            loop.call_soon(partial(_block, seconds, passed))
+            loop.call_soon(partial(_block, time, seconds, passed))
             await passed
         await asyncio.sleep(0)
-        assert held_up_seconds() - before >= _HOLD_UP
-        assert patient_time() - began < _HOLD_UP
+        return held_up_seconds() - before, patient_time() - began
 
-    run(work())
+    held_up, passed = in_virtual_time(monkeypatch, work)
+    assert held_up == pytest.approx(_HOLD_UP)
+    assert passed == pytest.approx(0.03)
 
 
-def _block(seconds: float, passed: asyncio.Future[None]) -> None:
+def _block(time: VirtualTime, seconds: float, passed: asyncio.Future[None]) -> None:
     time.sleep(seconds)
     passed.set_result(None)
 
