@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 from collectors.fetch import Credentials, FetchError
 from collectors.full_http import perhaps_unwanted, tls_context
@@ -20,18 +21,47 @@ class TlsContexts:
     """The contexts of one fetcher: one for all targets that are reached alike, roots are read once."""
 
     def __init__(self) -> None:
-        self._contexts: dict[tuple[object, ...], ssl.SSLContext] = {}
+        self._contexts: dict[tuple[object, ...], tuple[ssl.SSLContext, _Stamps]] = {}
+        self._doubted: set[tuple[object, ...]] = set()
 
     def of(self, credentials: Credentials) -> ssl.SSLContext:
         """The context; FetchError(TLS) when a file of the credentials cannot be used."""
         key = _key(credentials)
+        if key in self._doubted and self._contexts[key][1] != _stamps(credentials):
+            self._doubted.remove(key)
+            del self._contexts[key]
         if key not in self._contexts:
-            self._contexts[key] = tls_context(credentials)
-        return self._contexts[key]
+            stamps = _stamps(credentials)  # first: who is changed while it is read has changed since
+            self._contexts[key] = tls_context(credentials), stamps
+        return self._contexts[key][0]
 
-    def forget(self, credentials: Credentials) -> None:
-        """The files may have changed: read them again at the next use."""
-        self._contexts.pop(_key(credentials), None)
+    def doubt(self, credentials: Credentials) -> None:
+        """A handshake failed: files are read again once they have changed.
+
+        And only then: the system's roots take 25 ms, and a fleet of an unknown CA fails every handshake.
+        """
+        key = _key(credentials)
+        if key in self._contexts:
+            self._doubted.add(key)
+
+
+_Stamps = list[tuple[int, int, int] | None]
+
+
+def _stamps(credentials: Credentials) -> _Stamps:
+    """What tells that a file is another one, of each that a context is made of; None: it cannot be read."""
+    roots = ssl.get_default_verify_paths()
+    trusted = [roots.cafile, roots.capath] if credentials.ca_file is None else [credentials.ca_file]
+    shown = [credentials.client_cert_file, credentials.client_key_file]
+    return [_stamp(file) for file in (*trusted, *shown) if file is not None]
+
+
+def _stamp(file: str) -> tuple[int, int, int] | None:
+    try:
+        found = Path(file).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _key(credentials: Credentials) -> tuple[object, ...]:
@@ -68,7 +98,7 @@ class Tls:
     def told(self, fault: FetchError) -> FetchError:
         """A fault of a connection, with what may lie behind it."""
         if fault.kind is FailureKind.TLS:
-            self._contexts.forget(self._credentials)
+            self._contexts.doubt(self._credentials)
         return fault if self._answered else perhaps_unwanted(fault, self._credentials)
 
 
@@ -98,17 +128,25 @@ class TlsLayer:
         self._object.write(data)
 
     def read(self, wire: memoryview, into: memoryview) -> Iterator[int]:
-        """Take what the wire brought; each number is how many bytes of what was said stand in `into` now."""
+        """Take what the wire brought; each number is how many bytes of what was said stand in `into` now.
+
+        What was said before an alert comes before its error.
+        """
         count = 0
-        for start in range(0, len(wire), _PIECE_BYTES):
-            self._incoming.write(wire[start : start + _PIECE_BYTES])
-            if not self.ready:
-                self._shake()
-            while self.ready and (size := self._read(into[count:])):
-                count += size
-                if count == len(into):
-                    yield count
-                    count = 0
+        try:
+            for start in range(0, len(wire), _PIECE_BYTES):
+                self._incoming.write(wire[start : start + _PIECE_BYTES])
+                if not self.ready:
+                    self._shake()
+                while self.ready and (size := self._read(into[count:])):
+                    count += size
+                    if count == len(into):
+                        yield count
+                        count = 0
+        except ssl.SSLError:
+            if count:
+                yield count
+            raise
         if count:
             yield count
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ssl
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.lean_tls import TlsLayer
-from tests.support.tls_server import CA, pem
+from collectors import lean_tls
+from collectors.fetch import Credentials, FetchError
+from collectors.full_http import tls_context
+from collectors.lean_tls import Tls, TlsContexts, TlsLayer
+from enginetop.fleet.observation import FailureKind
+from tests.support.tls_server import CA, FILES, pem
 
 
 class Server:
@@ -96,6 +101,15 @@ def test_a_certificate_for_another_name_is_an_error_that_the_other_end_is_told()
     assert not layer.ready
 
 
+def test_what_was_said_before_the_wire_broke_is_heard() -> None:
+    layer, server, room = client(), Server(), memoryview(bytearray(100))
+    shaken(layer, server, room)
+    reads = layer.read(memoryview(server.say(b"all of it") + b"\x17\x03\x03\x00\x01x"), room)
+    assert bytes(room[: next(reads)]) == b"all of it"
+    with pytest.raises(ssl.SSLError):
+        next(reads)
+
+
 @given(st.binary(min_size=1, max_size=2_000))
 @settings(max_examples=60, deadline=None)
 def test_garbage_is_an_ssl_error_or_waits_for_more(garbage: bytes) -> None:
@@ -104,3 +118,36 @@ def test_garbage_is_an_ssl_error_or_waits_for_more(garbage: bytes) -> None:
     with suppress(ssl.SSLError):
         assert list(layer.read(memoryview(garbage), room)) == []
     assert not layer.ready
+
+
+def test_a_fleet_whose_handshakes_fail_has_no_file_read_twice_that_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Credentials] = []
+
+    def reads(credentials: Credentials) -> ssl.SSLContext:
+        read.append(credentials)
+        return tls_context(credentials)
+
+    monkeypatch.setattr(lean_tls, "tls_context", reads)
+    ca, shown = tmp_path / "ca.crt", tmp_path / "client.pem"
+    ca.write_bytes((FILES / "namesake.crt").read_bytes())
+    shown.write_bytes((FILES / "client-expired.pem").read_bytes())
+    system, named = Credentials(), Credentials(ca_file=str(ca), client_cert_file=str(shown))
+    contexts = TlsContexts()
+    fleet = [Tls(contexts, how, f"replica-{number}") for how in (system, named) for number in range(20)]
+
+    def read_in_a_round_of_failures() -> list[Credentials]:
+        read.clear()
+        for one in fleet:
+            one.layer()
+            one.told(FetchError(FailureKind.TLS, "unable to get local issuer certificate"))
+        return list(read)
+
+    assert read_in_a_round_of_failures() == [system, named]
+    assert read_in_a_round_of_failures() == []
+    for file, other in ((ca, "ca.crt"), (shown, "client.pem")):  # the right ones, by hand
+        file.write_bytes((FILES / other).read_bytes())
+        assert read_in_a_round_of_failures() == [named]
+        assert read_in_a_round_of_failures() == []
+    assert contexts.of(named).get_ca_certs() == ssl.create_default_context(cafile=CA).get_ca_certs()
