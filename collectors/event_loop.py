@@ -13,6 +13,10 @@ _HELD_UP_SECONDS = 0.1
 """A loop that does not come back to look for so long keeps those waiting who have answered."""
 
 
+_Found = list[Any] | Exception
+"""Addresses, or why there are none: a result too, since those who wait for it may all have given up."""
+
+
 class _TimedSelector(selectors.DefaultSelector):
     """Adds up how long the loop was held up."""
 
@@ -35,11 +39,14 @@ class EngineEventLoop(asyncio.SelectorEventLoop):
     """An event loop that knows when it is late, and whose name lookups run in a daemon thread each.
 
     The stock loop shares a handful of pool threads between all lookups and joins them when it closes: a dead
-    name server would delay healthy replicas, and the end of the program.
+    name server would delay healthy replicas, and the end of the program. Who asks for a name that is being
+    looked up waits for that lookup: a dead name server hangs longer than a scrape, and every look would leave
+    another thread behind.
     """
 
     def __init__(self) -> None:
         self._timed = _TimedSelector()
+        self._lookups: dict[tuple[object, ...], asyncio.Future[_Found]] = {}
         super().__init__(self._timed)
 
     @property
@@ -58,28 +65,41 @@ class EngineEventLoop(asyncio.SelectorEventLoop):
         flags: int = 0,
     ) -> list[Any]:
         """As `socket.getaddrinfo`."""
-        found: asyncio.Future[list[Any]] = self.create_future()
+        question = (host, port, family, type, proto, flags)
+        under_way = self._lookups.get(question) or self._begin_lookup(*question)
+        found = await asyncio.shield(under_way)  # who gives up takes it from nobody else
+        if isinstance(found, list):
+            return list(found)
+        try:
+            raise found
+        finally:
+            del found  # else it and this frame hold one another
 
-        def settle(addresses: list[Any] | None, error: Exception | None) -> None:
-            if found.done():
-                return
-            if error is not None:
-                found.set_exception(error)
-            else:
-                found.set_result(addresses or [])
+    def _begin_lookup(
+        self, host: bytes | str | None, port: bytes | str | int | None, *how: int
+    ) -> asyncio.Future[_Found]:
+        question = (host, port, *how)
+        under_way = self._lookups[question] = self.create_future()
+
+        def settle(found: _Found) -> None:
+            self._lookups.pop(question, None)
+            under_way.set_result(found)
 
         def look_up() -> None:
-            addresses: list[Any] | None = None
-            error: Exception | None = None
+            found: _Found
             try:
-                addresses = list(socket.getaddrinfo(host, port, family, type, proto, flags))
-            except Exception as raised:  # noqa: BLE001 - handed to the one who waits
-                error = raised
+                found = list(socket.getaddrinfo(host, port, *how))
+            except Exception as raised:  # noqa: BLE001 - handed to those who wait
+                found = raised.with_traceback(None)  # which holds this frame, and that holds it
             if not self.is_closed():
                 try:
-                    self.call_soon_threadsafe(settle, addresses, error)
+                    self.call_soon_threadsafe(settle, found)
                 except RuntimeError:
                     return  # closed in between: nobody waits any more
 
-        threading.Thread(target=look_up, name="enginetop-lookup", daemon=True).start()
-        return await found
+        try:
+            threading.Thread(target=look_up, name="enginetop-lookup", daemon=True).start()
+        except RuntimeError:  # no thread to be had: the next one who asks may try
+            del self._lookups[question]
+            raise
+        return under_way

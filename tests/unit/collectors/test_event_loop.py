@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import threading
 import time
@@ -47,6 +48,72 @@ def test_dead_name_servers_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> No
         release.set()
     assert errors == [FailureKind.REFUSED] + [FailureKind.TIMEOUT] * 40
     assert took < 15  # the lookups themselves hang for 20 s
+
+
+def test_a_name_that_hangs_is_looked_up_once_however_often_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A dead name server hangs longer than a scrape: each look would leave a thread behind."""
+    asked: list[str] = []
+    release = threading.Event()
+
+    def hangs(host: str, *_: object) -> list[Any]:
+        asked.append(host)
+        release.wait(20)
+        if host == "unknown":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 80))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", hangs)
+
+    async def look_up() -> tuple[list[Any], list[str]]:
+        loop = asyncio.get_running_loop()
+        for host in ("a", "a", "unknown"):  # who gives up takes nothing away from the others
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(loop.getaddrinfo(host, 80), 0.01)
+        waiting = [asyncio.create_task(loop.getaddrinfo(host, 80)) for host in ("a", "a", "unknown", "b")]
+        await asyncio.sleep(0)
+        release.set()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        while_it_hung = sorted(asked)
+        await loop.getaddrinfo("a", 80)  # nothing is remembered: addresses change
+        assert len(asked) == len(while_it_hung) + 1
+        return found, while_it_hung
+
+    try:
+        with asyncio.Runner(loop_factory=EngineEventLoop) as runner:
+            found, while_it_hung = runner.run(look_up())
+    finally:
+        release.set()
+    assert while_it_hung == ["a", "b", "unknown"]
+    assert [one[0][4] for one in (found[0], found[1], found[3])] == [("10.0.0.1", 80)] * 3
+    assert isinstance(found[2], socket.gaierror)
+
+
+def test_nobody_complains_of_a_failed_lookup_that_all_gave_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, complaints = threading.Event(), list[str]()
+
+    def fails(*_: object) -> list[Any]:
+        release.wait(20)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fails)
+
+    async def give_up() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(str(context)))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(loop.getaddrinfo("a", 80), 0.01)
+        release.set()
+        for thread in threading.enumerate():
+            if thread.name == "enginetop-lookup":
+                thread.join()
+        await asyncio.sleep(0)  # it is told
+
+    with asyncio.Runner(loop_factory=EngineEventLoop) as runner:
+        runner.run(give_up())
+    gc.collect()
+    assert complaints == []
 
 
 def test_a_failed_lookup_is_told() -> None:
