@@ -21,6 +21,7 @@ from collectors.fetch import (
     client_words,
     connection_fault,
 )
+from collectors.no_engine_there import ASTRAY, leads_astray
 from collectors.origin import Origin
 from enginetop.fleet.observation import FailureKind
 
@@ -135,10 +136,15 @@ class FullClient:
     async def _on_event(self, name: str, info: Mapping[str, Any]) -> None:
         """Follow a connection from its opening to the end of its handshake.
 
-        httpx loses, and leaves open for ever, a connection whose handshake is cut off by a timeout.
+        httpx loses, and leaves open for ever, a connection whose handshake is cut off by a timeout. Raises
+        FetchError where no engine is.
         """
         if name.endswith("connect_tcp.complete"):
-            self._unfinished = info["return_value"]
+            self._unfinished = stream = info["return_value"]
+            if self._proxy is None and leads_astray(
+                self._origin.lookup_name, stream.get_extra_info("server_addr")
+            ):
+                raise FetchError(FailureKind.REFUSED, ASTRAY)
         elif name.endswith("start_tls.complete") or self._origin.scheme == "http":
             self._unfinished = None
 

@@ -28,6 +28,9 @@ _METADATA = frozenset(
     )
 )
 
+ASTRAY = "the name leads to the metadata service of a cloud"
+"""The detail of an answer that `leads_astray` forbids to ask for."""
+
 
 def why_not_listed(target: Target) -> str:
     """Why a listed target is left out, in a few words; empty when nothing speaks against it."""

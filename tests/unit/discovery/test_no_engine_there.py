@@ -75,9 +75,9 @@ def test_where_a_name_may_lead(host: str, peer: object, astray: bool) -> None:
     assert leads_astray(host, peer) is astray
 
 
-def asked(url: str) -> Answer:
+def asked(url: str, *, fast_path: bool) -> Answer:
     async def ask() -> Answer:
-        fetcher = HttpFetcher()
+        fetcher = HttpFetcher(fast_path=fast_path)
         try:
             return await fetcher.fetch(url, "/metrics", timeout_seconds=5)
         finally:
@@ -86,13 +86,16 @@ def asked(url: str) -> Answer:
     return asyncio.run(ask())
 
 
-def test_a_name_that_leads_there_is_not_asked(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_a_name_that_leads_there_is_not_asked(
+    fast_path: bool, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever the resolver says at the moment of the connection: no byte of a request is sent."""
     replica = server.replica(page(b"vllm:num_requests_running 1\n"))
     port = replica.url.rpartition(":")[2]
     here = frozenset(map(ipaddress.ip_address, ("127.0.0.1", "::1")))
     monkeypatch.setattr(no_engine_there, "_METADATA", here)
-    answer = asked(f"http://localhost:{port}")
+    answer = asked(f"http://localhost:{port}", fast_path=fast_path)
     assert (answer.error, replica.requests) == (FailureKind.REFUSED, [])
     assert "metadata" in answer.detail
-    assert asked(f"http://127.0.0.1:{port}").error is None
+    assert asked(f"http://127.0.0.1:{port}", fast_path=fast_path).error is None
