@@ -73,7 +73,7 @@ class _Parser(argparse.ArgumentParser):
         for word, shown in zip(self.typed, words_without_secrets(self.typed), strict=True):
             message = message.replace(word, shown) if word != shown else message
         wrong = message.removeprefix("unrecognized arguments: ")
-        if wrong != message and (near := _nearest(wrong.split()[0], self._option_string_actions)):
+        if wrong != message and (near := _nearest(wrong.partition(" ")[0], self._option_string_actions)):
             message += f"; did you mean {near}?"
         self.exit(2, f"{self.prog}: {without_secrets(message)} (see {self.prog} --help)\n")
 

@@ -39,6 +39,8 @@ def test_targets_are_optional_and_may_stand_anywhere(argv: list[str], targets: l
         (["check", "--for", "soon"], "'soon' is not a number of seconds above 0"),
         (["watch", "--interval", "0.09"], "'0.09': an interval lies between 0.1 and 3600 seconds"),
         (["--refesh", "3"], "unrecognized arguments: --refesh"),
+        (["demo", ""], "unrecognized arguments:  (see enginetop demo --help)"),
+        (["sim", " ", "--port", "1"], "unrecognized arguments:   (see enginetop sim --help)"),
         (["--intervall=3", "a:1"], "unrecognized arguments: --intervall=3; did you mean --interval? (see"),
         (["snapshot", "--fromat", "json"], "unrecognized arguments: --fromat; did you mean --format? (see"),
         (["chek", "a:1"], "'chek' is no command and no target; did you mean enginetop check? (see"),
