@@ -105,7 +105,7 @@ def _settings(args: argparse.Namespace) -> tuple[Settings, ConfigFacts]:
         return settings, ConfigFacts(path, found=True, problem=str(error))
     return settings, ConfigFacts(
         path,
-        found=args.config is not None or config_path().exists(),
+        found=args.config is not None or os.access(config_path(), os.F_OK),
         warnings=tuple(warnings),
         targets=len(settings.targets),
         writes=settings.control is not None,

@@ -102,9 +102,9 @@ def folder_facts() -> FolderFacts:
     folder = state_folder()
     return FolderFacts(
         shown_path(folder),
-        folder.is_dir(),
+        os.access(folder, os.F_OK),
         _unwritable(folder),
-        kill_switch=(folder / "kill-switch").exists(),
+        kill_switch=os.access(folder / "kill-switch", os.F_OK),
     )
 
 
@@ -114,8 +114,7 @@ def sink_facts(sinks: Sequence[SinkSettings]) -> list[SinkFacts]:
     for sink in sinks:
         trouble = ""
         if sink.path is not None:
-            path = Path(sink.path)
-            trouble = _unwritable(path) if path.exists() else _unwritable(path.parent)
+            trouble = _unwritable(Path(sink.path))
         found.append(SinkFacts(sink.name, sink.kind, trouble and f"{sink.path}: {trouble}"))
     return found
 
@@ -130,7 +129,10 @@ def shown_path(path: Path) -> str:
 
 def _unwritable(path: Path) -> str:
     """Why nothing can be written to a file or into a folder, or made there; empty when it can."""
-    there = next((one for one in (path, *path.parents) if one.exists()), None)
+    try:
+        there = next((one for one in (path, *path.parents) if one.exists()), None)
+    except OSError as error:  # a folder that cannot be looked into, a name that is too long for any
+        return (error.strerror or type(error).__name__).lower()
     if there is None:
         return "no such folder"
     if there != path and not there.is_dir():

@@ -131,7 +131,8 @@ def _launcher(args: argparse.Namespace, argv: Sequence[str]) -> str:
 def _names_file_here(word: str) -> bool:
     """Whether a word, or what follows its `=`, names a file by a relative path."""
     path = Path(word.partition("=")[2] if word.startswith("-") else word)
-    return bool(path.name) and not path.is_absolute() and path.exists()
+    # not `exists`, which raises for what is too long to be a name, as a flag's JSON is
+    return bool(path.name) and not path.is_absolute() and os.access(path, os.F_OK)
 
 
 def _serve(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +43,7 @@ def flag_setting(text: str, thinking_token_budget: int | None = None) -> LogSett
     ConfigError: it names no file.
     """
     path, equals, target = text.rpartition("=")
-    if not equals or Path(text).exists():
+    if not equals or os.access(text, os.F_OK):
         path, target = text, ""
     if not path:
         raise ConfigError(f"--records {text!r}: no file named; write FILE or FILE=TARGET")

@@ -117,11 +117,11 @@ def _price(config: Config | None) -> Price | None:
 
 def _read_config(named: str | None) -> Config | None:
     path = Path(named) if named else config_path()
-    if not named and not path.exists():
-        return None
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        if not named and isinstance(error, FileNotFoundError | NotADirectoryError):
+            return None
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"{path}: {reason}; name a readable TOML file with --config") from error
     # pydantic costs more CPU to import than a whole scrape: only who has a config file pays it

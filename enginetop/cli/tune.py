@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import shlex
+import stat
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -161,9 +162,14 @@ def _fleet_words(args: argparse.Namespace) -> list[str]:
 
 def _writable(path: Path) -> None:
     """ConfigError where a plan cannot be written: before minutes are spent on it."""
-    where = path if path.exists() else path.parent
-    if path.is_dir() or not os.access(where, os.W_OK):
-        why = errno.EISDIR if path.is_dir() else errno.EACCES if where.exists() else errno.ENOENT
+    try:
+        is_folder, where = stat.S_ISDIR(path.stat().st_mode), path
+    except FileNotFoundError:
+        is_folder, where = False, path.parent
+    except OSError as error:
+        raise _unwritable(path, error.strerror) from None
+    if is_folder or not os.access(where, os.W_OK):
+        why = errno.EISDIR if is_folder else errno.EACCES if where.exists() else errno.ENOENT
         raise _unwritable(path, os.strerror(why))
 
 

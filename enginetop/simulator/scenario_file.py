@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -36,7 +37,7 @@ def find_scenario(name_or_file: str) -> Scenario:
     if name_or_file in SCENARIOS:
         return SCENARIOS[name_or_file]
     path = Path(name_or_file)
-    if path.suffix != ".toml" and not path.is_file():
+    if path.suffix != ".toml" and not os.access(path, os.F_OK):
         return scenario_named(name_or_file)
     try:
         text = path.read_text(encoding="utf-8")

@@ -103,3 +103,18 @@ def test_a_config_that_is_cut_short_or_misspelt(
     told = _line(["--config", str(config)], capsys)
     assert told.startswith(f"enginetop: {config}: ")
     assert line in told
+
+
+def test_a_folder_of_config_that_cannot_be_looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of another user's home. One that is not there, or is none, is no fault."""
+    config = tmp_path / ("n" * 256)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(config))
+    told = _line(["127.0.0.1:1"], capsys)
+    assert told.endswith(
+        "/enginetop/config.toml: File name too long; name a readable TOML file with --config"
+    )
+    for none in (tmp_path / "none", Path("/dev/null")):
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(none))
+        assert _row(["127.0.0.1:1"], capsys)[0] == "down"

@@ -252,6 +252,19 @@ def test_a_config_file_with_a_mistake_stops_no_look_at_named_targets(
     assert said(document, "sinks") == []  # whether it names any is not known
 
 
+def test_folders_that_cannot_be_looked_into(
+    doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = tmp_path / ("n" * 256)
+    monkeypatch.setenv("XDG_STATE_HOME", str(locked))
+    config = tmp_path / "c.toml"
+    config.write_text(f'[[sinks]]\nkind = "file"\npath = "{locked / "alerts"}"\n')
+    code, document = asked(doctor, f"127.0.0.1:{free_port()}", "--config", str(config))
+    assert code == 2
+    assert [level for level, _, _ in said(document, "state")] == ["error"]
+    assert [level for level, _, _ in said(document, "sinks")] == ["error"]
+
+
 def test_a_mistake_in_the_arguments_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "ftp://x:1"]) == 2
     told = capsys.readouterr()

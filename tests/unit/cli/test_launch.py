@@ -75,6 +75,7 @@ def test_what_cannot_be_launched_is_said_in_one_line(
         (["launch"], "no command; write: enginetop launch -- vllm serve"),
         (["launch", "--", "bash", "-c", "vllm serve m"], "bash: not a command of an engine that is known"),
         (["launch", "--", str(tmp_path / "vllm"), "serve"], "cannot be started"),
+        (["launch", "--", str(tmp_path / "vllm"), f"--speculative-config={'{}':>256}"], "cannot be started"),
     ):
         assert main(given) == exit_codes.USAGE
         told = capsys.readouterr().err

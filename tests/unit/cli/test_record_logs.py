@@ -83,6 +83,7 @@ class TestSettings:
             ("-", "-", None),
             ("-=r1", "-", "r1"),
             ("requests.jsonl=", "requests.jsonl", None),
+            ("n" * 256 + "=r1", "n" * 256, "r1"),
         ],
     )
     def test_the_flag(self, text: str, path: str, named: str | None) -> None:

@@ -178,6 +178,8 @@ def test_a_plan_that_cannot_be_written(
     for path, why in (
         (tmp_path / "no" / "plan.json", "No such file or directory"),
         (tmp_path, "Is a directory"),
+        (tmp_path / ("n" * 256), "File name too long"),
+        (Path("/dev/null/plan.json"), "Not a directory"),
     ):
         assert tune(fleet([shown("b1", LOWER)]), "--plan", str(path), sheets={"b1": sheet()}) == 2
         captured = capsys.readouterr()

@@ -189,6 +189,8 @@ def test_a_name_or_a_file(tmp_path: Path) -> None:
     assert find_scenario(str(file)).name == "my-case"
     with pytest.raises(ConfigError, match="no scenario 'stedy'"):
         find_scenario("stedy")
+    with pytest.raises(ConfigError, match="no scenario 'n"):
+        find_scenario("n" * 256)
     with pytest.raises(ConfigError, match=r"gone\.toml: cannot be read: No such file"):
         find_scenario(str(tmp_path / "gone.toml"))
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
