@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import os
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -45,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     if recorder.problem:
         tell(recorder.problem)
         return exit_codes.INTERNAL
-    tell(f"{recorder.scrapes} scrape{'s' * (recorder.scrapes != 1)} in {path}: enginetop replay {path}")
+    replay = shlex.join(("enginetop", "replay", str(path)))
+    tell(f"{recorder.scrapes} scrape{'s' * (recorder.scrapes != 1)} in {path}: {replay}")
     return exit_codes.OK
 
 
