@@ -74,7 +74,7 @@ class ResponseParser:
 
     def feed(self, data: bytes | memoryview) -> bool:
         """Take more bytes; True when the response is complete. `data` may be used again afterwards."""
-        rest = self._past_the_buffer(memoryview(data))
+        rest = memoryview(data) if self.complete else self._past_the_buffer(memoryview(data))
         if rest:
             self._buffer += rest
             if not self.complete:

@@ -102,7 +102,7 @@ class Watch:
 
     def _looked(self, scrape: Scrape) -> None:
         self._ended = self._beat.clock.monotonic()
-        self._lasted = self._ended - self._begun
+        self._lasted = self._beat.patient_time() - self._asked
         turn = self._schedule.next_turn(self._begun, self._ended, scrape.unanswered)
         self._wait_for(turn)
         self._took(scrape, turn, turn.due - self._ended)

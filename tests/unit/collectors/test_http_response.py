@@ -41,6 +41,7 @@ def feed_all(parser: ResponseParser, pieces: list[bytes]) -> None:
         parser.feed(piece)
 
 
+NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 cuts = st.lists(st.integers(1, 400), max_size=12)
 
 
@@ -128,6 +129,21 @@ def test_nothing_grows_without_bound(pieces: list[bytes]) -> None:
     with pytest.raises(FetchError) as caught:
         feed_all(parser, pieces)
     assert caught.value.kind is FailureKind.TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    "first", [sized(b"abc"), chunked([b"abc"]), NO_CONTENT], ids=["sized", "chunked", "bare"]
+)
+@pytest.mark.parametrize("then", [sized(b"other"), NO_CONTENT, b"HTTP/1.1 2", b"HTTP/1.1 no\r\n\r\n", b"x"])
+@pytest.mark.parametrize("together", [True, False])
+def test_two_answers_to_one_request_leave_no_connection_that_is_kept(
+    first: bytes, then: bytes, together: bool
+) -> None:
+    """It would answer the next request with the rest of this one."""
+    parser = ResponseParser(LIMIT)
+    feed_all(parser, [first + then] if together else [first, then])
+    assert parser.response.body == (b"" if first is NO_CONTENT else b"abc")
+    assert not parser.reusable
 
 
 def test_an_endless_chunk_line_is_malformed() -> None:

@@ -89,3 +89,17 @@ def test_who_always_takes_long_is_given_twice_as_long() -> None:
     assert watch.overdue_seconds(1.0) is None
     hands.steady += 0.2
     assert watch.overdue_seconds(1.0) == pytest.approx(1.7)
+
+
+@pytest.mark.parametrize("held_up", [0.0, 30.0])
+def test_our_own_lateness_is_not_taken_for_the_time_that_an_answer_takes(held_up: float) -> None:
+    watch, hands = watched()
+    hands.steady = watch._turn.due + 30.0  # the turn came late
+    hands.held_up = held_up
+    hands.due.pop()()
+    hands.steady += 0.1
+    hands.told.pop()(Scrape("a", (), Observation(hands.steady, 0.1)))
+    hands.steady = watch._turn.due
+    hands.due.pop()()
+    hands.steady += 1.1
+    assert watch.overdue_seconds(1.0) == pytest.approx(1.1)
