@@ -30,7 +30,8 @@ ONLY_IMPORTER: dict[str, set[str]] = {
 }
 """Third-party packages and the only modules that may import them."""
 
-SIMULATOR_IMPORTERS = ("enginetop/cli/", "enginetop/simulator/", "bench/", "tests/")
+SIMULATOR_IMPORTERS = ("enginetop/cli/", "enginetop/simulator/")
+"""Of the product; the bench and the tests import it as well."""
 
 
 def _imports(path: Path) -> set[str]:
@@ -45,10 +46,10 @@ def _imports(path: Path) -> set[str]:
 
 @cache
 def sources() -> Mapping[str, Set[str]]:
-    """What each module imports, by its path."""
+    """What each module of the product imports, by its path."""
     return {
         str(path.relative_to(ROOT)): _imports(path)
-        for package in ("enginetop", "tui", "collectors", "tuners", "themes", "bench", "tests")
+        for package in ("enginetop", "tui", "collectors", "tuners", "themes")
         for path in (ROOT / package).rglob("*.py")
     }
 
@@ -58,8 +59,7 @@ def test_a_third_party_package_has_one_door(package: str) -> None:
     importers = {
         name
         for name, imports in sources().items()
-        if not name.startswith(("tests/", "bench/"))
-        and any(imported.partition(".")[0] == package for imported in imports)
+        if any(imported.partition(".")[0] == package for imported in imports)
     }
     assert importers <= ONLY_IMPORTER[package]
 
