@@ -7,10 +7,9 @@ text ends with the `cut` that the next one begins behind, but for the last of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter
 from typing import Final
 
 from collectors.sample_line import NUMBER_CHARACTERS, tail_value
@@ -30,7 +29,7 @@ class Block:
     `prefixes` are the sample lines up to their values, `slots` the indexes of these values. Where other lines
     stand between samples `fixed` holds all that are no samples, by place, and `head` and `foot` are empty.
     No text that fits ends, or is cut, before `least_bytes`. Of a block that is not `read` the numbers behind
-    `counts` alone are looked at, each with its slot, and the number of its lines.
+    `counts` alone are looked at, those of `count_slots`, and the number of its lines.
     """
 
     head: bytes
@@ -42,22 +41,19 @@ class Block:
     least_bytes: int
     line_ends: int
     read: bool
-    counts: tuple[tuple[bytes, int], ...] = ()
+    counts: tuple[bytes, ...] = ()
+    count_slots: tuple[int, ...] = ()
 
-    def counted(self, body: bytes, begin: int, end: int) -> list[tuple[int, float]] | None:
-        """The numbers behind `counts`, by slot, in the part of a page that is this block; None: it is not."""
-        found = []
-        for prefix, slot in self.counts:
+    def count_tails(self, body: bytes, begin: int, end: int) -> list[bytes] | None:
+        """What stands behind `counts` in the part of a page that is this block; None: it is not."""
+        tails = []
+        for prefix in self.counts:
             at = body.rfind(prefix, begin, end) + len(prefix)
             if at < len(prefix):
                 return None
             line_end = body.find(b"\n", at, end)
-            tail = body[at : line_end if line_end >= 0 else end]
-            number = _number(tail)
-            if number is None:
-                return None
-            found.append((slot, number))
-        return found
+            tails.append(body[at : line_end if line_end >= 0 else end])
+        return tails
 
     def samples(self, text: bytes) -> bytes:
         """The sample lines of another text of this block; more than these where it does not fit."""
@@ -70,15 +66,6 @@ class Block:
             return text
         gone = {place for place, _ in self.fixed}
         return b"\n".join([line for place, line in enumerate(lines) if place not in gone])
-
-
-def _number(tail: bytes) -> float | None:
-    if not tail.translate(None, _NUMBER_BYTES):
-        try:
-            return float(tail)
-        except ValueError:
-            return None
-    return tail_value(tail.decode("utf-8", "surrogateescape"))
 
 
 def cut_for(body: bytes) -> bytes:
@@ -139,6 +126,8 @@ def _block(
     prefix_bytes = sum(map(len, prefixes))
     read = read_of(slots)
     all_read = len(read) == len(slots)
+    pairs = () if all_read else zip(prefixes, slots, strict=True)
+    counted = [(prefix, slot) for prefix, slot in pairs if slot in read]
     return Block(
         head=head,
         foot=foot,
@@ -149,41 +138,50 @@ def _block(
         least_bytes=max(0, fixed_bytes + prefix_bytes - cut_bytes),
         line_ends=len(lines) - 1,
         read=all_read,
-        counts=()
-        if all_read
-        else tuple(
-            (b"\n" + prefix, slot) for prefix, slot in zip(prefixes, slots, strict=True) if slot in read
-        ),
+        counts=tuple(b"\n" + prefix for prefix, _ in counted),
+        count_slots=tuple(slot for _, slot in counted),
     )
 
 
-_PREFIXES = attrgetter("prefixes")
-_SLOTS = attrgetter("slots")
-_PREFIX_BYTES = attrgetter("prefix_bytes")
+class Moving:
+    """Blocks that moved at one look, made ready to be read together: most looks find the same ones moved."""
+
+    __slots__ = ("_blocks", "_feet", "_heads", "_prefix_bytes", "_prefixes", "slots")
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.slots = tuple(chain.from_iterable(block.slots for block in blocks))
+        """The slots of all their numbers, in the order of the page."""
+        self._prefixes = tuple(chain.from_iterable(block.prefixes for block in blocks))
+        self._prefix_bytes = sum(block.prefix_bytes for block in blocks)
+        self._heads = tuple(block.head for block in blocks)
+        self._feet = tuple(block.foot for block in blocks)
+        self._blocks = blocks if any(block.fixed for block in blocks) else ()
+
+    def numbers(self, texts: Sequence[bytes]) -> Sequence[float] | None:
+        """The numbers in other texts of these blocks, as `slots` orders them; None where one does not fit.
+
+        A comment that is another one stays, and makes a line too many. The prefixes that are taken away are
+        as long as what was expected only if all of them were found: no line needs a look of its own for that.
+        """
+        samples: Iterable[bytes]
+        if self._blocks:
+            samples = map(Block.samples, self._blocks, texts)
+        else:
+            samples = map(bytes.removesuffix, map(bytes.removeprefix, texts, self._heads), self._feet)
+        joined = b"\n".join(samples)
+        lines = joined.split(b"\n")
+        if len(lines) != len(self._prefixes):
+            return None
+        tails = list(map(bytes.removeprefix, lines, self._prefixes))
+        numerals = b"".join(tails)
+        if len(joined) - len(lines) + 1 - len(numerals) != self._prefix_bytes:
+            return None
+        return numbers_in(tails, numerals)
 
 
-def slots_of(blocks: Sequence[Block]) -> list[int]:
-    """The slots of all numbers of these blocks, in the order of the page."""
-    return list(chain.from_iterable(map(_SLOTS, blocks)))
-
-
-def numbers_of(blocks: Sequence[Block], texts: Sequence[bytes]) -> Sequence[float] | None:
-    """The numbers in other texts of these blocks, as `slots_of` orders them; None where one does not fit.
-
-    A comment that is another one stays, and makes a line too many. The prefixes that are taken away are as
-    long as what was expected only if all of them were found: no line needs a look of its own for that.
-    """
-    samples = list(map(Block.samples, blocks, texts))
-    joined = b"\n".join(samples)
-    lines = joined.split(b"\n")
-    prefixes = list(chain.from_iterable(map(_PREFIXES, blocks)))
-    if len(lines) != len(prefixes):
-        return None
-    tails = list(map(bytes.removeprefix, lines, prefixes))
-    numerals = b"".join(tails)
-    if len(joined) - len(lines) + 1 - len(numerals) != sum(map(_PREFIX_BYTES, blocks)):
-        return None
-    if not numerals.translate(None, _NUMBER_BYTES):
+def numbers_in(tails: Sequence[bytes], joined: bytes) -> Sequence[float] | None:
+    """The numbers behind the prefixes of lines, `joined` being all of them; None where one is none."""
+    if not joined.translate(None, _NUMBER_BYTES):
         try:
             return list(map(float, tails))
         except ValueError:

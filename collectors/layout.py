@@ -18,7 +18,7 @@ from operator import setitem
 from typing import Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from collectors.blocks import Block, blocks_of, cut_for, numbers_of, slots_of
+from collectors.blocks import Block, Moving, blocks_of, cut_for, numbers_in
 from collectors.page import Layout
 
 MAX_TEMPLATES: Final = 64
@@ -35,6 +35,7 @@ SCRATCH: Final = -1
 
 _TRIED_TEMPLATES: Final = 4
 _KEPT_EVERY: Final = 8
+_MOVING_KEPT: Final = 64
 
 LayoutIdentity = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 """Keys, and types with their families."""
@@ -57,7 +58,7 @@ READ_ALL: Final = Unread()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Template:
-    """One page, block by block, cut at `cut`; `texts` are those of `blocks`.
+    """One page, block by block, cut at `cut`; `texts` are those of `blocks`, None of one that tells nothing.
 
     Numbers of blocks that are not read are NaN in `values`. `bad_lines` counts lines without a sample that
     are neither blank nor comments, and overridden ones; `problem` names the limit that some lines broke.
@@ -69,11 +70,21 @@ class Template:
     lines: int
     weight: int
     blocks: tuple[Block, ...]
-    texts: tuple[bytes, ...]
+    texts: tuple[bytes | None, ...]
     values: array[float]
     bad_lines: int
     problem: str
     followers: Iterator[int] = field(default_factory=count)
+    known_moving: dict[tuple[int, ...], Moving] = field(default_factory=dict)
+
+    def moving(self, places: tuple[int, ...]) -> Moving:
+        """The blocks at these places, ready to be read together."""
+        known = self.known_moving.get(places)
+        if known is None:
+            if len(self.known_moving) == _MOVING_KEPT:
+                self.known_moving.clear()
+            known = self.known_moving[places] = Moving([self.blocks[place] for place in places])
+        return known
 
 
 def template_of(
@@ -109,7 +120,7 @@ def template_of(
     pairs = list(blocks_of(body, cut, prefixes, slots, read_of))
     for _, block in pairs:
         if not block.read:
-            passed = set(block.slots).difference(slot for _, slot in block.counts)
+            passed = set(block.slots).difference(block.count_slots)
             put(values, list(passed), repeat(nan))
     return Template(
         layout=layout,
@@ -118,7 +129,7 @@ def template_of(
         lines=len(lines),
         weight=len(body) + _LINE_WEIGHT * len(lines),
         blocks=tuple(block for _, block in pairs),
-        texts=tuple(text for text, _ in pairs),
+        texts=tuple(text if block.read or block.counts else None for text, block in pairs),
         values=values,
         bad_lines=bad_lines,
         problem=problem,
@@ -152,7 +163,8 @@ class Follower:
         same, find = body.startswith, body.find
         places: list[int] = []
         moved: list[bytes] = []
-        counted: list[tuple[int, float]] = []
+        tails: list[bytes] = []
+        count_slots: list[int] = []
         at = 0
         for place, text in enumerate(self.texts):
             if text is not None and same(text, at):
@@ -168,29 +180,33 @@ class Follower:
             elif counting and body.count(b"\n", at, end) != block.line_ends:
                 return False
             elif block.counts:
-                counts = block.counted(body, at, end)
+                counts = block.count_tails(body, at, end)
                 if counts is None:
                     return False
-                counted += counts
+                tails += counts
+                count_slots += block.count_slots
             at = end
-        if at != size or ((places or counted) and not self._take(places, moved, counted)):
+        if at != size or ((places or tails) and not self._take(places, moved, count_slots, tails)):
             return False
         self._looks += 1
         return True
 
     def _take(
-        self, places: Sequence[int], moved: Sequence[bytes], counted: Sequence[tuple[int, float]]
+        self,
+        places: Sequence[int],
+        moved: Sequence[bytes],
+        count_slots: Sequence[int],
+        tails: Sequence[bytes],
     ) -> bool:
-        all_blocks = self.template.blocks
-        blocks = [all_blocks[place] for place in places]
-        numbers = numbers_of(blocks, moved)
-        if numbers is None:
+        moving = self.template.moving(tuple(places))
+        numbers = moving.numbers(moved) if places else ()
+        counts = numbers_in(tails, b"".join(tails))
+        if numbers is None or counts is None:
             return False
         values = self.values[:]
         values.append(0.0)  # the scratch slot
-        put(values, slots_of(blocks), numbers)
-        for slot, number in counted:
-            values[slot] = number
+        put(values, moving.slots, numbers)
+        put(values, count_slots, counts)
         values.pop()
         self.values = values
         put(self.texts, places, repeat(None) if self._looks % _KEPT_EVERY else moved)

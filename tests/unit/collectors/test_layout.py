@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from collectors.blocks import numbers_of
+from collectors.blocks import Moving
 from collectors.exposition import PageParser, ParseLimits
 from collectors.layout import LayoutCache, Unread
 from collectors.page import Page
@@ -204,11 +204,38 @@ def test_a_family_that_stands_still_again_is_soon_told_by_its_text_alone() -> No
     parser = PageParser(LayoutCache())
     parser.parse(FAMILIES)
     moved = FAMILIES.replace(b"b 2", b"b 7")
-    with patch("collectors.layout.numbers_of", wraps=numbers_of) as read:
+    with patch.object(Moving, "numbers", autospec=True, side_effect=Moving.numbers) as read:
         for _ in range(20):
             assert list(parser.parse(moved).values) == [1, 7, 3, 4]
     assert read.call_count <= 8
-    assert all(len(call.args[0]) == 1 for call in read.call_args_list), "and the others are not read at all"
+    assert all(len(call.args[1]) == 1 for call in read.call_args_list), "and the others are not read at all"
+
+
+def test_families_that_move_together_are_made_ready_once_for_all_targets() -> None:
+    layouts = LayoutCache()
+    parsers = [PageParser(layouts) for _ in range(5)]
+    with patch("collectors.layout.Moving", wraps=Moving) as made:
+        for look in range(20):
+            for number, parser in enumerate(parsers):
+                value = 10 * look + number
+                page = parser.parse(FAMILIES.replace(b"b 2", b"b %d" % (2 + value)))
+                assert list(page.values) == [1, 2 + value, 3, 4]
+    assert made.call_count <= 2, "of b alone, and of nothing"
+
+
+def test_any_families_may_move_together() -> None:
+    """More sets of them than are remembered: each page is read by the one that is its own."""
+    many = b"".join(b"# HELP f%d x\n# TYPE f%d counter\nf%d 1\n" % (i, i, i) for i in range(8))
+    parser = PageParser(LayoutCache())
+    parser.parse(many)
+    for look in range(300):
+        body = many
+        for i in range(8):
+            if look >> i & 1:
+                body = body.replace(b"\nf%d 1" % i, b"\nf%d %d" % (i, look + 2))
+        page, parsed = parse_counting(parser, body)
+        assert list(page.values) == [look + 2 if look >> i & 1 else 1 for i in range(8)]
+        assert parsed == 0
 
 
 def test_of_families_that_nobody_reads_no_number_is_looked_at() -> None:
