@@ -61,9 +61,11 @@ class Deadlines:
         self._timer = None
         patient_now, now = self._patient_time(), self._loop.time()
         over = [who for who, (end, latest) in self._ends.items() if end <= patient_now or latest <= now]
-        for who in over:
-            if self._ends.pop(who, None) is not None:
-                who.run_out()
-        if self._ends:
-            left = min(min(end - patient_now, latest - now) for end, latest in self._ends.values())
-            self._wake_in(max(0.0, left), now)
+        try:
+            for who in over:
+                if self._ends.pop(who, None) is not None:
+                    who.run_out()
+        finally:  # whatever became of one of them, the time of the others runs out too
+            if self._ends:
+                left = min(min(end - patient_now, latest - now) for end, latest in self._ends.values())
+                self._wake_in(max(0.0, left), now)

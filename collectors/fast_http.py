@@ -59,8 +59,8 @@ class LeanHttp:
     def ask(self, request: bytes, tell: Tell) -> Asked | None:
         """As `get`, without a task: what comes is told, from the event loop.
 
-        None where no connection is kept, and Dropped is told where the server had dropped it: it takes a
-        `get`.
+        None where no connection is kept, or the kept one cannot be spoken over, and Dropped is told where the
+        server had dropped it: it takes a `get`.
         """
         kept, self._idle = self._idle, None
         if kept is None or not kept.usable:
@@ -74,7 +74,13 @@ class LeanHttp:
                 self._keep(kept)
                 tell(outcome)
 
-        kept.ask(request, self._max_body_bytes, take)
+        try:
+            kept.ask(request, self._max_body_bytes, take)
+        except BaseException as error:
+            kept.call_off()  # or its end would be told to who has long gone on
+            if isinstance(error, ssl.SSLError):
+                return None
+            raise
         return kept
 
     def _told(self, outcome: Exception) -> Exception:

@@ -61,7 +61,13 @@ class GpuThread:
             self._report_fault(error)
         finally:
             self._read_once.set()
+            self._close()
+
+    def _close(self) -> None:
+        try:
             self._source.close()
+        except Exception as error:  # noqa: BLE001 - a thread that dies would write a traceback on the screen
+            self._report_fault(error)
 
     def _read(self) -> None:
         try:

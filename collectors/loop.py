@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from collectors.alarm import Alarm
@@ -164,11 +165,17 @@ class LiveEngine:
     def _post_gpus(self, report: GpuReport) -> None:
         self._call(lambda: self._intake.take_gpus(report))
 
-    def _take_records(self, sink: Sink, found: Sequence[ClaimedRecord]) -> None:
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """What breaks in here becomes visible, and the loop goes on."""
         try:
-            sink(found)
-        except Exception as error:  # noqa: BLE001 - becomes visible, the loop goes on
+            yield
+        except Exception as error:  # noqa: BLE001 - the next picture says it
             self._intake.note_fault(error)
+
+    def _take_records(self, sink: Sink, found: Sequence[ClaimedRecord]) -> None:
+        with self._going_on():
+            sink(found)
 
     def _run(self) -> None:
         try:
@@ -214,10 +221,11 @@ class LiveEngine:
     def _begin_watch(self, target: Target, started_at: float, together: int) -> None:
         assert self._fetcher is not None
         assert self._beat is not None
-        scraper = Scraper(target, self._new_feed(target), self._fetcher, self._clock)
-        schedule = TargetSchedule(target.url, self._interval, started_at, together)
-        watch = self._watches[target.url] = Watch(scraper, schedule, self._beat, self._take)
-        watch.begin()
+        with self._going_on():  # the others are watched all the same
+            scraper = Scraper(target, self._new_feed(target), self._fetcher, self._clock)
+            schedule = TargetSchedule(target.url, self._interval, started_at, together)
+            watch = self._watches[target.url] = Watch(scraper, schedule, self._beat, self._take)
+            watch.begin()
 
     def _end_watch(self, url: str) -> None:
         watch = self._watches.pop(url, None)
@@ -231,10 +239,8 @@ class LiveEngine:
 
     def _take_look(self, look: Look) -> None:
         if self._members is not None and self._fetcher is not None:
-            try:
+            with self._going_on():
                 self._change(self._members[0].take(look, self._clock.now()))
-            except Exception as error:  # noqa: BLE001 - becomes visible, the loop goes on
-                self._intake.note_fault(error)
 
     def _change(self, changes: Changes) -> None:
         """Follow the changes of who belongs to the fleet: watches end and begin, the tracker is told."""
@@ -285,15 +291,12 @@ class LiveEngine:
                 watch.look_now()
 
     def _publish(self) -> None:
+        """Draw a picture and tell of it. Never raises: nobody would draw the next one."""
         now, cpu = self._clock.now(), time.thread_time()
-        health = self._pace.health(self._clock.monotonic(), self._intake.problem)
-        if unanswered := self._unanswered():
-            health = replace(health, unanswered=unanswered)
-        if self._records is not None:
-            health = self._records[0].reported(health)
         if self._members is not None:
-            self._change(self._members[0].expire(now))
-            health = replace(health, discovery_problem=self._members[0].problem)
+            with self._going_on():
+                self._change(self._members[0].expire(now))
+        health = self._health()
         try:
             self._latest = self._finish(self._tracker.snapshot(now, health))
         except Exception as error:  # noqa: BLE001 - the last good picture, with the reason why it is old
@@ -305,6 +308,21 @@ class LiveEngine:
         if self._haste is not None:
             self._haste.drawn(time.thread_time() - cpu)
         self._listeners.notify(self._intake.note_fault)
+
+    def _health(self) -> CollectorHealth:
+        """How the collector itself does, from all who have a say in it; one that breaks does not hide it."""
+        try:
+            health = self._pace.health(self._clock.monotonic(), self._intake.problem)
+            if unanswered := self._unanswered():
+                health = replace(health, unanswered=unanswered)
+            if self._records is not None:
+                health = self._records[0].reported(health)
+            if self._members is not None:
+                health = replace(health, discovery_problem=self._members[0].problem)
+        except Exception as error:  # noqa: BLE001 - this picture says it
+            self._intake.note_fault(error)
+            return CollectorHealth(problem=self._intake.problem)
+        return health
 
     def _unanswered(self) -> dict[str, float]:
         """Scrapes in flight that have waited longer than they should: seconds, by URL."""

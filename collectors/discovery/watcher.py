@@ -84,11 +84,11 @@ def look_at(source: Source) -> Look:
     """One look. Never raises."""
     try:
         listed = tuple(source.look())
+        reasons = {one.target.url: why_not_listed(one.target) for one in listed}
     except ListingError as error:
         return Look(source.title, None, str(error))
     except Exception as error:  # noqa: BLE001 - a source's trouble is told, the fleet goes on
         return Look(source.title, None, one_line(f"{source.title}: {type(error).__name__}: {error}"))
-    reasons = {one.target.url: why_not_listed(one.target) for one in listed}
     astray = [f"{url}: {reason}, left out" for url, reason in reasons.items() if reason]
     kept = tuple(one for one in listed if not reasons[one.target.url])
     return Look(source.title, kept, one_line("; ".join([*astray, *filter(None, [source.note])])))

@@ -69,7 +69,10 @@ class RecordReader:
         while not self._drained(self._poll(now, sink), time.monotonic() - begun):
             time.sleep(_DRAIN_PAUSE_SECONDS)
         for source in self._sources:
-            source.close()
+            try:
+                source.close()
+            except Exception as error:  # noqa: BLE001 - a thread that dies would write a traceback on the screen
+                self._note_fault(error)
 
     def _drained(self, due: float, seconds: float) -> bool:
         """Whether reading on at the end is over after so many seconds, its last look asking for one more."""
@@ -81,12 +84,16 @@ class RecordReader:
 
     def _poll(self, now: Callable[[], float], sink: Sink) -> float:
         """Read what is new; seconds until the next look is due."""
-        try:
-            for source in self._sources:
+        behind = False
+        for source in self._sources:
+            try:
                 found = source.poll(now())
                 if found:
                     sink(found)
-        except Exception as error:  # noqa: BLE001 - shown as the reason why there are no records
-            self._fault = one_line(f"request records cannot be read: {type(error).__name__}: {error}")
-            return _POLL_SECONDS
-        return _BEHIND_SECONDS if any(source.behind for source in self._sources) else _POLL_SECONDS
+                behind = behind or source.behind
+            except Exception as error:  # noqa: BLE001 - shown as the reason why there are none; others have theirs
+                self._note_fault(error)
+        return _BEHIND_SECONDS if behind else _POLL_SECONDS
+
+    def _note_fault(self, error: Exception) -> None:
+        self._fault = one_line(f"request records cannot be read: {type(error).__name__}: {error}")

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import threading
 from argparse import Namespace
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -24,6 +25,14 @@ _OUR_PACKAGES = ("tui", "collectors", "tuners", "themes")
 def dispatch(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code. Never lets a traceback reach the terminal."""
     pace_garbage()
+    former, threading.excepthook = threading.excepthook, _tell_of_thread
+    try:
+        return _code(argv)
+    finally:
+        threading.excepthook = former
+
+
+def _code(argv: list[str] | None) -> int:
     try:
         try:
             return _run(sys.argv[1:] if argv is None else argv)
@@ -45,9 +54,21 @@ def dispatch(argv: list[str] | None = None) -> int:
             return exit_codes.INTERNAL
         if os.environ.get("ENGINETOP_TRACEBACK"):
             raise
-        what = " ".join(f"{type(error).__name__}: {error}".split())
-        tell(f"a fault of enginetop itself: {what} (ENGINETOP_TRACEBACK=1 shows where)")
+        _tell_of_fault(error)
         return exit_codes.INTERNAL
+
+
+def _tell_of_fault(error: BaseException, where: str = "") -> None:
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    tell(f"a fault of enginetop itself{where}: {what} (ENGINETOP_TRACEBACK=1 shows where)")
+
+
+def _tell_of_thread(died: threading.ExceptHookArgs) -> None:
+    """A thread that dies says so in one line too; what it did for the others ends with it."""
+    if os.environ.get("ENGINETOP_TRACEBACK"):
+        threading.__excepthook__(died)
+    elif died.exc_value is not None:
+        _tell_of_fault(died.exc_value, f" in the thread {died.thread.name if died.thread else '?'}")
 
 
 def _drop_output() -> None:

@@ -84,7 +84,17 @@ class Courier:
         self._attempt()
 
     def _attempt(self) -> bool:
-        """Tell what waits; whether the sink took all of it."""
+        """Tell what waits; whether the sink took all of it. Never raises: nobody would try again."""
+        try:
+            if told := self._told_all():
+                self.problem = ""
+            return told
+        except Exception as error:  # noqa: BLE001 - told as the sink's problem, and tried again
+            self.problem = f"a fault of enginetop itself: {type(error).__name__}"
+            self.failed += 1
+            return False
+
+    def _told_all(self) -> bool:
         waiting = self._outbox.waiting(self.sink.name)
         if waiting:
             delivery = self._tell(waiting)

@@ -43,6 +43,7 @@ class Desk:
         self._last: object = None
         self._news = threading.Event()
         self._stopping = False
+        self._fault = ""
         self._thread = threading.Thread(target=self._run, name="enginetop-desk", daemon=True)
 
     def start(self) -> None:
@@ -89,7 +90,7 @@ class Desk:
                 courier.refused,
                 self._outbox.dropped(courier.sink.name),
                 len(self._outbox.waiting(courier.sink.name)),
-                courier.problem or self._outbox.problem,
+                courier.problem or self._fault or self._outbox.problem,
             )
             for courier in self._couriers
         )
@@ -100,6 +101,12 @@ class Desk:
             self._news.clear()
             last = self._stopping
             while self._looks:
-                self._outbox.offer(*self._looks.popleft())
+                self._offer(*self._looks.popleft())
             if last:
                 return
+
+    def _offer(self, at: float, alerts: Sequence[Alert]) -> None:
+        try:
+            self._outbox.offer(at, alerts)
+        except Exception as error:  # noqa: BLE001 - every sink says so; the next look is offered all the same
+            self._fault = f"alerts were lost by a fault of enginetop itself: {type(error).__name__}"

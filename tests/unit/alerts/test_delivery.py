@@ -295,6 +295,42 @@ def test_a_sink_that_raises_is_one_that_failed(path: Path) -> None:
     outbox.close()
 
 
+@pytest.mark.parametrize("breaks", ["waiting", "settle", "firing"])
+def test_a_book_that_breaks_ends_no_courier(path: Path, monkeypatch: pytest.MonkeyPatch, breaks: str) -> None:
+    outbox = Outbox(path, {"s": everything})
+    outbox.offer(AT, [FIRE])
+    sink = FakeSink(resend_seconds=60.0)
+    told_by = courier(sink, outbox)
+    with monkeypatch.context() as broken:
+        broken.setattr(outbox, breaks, lambda *_: dict[str, int]()["no such sink"])
+        assert told_by._attempt() is False
+        assert told_by.problem == "a fault of enginetop itself: KeyError"
+    assert told_by._attempt() is True
+    assert told_by.problem == ""
+    assert ["TargetDown firing"] in sink.seen
+    outbox.close()
+
+
+def test_a_book_that_breaks_does_not_end_the_desk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outbox, sink = Outbox(path, {"s": everything}), FakeSink()
+    offer, looks = outbox.offer, iter(range(10))
+
+    def breaking(at: float, alerts: Sequence[Alert]) -> None:
+        if next(looks) == 0:
+            raise KeyError("torn")
+        offer(at, alerts)
+
+    monkeypatch.setattr(outbox, "offer", breaking)
+    desk = Desk(outbox, [sink], lambda: 0.0)
+    desk.start()
+    desk.take(fleet([], alerts=[MILD]))
+    desk.take(fleet([], alerts=[MILD, FIRE]))
+    assert sink.asked.acquire(timeout=10)
+    assert desk.health()[0].problem == "alerts were lost by a fault of enginetop itself: KeyError"
+    desk.stop()
+    assert sink.seen[0] == ["TtftSlo firing", "TargetDown firing"]
+
+
 def test_a_desk_delivers_and_keeps_what_it_cannot(path: Path) -> None:
     sink, stuck = FakeSink(), FakeSink(*[Delivery(0, "no answer")] * 1000)
     stuck.name = "stuck"

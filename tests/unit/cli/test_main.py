@@ -6,6 +6,7 @@ import importlib.abc
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,25 @@ def test_ctrl_c_while_the_program_is_still_being_imported_is_no_traceback(
     assert main(["--version"]) == 130
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
+
+
+def test_a_thread_that_dies_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def in_a_thread(_: object) -> int:
+        thread = threading.Thread(target=lambda: dict[str, int]()["no\nkey"], name="enginetop-x")
+        thread.start()
+        thread.join()
+        return 0
+
+    before = threading.excepthook
+    monkeypatch.setattr("enginetop.cli.check.run", in_a_thread)
+    assert main(["check"]) == 0
+    assert threading.excepthook is before
+    assert capsys.readouterr().err == (
+        "enginetop: a fault of enginetop itself in the thread enginetop-x: KeyError: 'no\\nkey' "
+        "(ENGINETOP_TRACEBACK=1 shows where)\n"
+    )
 
 
 def test_what_the_entry_point_imports_before_that_is_small() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from collectors.connection import Arrivals, Connection, Dropped
+from collectors.fast_http import LeanHttp
 from collectors.fetch import FetchError
 from collectors.lean_tls import TlsLayer
 from enginetop.fleet.observation import FailureKind
@@ -72,3 +73,34 @@ def test_it_is_told_what_came_before_anything_was_asked(
         connection.ask(b"GET / HTTP/1.1\r\n\r\n", 1000, lambda _: None)
     if isinstance(caught.value, FetchError):
         assert caught.value.kind is FailureKind.PROTOCOL
+
+
+class _Broken:
+    """TLS that has been shaken, over which nothing can be said any more."""
+
+    def __init__(self, fault: Exception) -> None:
+        self._fault = fault
+
+    def write(self, data: bytes) -> None:
+        raise self._fault
+
+    def to_send(self) -> bytes:
+        return b""
+
+
+@pytest.mark.parametrize("fault", [ssl.SSLError("protocol is shutdown"), MemoryError()], ids=str)
+def test_a_kept_connection_that_cannot_be_spoken_over_is_let_go(fault: Exception) -> None:
+    wire, told = _Wire(), list[object]()
+    connection = Connection(Arrivals(), _Broken(fault))  # type: ignore[arg-type]
+    connection.connection_made(wire)
+    client = LeanHttp("127.0.0.1", 1, 1000, Arrivals())
+    client._keep(connection)
+    if isinstance(fault, ssl.SSLError):
+        assert client.ask(b"GET / HTTP/1.1\r\n\r\n", told.append) is None  # it takes a `get`
+    else:
+        with pytest.raises(MemoryError):
+            client.ask(b"GET / HTTP/1.1\r\n\r\n", told.append)
+    assert wire.closed
+    connection.connection_lost(None)
+    assert told == []  # who asked has gone on
+    assert client.ask(b"GET / HTTP/1.1\r\n\r\n", told.append) is None  # it is not kept

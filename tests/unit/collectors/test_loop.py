@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from collectors.answer import Answer
+from collectors.discovery.roster import Changes
 from collectors.http import HttpFetcher
 from collectors.loop import LiveEngine
 from collectors.pace import Pace
@@ -285,6 +286,73 @@ def test_a_finish_that_breaks_leaves_the_last_picture_and_says_why() -> None:
     assert len(snapshot.replicas) == 1
 
 
+class BreakingOnce:
+    """Stands for all whom a tick asks: the one that `breaks` raises at its second call, the others work."""
+
+    def __init__(self, breaks: str) -> None:
+        self._breaks = breaks
+        self._calls = 0
+        self._joining = [Changes(joined=(target(f"http://{name}"),)) for name in "bc"]
+
+    def _called(self, name: str) -> None:
+        if name == self._breaks:
+            self._calls += 1
+            if self._calls == 2:
+                raise ZeroDivisionError(f"in {name}")
+
+    @property
+    def problem(self) -> str:
+        self._called("problem")
+        return ""
+
+    def record_scrape(self, url: str, at: float, answers: Sequence[Answer]) -> None:
+        self._called("record_scrape")
+
+    def start(self, now: Callable[[], float], sink: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        return
+
+    def reported(self, health: CollectorHealth) -> CollectorHealth:
+        self._called("reported")
+        return health
+
+    def watch(self, on_look: object) -> None:
+        return
+
+    def expire(self, now: float) -> Changes:
+        self._called("expire")
+        return self._joining.pop() if self._joining else Changes()
+
+    def follow(self, one: Target, at: float) -> None:
+        self._called("follow")
+
+    def new_feed(self, one: Target) -> Any:
+        self._called("new_feed")
+        return new_feeds()(one)
+
+
+@pytest.mark.parametrize("name", ["problem", "record_scrape", "reported", "expire", "follow", "new_feed"])
+def test_whatever_breaks_in_a_tick_is_told_and_the_next_one_comes(name: str) -> None:
+    one = BreakingOnce(name)
+    parts: dict[str, dict[str, Any]] = {
+        "problem": {"recorder": one},
+        "record_scrape": {"recorder": one},
+        "reported": {"records": (one, None)},
+        "expire": {"members": (one, one)},
+        "follow": {"members": (one, one)},
+        "new_feed": {"new_feed": one.new_feed},
+    }
+    fetcher = FakeFetcher({"http://a": moving, "http://b": moving})
+    targets = ["http://a", "http://b"] if name == "new_feed" else ["http://a"]
+    with running(fetcher, targets, interval_seconds=0.02, **parts[name]) as engine:
+        told = wait_until(engine, lambda seen: f"ZeroDivisionError: in {name}" in seen.collector.problem)
+        before = fetcher.counts["http://a"]
+        wait_until(engine, lambda seen: seen.sequence > told.sequence + 2)
+        wait_until(engine, lambda _: fetcher.counts["http://a"] > before + 2)
+
+
 def test_an_engine_that_cannot_run_says_so() -> None:
     def new_fetcher() -> FakeFetcher:
         raise RuntimeError("no client")
@@ -360,6 +428,17 @@ def test_a_gpu_library_that_breaks_is_a_line_not_an_end() -> None:
     with running(fetcher, ["http://a"], gpu_source=FakeGpus(broken)) as engine:
         wait_until(engine, lambda seen: "driver gone" in seen.gpu_problem)
         wait_until(engine, lambda _: fetcher.counts["http://a"] >= 3)
+
+
+def test_a_gpu_library_that_breaks_at_its_end_is_no_traceback() -> None:
+    class Breaking(FakeGpus):
+        def close(self) -> None:
+            raise RuntimeError("nothing to shut down")
+
+    gpus = Breaking(lambda now: [])
+    with running(FakeFetcher({"http://a": moving}), ["http://a"], gpu_source=gpus):
+        pass  # an exception that a thread ends with would be a warning here, and warnings are errors
+    assert gpus.calls == ["open"]
 
 
 def test_a_gpu_library_that_hangs_delays_no_scrape() -> None:

@@ -141,3 +141,28 @@ def test_a_deadline_leaves_out_the_time_for_which_we_were_held_up() -> None:
 
     with asyncio.Runner(loop_factory=EngineEventLoop) as runner:
         assert runner.run(run()) >= 0.25 + 0.1
+
+
+def test_a_deadline_that_breaks_somebody_does_not_keep_the_others_waiting() -> None:
+    class Broken(Waiter):
+        def run_out(self) -> None:
+            super().run_out()
+            raise ZeroDivisionError(self._name)
+
+    async def run() -> tuple[list[str], list[str]]:
+        over: list[str] = []
+        faults: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: faults.append(str(context["exception"]))
+        )
+        deadlines = Deadlines()
+        for name, seconds in (("a", 0.01), ("b", 0.01), ("c", 0.03)):
+            deadlines.set(Broken(over, name), seconds)
+        async with asyncio.timeout(10.0):
+            while len(over) < 3:
+                await asyncio.sleep(0.002)
+        deadlines.stop()
+        return over, faults
+
+    over, faults = asyncio.run(run())
+    assert over == faults == ["a", "b", "c"]

@@ -13,9 +13,11 @@ from collectors import no_engine_there
 from collectors.answer import Answer
 from collectors.discovery.dns import DnsNames
 from collectors.discovery.file_sd import FileSd
+from collectors.discovery.listing import Listed
 from collectors.discovery.watcher import look_at
 from collectors.http import HttpFetcher
 from collectors.no_engine_there import leads_astray
+from enginetop.fleet.model import Target
 from enginetop.fleet.observation import FailureKind
 from tests.support.faulty_server import FaultyServer, page
 
@@ -51,6 +53,16 @@ def test_none_of_them_is_listed(address: str, tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text(json.dumps([{"targets": [address]}]))
     look = look_at(FileSd(str(tmp_path / "list.json")))
     assert (look.listed, "left out" in look.problem) == ((), True)
+
+
+def test_a_list_of_what_is_no_address_is_a_problem_and_no_end() -> None:
+    class Wrong(DnsNames):
+        def look(self) -> list[Listed]:
+            return [Listed(Target("http://[10.0.0.1", "x"))]
+
+    look = look_at(Wrong("h:80"))
+    assert look.listed is None
+    assert "ValueError" in look.problem
 
 
 def test_a_name_of_several_addresses_keeps_the_others() -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -164,6 +165,26 @@ class TestReader:
         reader.start(lambda: NOW, break_down)
         assert told.wait(10)
         reader.stop()
+        assert reader.problem == "request records cannot be read: ZeroDivisionError: oh"
+
+    @pytest.mark.parametrize("breaks", ["poll", "behind", "close"])
+    def test_a_log_that_breaks_keeps_nobody_from_the_others(self, breaks: str) -> None:
+        def break_down(*_: object) -> NoReturn:
+            raise ZeroDivisionError("oh")
+
+        broken = type("Broken", (RecordSource,), {breaks: property(break_down)})
+        taken = threading.Event()
+        found: list[ClaimedRecord] = []
+
+        def take(records: Sequence[ClaimedRecord]) -> None:
+            found.extend(records)
+            taken.set()
+
+        reader = RecordReader([broken(RecordLog("x"), Lines([])), source([sglang(1.0)])])
+        reader.start(lambda: NOW, take)
+        assert taken.wait(10)
+        reader.stop()
+        assert [one.figures.at for one in found] == [1.0]
         assert reader.problem == "request records cannot be read: ZeroDivisionError: oh"
 
     def test_draining_reads_a_long_file_to_its_end_and_stopping_does_not(
