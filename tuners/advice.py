@@ -68,6 +68,11 @@ class _Watch:
     asked: tuple[ReplicaState, float | None] | None = None
     quiet_since: float | None = None
 
+    def is_of_another(self, replica: ReplicaSnapshot) -> bool:
+        """Whether what is remembered is not of this replica, but of one that had its address before."""
+        began = None if self.replica is None else self.replica.first_page_at
+        return began is not None and began != replica.first_page_at
+
     def rests(self, replica: ReplicaSnapshot) -> bool:
         """Whether the rows stand without asking the rules about this picture."""
         if self.rows is None or self.asked is None:
@@ -86,7 +91,7 @@ class Advisor:
 
     Knob values are those of the knob sheet, where there is one: pages tell what an engine was started with.
     Each engine replica gets a row for every knob; routers and pages of no engine have none. What was learnt
-    of a replica stays while it is away.
+    of a replica stays while it is away, and goes when snapshots lack it, or have another in its place.
     """
 
     def __init__(self, sheets: Sheets = _no_sheets) -> None:
@@ -102,7 +107,11 @@ class Advisor:
             None if replica.engine in _WITHOUT_KNOBS else self._taken(replica, sheets.get(replica.target.url))
             for replica in snapshot.replicas
         ]
-        pooled = PoolThoughts([watch.counted for watch in watches if watch is not None])
+        known = [watch for watch in watches if watch is not None]
+        if len(self._watches) > len(known):
+            there = {replica.target.url for replica in snapshot.replicas}
+            self._watches = {url: watch for url, watch in self._watches.items() if url in there}
+        pooled = PoolThoughts([watch.counted for watch in known])
         replicas = tuple(
             replica if watch is None else _shown(watch, replica, pooled)
             for replica, watch in zip(snapshot.replicas, watches, strict=True)
@@ -119,7 +128,7 @@ class Advisor:
     def _taken(self, replica: ReplicaSnapshot, sheet: KnobSheet | None) -> _Watch:
         """The watch of a replica, which has taken what is new of it."""
         watch = self._watches.get(replica.target.url)
-        if watch is None:
+        if watch is None or watch.is_of_another(replica):
             watch = self._watches[replica.target.url] = _Watch()
         if watch.replica is not replica or watch.sheet is not sheet:
             knobs = watch.knobs

@@ -111,6 +111,7 @@ class ReplicaTracker:
         self._counted_at: float | None = None
         self._ended: Ended = ()
         self._reading: Reading | None = None
+        self._first_page_at: float | None = None
         self._values: Values | None = None
         self._next_try_at: float | None = None
         self._picture: ReplicaSnapshot | None = None
@@ -184,6 +185,8 @@ class ReplicaTracker:
     def _take_reading(self, reading: Reading) -> bool:
         """Keep what the page tells; whether it shows that the engine works."""
         old, self._reading = self._reading, reading
+        if old is None:
+            self._first_page_at = reading.at
         if reading.identity != self.who.identity:
             self.who = replace(self.who, identity=reading.identity)
         appended = self._history.append(reading)
@@ -343,6 +346,7 @@ class ReplicaTracker:
             slo=slo,
             goodput=changed(good, burn=self._rows_of_burn(now, slo)),
             totals=self._history.totals,
+            first_page_at=self._first_page_at,
             bound_by=UNKNOWN if told.facts is None else self._bounds.shares,
             simulated=who.identity.simulated,
             last_failure=state.failure,

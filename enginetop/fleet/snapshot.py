@@ -269,10 +269,12 @@ class ReplicaSnapshot:
     look under way has waited, where that is longer than it should.
     `next_try_at` is when a failing target is asked again, if known. `gone_at` is when discovery ceased to
     list it; None while it is listed. `live_progress`: as in `Reading`.
-    `totals` holds running totals of counters since the replica was first seen, resets included, as of
-    `scraped_at`: they never fall, and the difference of two snapshots is what happened in between. What the
-    page does not count has no entry; names in `totals.TOTALS`. `bound_by`: what limited the replica, as
-    shares of the window. `load`: what was achieved at which load, a point a window (`load_log.LOAD_NAMES`).
+    `totals` holds running totals of counters since the first good page, of Unix time `first_page_at`, resets
+    included, as of `scraped_at`: they never fall, and the difference of two snapshots is what happened in
+    between, as long as they begin at the same page: a replica that was forgotten and is listed again, or
+    another one that moves to its address, begins at another. What the page does not count has no entry; names
+    in `totals.TOTALS`. `bound_by`: what limited the replica, as shares of the window. `load`: what was
+    achieved at which load, a point a window (`load_log.LOAD_NAMES`).
     `beyond` holds what the page exports of the catalogue `beyond_catalogue`. `product` and `sources`: as
     in `reading.Identity`. `what_if` tells what a knob would do, by the newest page; None: nobody can tell.
     """
@@ -311,6 +313,7 @@ class ReplicaSnapshot:
     outliers: tuple[Outlier, ...] = ()
     load: Mapping[str, Sequence[float | None]] = field(default_factory=lambda: MappingProxyType({}))
     totals: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    first_page_at: float | None = None
     goodput: Goodput = NO_GOODPUT
     bound_by: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({"unknown": 1.0}))
     beyond: Signals = field(default_factory=lambda: MappingProxyType({}))

@@ -182,3 +182,21 @@ def test_only_what_changed_is_drawn_anew() -> None:
     assert second.replicas[0] is first.replicas[0]
     assert second.replicas[1] is not first.replicas[1]
     assert scalar(second, "generation_tokens_per_second").value == 2.5
+
+
+def test_totals_tell_with_which_page_they_began() -> None:
+    """By it one that was forgotten and is listed again, or comes to an address, is told from the one before."""
+    made = fleet(A, B)
+    assert [one.first_page_at for one in made.snapshot(0.0).replicas] == [None, None]
+    for at in (2.0, 4.0):
+        made.observe(A.url, page(at, tokens=at))
+        made.observe(B.url, page(at + 1, tokens=at))
+    assert [one.first_page_at for one in made.snapshot(5.0).replicas] == [2.0, 3.0]
+    made.drop(A.url)
+    made.move({B.url: A}, 6.0)
+    (moved,) = made.snapshot(6.0).replicas
+    assert (moved.target, moved.first_page_at) == (A, 3.0)
+    made.drop(A.url)
+    made.follow(A, 7.0)
+    made.observe(A.url, page(8.0, tokens=1.0))
+    assert made.snapshot(8.0).replicas[0].first_page_at == 8.0

@@ -78,6 +78,28 @@ def test_so_does_a_changed_knob_which_also_makes_older_windows_worthless() -> No
     assert judge.look(count=15).startswith("lower")
 
 
+def test_what_was_learnt_of_a_replica_goes_when_it_does() -> None:
+    """One that is listed again later is another: its totals begin anew."""
+    judge = Judge()
+    assert judge.look(count=16).startswith("lower")
+    judge.advisor(fleet([replica("other")]))
+    assert judge.look().startswith("withheld seen for 0 s")
+
+
+def test_nor_is_it_told_of_another_that_came_to_its_address() -> None:
+    judge = Judge()
+    assert judge.look(replace(slow(), first_page_at=AT), count=16).startswith("lower")
+    assert judge.look(replace(slow(), first_page_at=AT - 900)).startswith("withheld seen for 0 s")
+
+
+def test_what_was_learnt_stays_while_it_is_away() -> None:
+    judge = Judge()
+    judge.look(slow(), count=16)
+    judge.look(slow(state=ReplicaState.DOWN))
+    judge.look(replace(slow(), first_page_at=AT), count=15)  # until now nothing was known of that
+    assert judge.look(replace(slow(), first_page_at=AT)).startswith("lower")
+
+
 def test_every_engine_has_a_row_for_every_knob_and_a_router_none() -> None:
     shown = Advisor()(
         fleet(
