@@ -54,7 +54,11 @@ class WindowValues:
         self._true_until = -math.inf
 
     def page_came(self, at: float) -> None:
-        """The history has a new page, of Unix time `at`."""
+        """The history has a new page, of Unix time `at`. Those that are not older (a clock that was set back)
+        are no baselines any more.
+        """
+        while self._later_pages and self._later_pages[-1] >= at:
+            self._later_pages.pop()
         self._later_pages.append(at)
         self._true_until = -math.inf
 

@@ -361,6 +361,14 @@ class TestShownValues:
         replica = seen(page(0), failure(2, FailureKind.SERVER_ERROR))
         assert replica.distribution("ttft_seconds").quality is Quality.UNSUPPORTED
 
+    def test_the_window_moves_on_with_a_clock_that_was_set_back(self) -> None:
+        made = tracker(page(9000.0), page(9020.0), spacing=20.0)
+        made.snapshot(9020.0)
+        for at, tokens in ((20.0, 100.0), (40.0, 300.0), (60.0, 600.0), (80.0, 1000.0)):
+            made.observe(page(at, tokens=tokens))
+        rates = [made.snapshot(now).scalar("generation_tokens_per_second").value for now in (81.0, 101.0)]
+        assert rates == [15.0, 17.5]  # 900 in 60 s since 20, 700 in 40 s since 40
+
     def test_the_window_moves_on_with_the_clock(self) -> None:
         """Pages every 10 s, 100 tokens in the first ten seconds, 10 later. Window 60 s.
 
