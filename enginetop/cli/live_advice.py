@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
@@ -41,8 +42,8 @@ class LiveAdvice:
         self._told: Mapping[str, KnobSheet] = {}
         self._clients: Clients | None = None
         self._advisor = Advisor(lambda: self.sheets)
-        self._due = 0.0
-        self._not_before: dict[str, float] = {}
+        self._asked_at = -math.inf
+        self._refused_at: dict[str, float] = {}
         self._reading = 0
         self._lock = threading.Lock()
         self.sheets: Mapping[str, KnobSheet] = MappingProxyType({})
@@ -55,17 +56,26 @@ class LiveAdvice:
             for url, sheet in self._told.items():
                 knob = sheet.knob(BUDGET)
                 self._tell_budget(url, knob.value if knob is not None else None)
-        if snapshot.at >= self._due and not self._reading:
+        if not self._reading and not _is_recent(self._asked_at, snapshot.at, _EVERY_SECONDS):
+            self._forget_others({replica.target.url for replica in snapshot.replicas})
             wanted = [
                 replica.target.url
                 for replica in snapshot.replicas
                 if ("requests_judged" in replica.totals or replica.target.url in self._configured)
-                and self._not_before.get(replica.target.url, 0.0) <= snapshot.at
+                and not _is_recent(
+                    self._refused_at.get(replica.target.url, -math.inf), snapshot.at, _AFTER_REFUSAL_SECONDS
+                )
             ]
             if wanted:
-                self._due = snapshot.at + _EVERY_SECONDS
+                self._asked_at = snapshot.at
                 self._ask(wanted, snapshot.at)
         return self._advisor(snapshot)
+
+    def _forget_others(self, there: Collection[str]) -> None:
+        """Nobody is being asked now."""
+        if any(url not in there for url in (*self.sheets, *self._refused_at)):
+            self.sheets = MappingProxyType({url: one for url, one in self.sheets.items() if url in there})
+            self._refused_at = {url: at for url, at in self._refused_at.items() if url in there}
 
     def _ask(self, urls: Sequence[str], at: float) -> None:
         if self._clients is None:
@@ -94,4 +104,9 @@ class LiveAdvice:
             if reply.sheet is not None:
                 self.sheets = MappingProxyType({**self.sheets, url: reply.sheet})
             elif reply.kind in REFUSALS:
-                self._not_before[url] = at + _AFTER_REFUSAL_SECONDS
+                self._refused_at[url] = at
+
+
+def _is_recent(then: float, now: float, seconds: float) -> bool:
+    """Whether it was within so many seconds; what lies in the future, by a clock since set back, was not."""
+    return 0.0 <= now - then < seconds

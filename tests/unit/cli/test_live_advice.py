@@ -130,6 +130,20 @@ def test_who_refuses_is_left_alone_for_a_minute(kind: ReplyKind) -> None:
     assert world.asked[url("a")] == 2
 
 
+def test_a_clock_that_is_set_back_keeps_nobody_from_being_asked() -> None:
+    world = World({url("a"): KnobReply(ReplyKind.OK, sheet=SHEET), url("b"): KnobReply(ReplyKind.MISSING)})
+    world.look(3600, "a", "b")
+    world.look(0, "a", "b")
+    assert world.asked == Counter({url("a"): 2, url("b"): 2})
+
+
+def test_who_is_gone_is_forgotten() -> None:
+    world = World({url(name): KnobReply(ReplyKind.OK, sheet=SHEET) for name in "ab"})
+    world.look(0, "a", "b")
+    world.look(10, "a")
+    assert world.live.sheets == {url("a"): SHEET}
+
+
 def test_a_fault_leaves_what_was_known() -> None:
     world = World({url("a"): KnobReply(ReplyKind.OK, sheet=SHEET)})
     world.look(0, "a")
