@@ -232,7 +232,7 @@ def _row(watch: _Watch, rule: Rule, case: Case) -> Advice:
         watch.calling.pop(rule.knob, None)
         return rule.advise(case)
     before = watch.calling.get(rule.knob)
-    if before is None or before[0] != called:
+    if before is None or before[0] != called or before[1] > at:  # a clock that was set back
         before = watch.calling[rule.knob] = (called, at)
     return rule.advise(case.held_for(at - before[1]))
 

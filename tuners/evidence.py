@@ -45,7 +45,8 @@ class EvidenceLog:
     """Windows of steps and last pages of one replica, newest last. Feed it every snapshot, in time order.
 
     A window lies between two pages at which the engine was at work, so that its step time is the time
-    between them over the steps in them. All are forgotten when a knob changes or the engine restarts.
+    between them over the steps in them. All are forgotten when a knob changes or the engine restarts. A clock
+    that is set back ends the window and the minute under way, and takes the pages that are not older now.
     """
 
     def __init__(self) -> None:
@@ -92,10 +93,10 @@ class EvidenceLog:
 
     def drafted_steps(self, replica: ReplicaSnapshot, drafts: int) -> float | None:
         """Steps of requests that made drafts since the knobs are as they are; None: not counted."""
-        drafted = replica.totals.get("spec_draft_tokens")
-        if drafted is None or self._drafted_before is None or drafts <= 0:
+        drafted, before = replica.totals.get("spec_draft_tokens"), self._drafted_before
+        if drafted is None or before is None or drafts <= 0:
             return None
-        return (drafted - self._drafted_before) / drafts
+        return (drafted - before) / drafts
 
     def take(self, replica: ReplicaSnapshot, knobs: Knobs) -> bool:
         """Take the newest snapshot of the replica; whether everything before it was forgotten."""
@@ -119,7 +120,7 @@ class EvidenceLog:
         mark = _mark(replica)
         if mark is None:
             self._mark = None
-        elif self._mark is None or not mark.busy:
+        elif self._mark is None or not mark.busy or mark.at < self._mark.at:
             self._mark = mark
         elif mark.at - self._mark.at >= WINDOW_SECONDS:
             self._close(mark, replica)
@@ -134,8 +135,10 @@ class EvidenceLog:
 
     def _note(self, replica: ReplicaSnapshot) -> None:
         moments, at = self._moments, replica.scraped_at
-        if at is None or replica.state not in FRESH or (moments and at <= moments.number(-1, "at")):
+        if at is None or replica.state not in FRESH or (moments and at == moments.number(-1, "at")):
             return
+        while moments and moments.number(-1, "at") >= at:
+            moments.drop(newest=1)
         kv = replica.scalar("kv_usage_ratio")
         running, waiting = (replica.scalar(name).number for name in ("requests_running", "requests_waiting"))
         usage = kv.number if kv.mean is None else kv.mean
@@ -152,7 +155,7 @@ class EvidenceLog:
         if at is None or replica.state not in FRESH:
             self._minute_began = None
             return
-        if self._minute_began is None:
+        if self._minute_began is None or at < self._minute_began[0]:
             self._minute_began = (at, preempted)
         began, before = self._minute_began
         if at - began < MINUTE_SECONDS:

@@ -43,6 +43,8 @@ class PoolMemory:
 
     def _row(self, key: tuple[object, ...], row: Advice, at: float) -> Advice:
         call = self._calls.get(key)
+        if call is not None:  # times of the future, by a clock that was set back, count as now
+            call.since, call.last = min(call.since, at), min(call.last, at)
         if row.proposed is None:
             return self._quiet(key, call, row, at)
         if call is None or not call.is_of(row):

@@ -68,6 +68,8 @@ class ThoughtLog:
         if tuple(now) != self._bounds:
             self._begin_anew()
             self._bounds = tuple(now)
+        if at < self._latest[0]:
+            self._set_back(at)
         self._latest = (at, array("d", now.values()))
         if not self._marks or at - self._marks[-1][0] >= _MARK_SECONDS:
             self._marks.append(self._latest)
@@ -81,6 +83,11 @@ class ThoughtLog:
         self._marks.clear()
         self._lives.clear()
         self._tpot = (0.0, 0)
+
+    def _set_back(self, at: float) -> None:
+        """The clock was: times of the future count as now."""
+        self._marks = [(min(then, at), counts) for then, counts in self._marks]
+        self._lives = [(min(began, at), min(ended, at)) for began, ended in self._lives]
 
     def _live(self, at: float, restarted_at: float) -> None:
         """Note that the engine lives, or lives again."""

@@ -100,6 +100,14 @@ def test_what_was_learnt_stays_while_it_is_away() -> None:
     assert judge.look(replace(slow(), first_page_at=AT)).startswith("lower")
 
 
+def test_a_clock_that_is_set_back_holds_nothing_up() -> None:
+    judge = Judge()
+    judge.look(count=16)
+    judge.looks -= 900
+    assert judge.look().startswith("withheld seen for 0 s")
+    assert judge.look(count=15).startswith("lower")
+
+
 def test_every_engine_has_a_row_for_every_knob_and_a_router_none() -> None:
     shown = Advisor()(
         fleet(

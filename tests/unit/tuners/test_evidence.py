@@ -172,6 +172,18 @@ def test_a_minute_with_a_hole_in_it_is_none() -> None:
     assert minutes(judged(0, 0.5), unknown) == []
 
 
+def test_a_clock_that_is_set_back_stops_nothing() -> None:
+    late, first, second = seen(1800, 1000, 0), seen(0, 1040, 100), seen(2, 1080, 240_100)
+    assert windows(late, first, second) == [StepWindow(6000, 0.1)]
+    assert minutes(judged(3600, 0.5), judged(0, 0.5), judged(60, 0.7)) == [
+        Minute(AT + 60, 80, 0.7, 0, most_running=44)
+    ]
+    log = EvidenceLog()
+    for look in (late, first, first, second):
+        log.take(look, KNOBS)
+    assert [one.at for one in log.recent] == [AT, AT + 4]
+
+
 def test_only_the_newest_windows_are_kept() -> None:
     looks = [seen(2.0 * i, 40.0 * i, 4000.0 * i * i) for i in range(300)]
     kept = windows(*looks)

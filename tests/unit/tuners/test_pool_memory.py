@@ -42,6 +42,14 @@ def test_a_call_has_to_last_for_a_minute() -> None:
     assert found[-1] == lower()
 
 
+def test_a_clock_that_is_set_back_neither_holds_up_nor_keeps() -> None:
+    memory = PoolMemory()
+    memory.settled([pool(lower())], 3600.0)
+    assert [row.action for row in told([lower()] * 7, memory)] == [*["withheld"] * 6, "lower"]
+    memory.settled([pool(lower())], 3600.0)
+    assert [row.action for row in told([HOLD] * 7, memory)] == [*["lower"] * 6, "hold"]
+
+
 def test_alternating_pages_never_begin_a_suggestion() -> None:
     assert {row.action for row in told([lower(), HOLD] * 50)} == {"withheld", "hold"}
 

@@ -218,6 +218,14 @@ def test_half_a_day_is_kept() -> None:
     assert log.thoughts == Thoughts({64.0: 719, 1024.0: 7190, INF: 7190}, 43_140.0)
 
 
+def test_a_log_goes_on_when_the_clock_is_set_back() -> None:
+    log = ThoughtLog()
+    for at, ended in ((7200, 0), (7260, 10), (3600, 20), (3660, 30)):
+        log.take(seen(at, 0, ended, ended, tpot=0.01), None)
+    assert log.thoughts is not None
+    assert (log.thoughts.count, log.thoughts.seconds) == (30.0, 60.0)
+
+
 def counted(log: ThoughtLog) -> float:
     """Requests in the log."""
     return log.thoughts.count if log.thoughts is not None else 0.0
