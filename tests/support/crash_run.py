@@ -2,15 +2,17 @@
 
     python -m tests.support.crash_run FOLDER KIND
 
-Each life of a controller is a process of its own, ended by SIGKILL; the engines outlive it in a file. One
-JSON line a crash point goes to stdout: the point, the state at the crash, the final state, the values, and
-whether the audit is intact.
+One first life is led to its end; what a crash would leave is copied at each of its points. Each life that
+follows is a process of its own, ended by SIGKILL; the engines outlive it in a file. One JSON line a crash
+point goes to stdout: the point, the state at the crash, the final state, the values, and whether the audit is
+intact. The last line is the story of the life that nobody ended.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -38,17 +40,25 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 class Killer:
-    """Ends the process at the `point`-th call, the engines written to their file."""
+    """Called where the process may die. `die` is called at the `point`-th time, the engines written to their
+    file; with point 0 never, with None each time.
+    """
 
-    def __init__(self, point: int) -> None:
-        self.left = point
+    def __init__(self, point: int | None, die: Callable[[], None]) -> None:
+        self._point = point
+        self._die = die
+        self._calls = 0
         self.keep_engines: Callable[[], None] = lambda: None
 
     def __call__(self) -> None:
-        self.left -= 1
-        if self.left == 0:
+        self._calls += 1
+        if self._point is None or self._calls == self._point:
             self.keep_engines()
-            os.kill(os.getpid(), signal.SIGKILL)
+            self._die()
+
+
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class KilledStore(ChangeStore):
@@ -114,9 +124,9 @@ class LastingFleet(VirtualFleet):
             engine.former, engine.instance = former, instance
 
 
-def first_life(folder: Path, kind: str, point: int) -> None:
-    """Carry the plan out, until death."""
-    killer = Killer(point)
+def first_life(folder: Path, kind: str, at_point: Callable[[], None]) -> None:
+    """Carry the plan out. `at_point` is called wherever it could die; what it would leave is in `folder`."""
+    killer = Killer(None, at_point)
     fleet = LastingFleet(list(three(**KINDS[kind]).engines.values()), folder / "engines.json", killer)
     run_change(
         plan_for(fleet),
@@ -131,7 +141,7 @@ def first_life(folder: Path, kind: str, point: int) -> None:
 
 def next_life(folder: Path, kind: str, point: int, pause_seconds: float) -> None:
     """Undo what was left, after a pause, until death or the end."""
-    killer = Killer(point)
+    killer = Killer(point, _end)
     file = folder / "engines.json"
     fleet = LastingFleet(list(three(**KINDS[kind]).engines.values()), file, killer)
     fleet.remember()
@@ -161,16 +171,13 @@ def outcome(folder: Path) -> dict[str, Any]:
     }
 
 
-def _lives(folder: Path, kind: str, point: int) -> tuple[bool, dict[str, Any]]:
-    """One story: a crash, a second crash early in the recovery, a recovery. Whether the first crash came."""
-    folder.mkdir()
-    died = _in_child(lambda: first_life(folder, kind, point))
+def _later_lives(folder: Path, kind: str, point: int) -> dict[str, Any]:
+    """The story after a crash: a second one early in the recovery, and a recovery."""
     at_crash = outcome(folder)["state"]
-    if died:
-        pause = (1.0, BRIEF.ttl_seconds + 1.0)[point % 2]
-        if _in_child(lambda: next_life(folder, kind, 1 + point % 5, pause)):
-            _in_child(lambda: next_life(folder, kind, 0, 1.0))
-    return died, {"point": point, "at_crash": at_crash, **outcome(folder)}
+    pause = (1.0, BRIEF.ttl_seconds + 1.0)[point % 2]
+    if _in_child(lambda: next_life(folder, kind, 1 + point % 5, pause)):
+        _in_child(lambda: next_life(folder, kind, 0, 1.0))
+    return {"point": point, "died": True, "at_crash": at_crash, **outcome(folder)}
 
 
 def _in_child(life: Any) -> bool:
@@ -190,15 +197,20 @@ def _in_child(life: Any) -> bool:
 
 
 def main() -> None:
-    """Every point until the change ends by itself."""
+    """Every point, then the change that ended by itself."""
     os.fsync = lambda fd: None  # a killed process loses nothing that it wrote; the disk is not what is tested
     base, kind = Path(sys.argv[1]), sys.argv[2]
-    point = 0
-    died = True
-    while died:
-        point += 1
-        died, found = _lives(base / f"{kind}-{point}", kind, point)
-        print(json.dumps({**found, "died": died}), flush=True)
+    whole = base / kind
+    whole.mkdir()
+    crashed: list[Path] = []
+
+    def crash() -> None:
+        crashed.append(shutil.copytree(whole, base / f"{kind}-{len(crashed) + 1}"))
+
+    first_life(whole, kind, crash)
+    for point, folder in enumerate(crashed, 1):
+        print(json.dumps(_later_lives(folder, kind, point)))
+    print(json.dumps({"point": len(crashed) + 1, "died": False, "at_crash": None, **outcome(whole)}))
 
 
 if __name__ == "__main__":
