@@ -7,7 +7,8 @@ from collections.abc import Callable
 from glob import escape
 
 from enginetop.alerts.rule import identity
-from enginetop.alerts.silence import Acknowledgement, QuietDesk, Silence, duration_seconds
+from enginetop.alerts.silence import Acknowledgement, QuietDesk, Silence
+from enginetop.fleet.durations import duration_seconds
 from enginetop.fleet.snapshot import Alert
 from enginetop.fleet.state import duration_text
 from tui.errands import Begin, Errands

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from enginetop.alerts.silence import duration_seconds
+from enginetop.fleet.durations import duration_seconds
 from tui.actions import Action
 from tui.view.arrange import Sort
 from tui.view.column_choice import Choice

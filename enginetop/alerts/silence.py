@@ -95,19 +95,6 @@ class NobodyQuiet:
         """Nothing to forget."""
 
 
-LONGEST_SECONDS = 366 * 86400.0
-_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def duration_seconds(text: str) -> float | None:
-    """A duration as people type it: `45s`, `30m`, `2h`, `3d`, at most a year; None: it is none."""
-    number, unit = text[:-1], _UNIT_SECONDS.get(text[-1:])
-    if unit is None or not (number.isascii() and number.isdecimal() and len(number) <= 8):
-        return None
-    seconds = float(int(number) * unit)
-    return seconds if 0 < seconds <= LONGEST_SECONDS else None
-
-
 def silenced_by(silences: Iterable[Silence], alert: Alert, replica_name: str, at: float) -> str:
     """Why an alert is silenced: the reason of the first silence that covers it; empty: it is not."""
     for silence in silences:

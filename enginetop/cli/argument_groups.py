@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 
 from enginetop.cli.slo_flag import parse_slo
+from enginetop.fleet.durations import duration_seconds, plain_seconds
 from enginetop.fleet.signals import KNOBS
 
 TARGET_HELP = (
@@ -15,13 +16,23 @@ TARGET_HELP = (
 
 
 def positive_seconds(text: str) -> float:
-    """A finite number of seconds above 0. ArgumentTypeError: it is not that."""
+    """Seconds above 0, plain or with a unit (`500ms`, `5m`). ArgumentTypeError: it is not that."""
+    value = plain_seconds(text)
+    if value is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds above 0, nor one like 500ms or 5m"
+        )
+    return value
+
+
+def positive_number(text: str) -> float:
+    """A finite number above 0. ArgumentTypeError: it is not that."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return value
 
 
@@ -65,8 +76,6 @@ def count_at_most(most: int) -> Callable[[str], int]:
 
 def told_duration(text: str) -> float:
     """Seconds, from a duration with its unit (`90s`, `2h`). ArgumentTypeError: it is not that."""
-    from enginetop.alerts.silence import duration_seconds  # not for --help: see `parse_slo`
-
     seconds = duration_seconds(text)
     if seconds is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 45s, 30m, 2h or 3d")
@@ -165,7 +174,10 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--window", type=positive_seconds, metavar="S", help="window of rates and percentiles (default 60)"
     )
     parser.add_argument(
-        "--slo", type=parse_slo, metavar="ttft=S,tpot=S,target=R", help="objective for this run"
+        "--slo",
+        type=parse_slo,
+        metavar="ttft=S,tpot=S,target=R",
+        help="objective for this run, in seconds or with a unit: ttft=300ms,tpot=40ms,target=0.95",
     )
 
 

@@ -16,6 +16,7 @@ from enginetop.cli.argument_groups import (
     count_at_most,
     knob_values,
     positive_count,
+    positive_number,
     positive_seconds,
     told_duration,
 )
@@ -133,7 +134,7 @@ def record_arguments(parser: argparse.ArgumentParser) -> None:
 def replay_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recording", metavar="FILE", help="recording to play back")
     parser.add_argument(
-        "--speed", type=positive_seconds, default=1.0, metavar="X", help="times real time (default 1)"
+        "--speed", type=positive_number, default=1.0, metavar="X", help="times real time (default 1)"
     )
     parser.set_defaults(targets=[])
     add_common(parser)

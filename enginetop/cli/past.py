@@ -13,10 +13,10 @@ from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from enginetop.alerts.silence import duration_seconds
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.prometheus import client_of
 from enginetop.cli.settings import Settings
+from enginetop.fleet.durations import duration_seconds
 from enginetop.fleet.errors import ConfigError
 
 _LONGEST_SECONDS = 7 * 86400.0

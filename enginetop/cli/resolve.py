@@ -28,6 +28,7 @@ from enginetop.cli.reading_settings import (
     prometheus_setting,
 )
 from enginetop.cli.settings import Look, Settings, config_path
+from enginetop.cli.slo_flag import ToldSlo
 from enginetop.cli.targets import parse_target
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
@@ -51,13 +52,17 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
     """
     if getattr(args, "replay", None) and args.targets:
         raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
-    config = _read_config(args.config)
+    config, doubts = _read_config(args.config)
     interval = args.interval or (config.interval_seconds if config else DEFAULT_INTERVAL_SECONDS)
     timeout = args.timeout or (config.timeout_seconds if config else None)
     window = args.window or (config.window_seconds if config else DEFAULT_WINDOW_SECONDS)
     targets, credentials = configured_targets(
         args.targets, config, only_named=bool(getattr(args, "discover", ()))
     )
+    if args.slo is not None:
+        doubts = [args.slo.doubt] if args.slo.doubt else []
+    for doubt in doubts:
+        warn(doubt)
     slos = _slos(args.slo, config)
     for _, slo in slos:
         for warning in burn_warnings(slo):
@@ -72,6 +77,7 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         timeout_seconds=timeout or min(interval * DEADLINE_SHARE, _LONGEST_DEFAULT_TIMEOUT_SECONDS),
         window_seconds=window,
         slos=slos,
+        doubtful_slo=bool(doubts),
         control=control_settings(config),
         knob_paths=knob_paths(config),
         restarts=restart_settings(config),
@@ -115,19 +121,21 @@ def _price(config: Config | None) -> Price | None:
     return price_of(config.cost)
 
 
-def _read_config(named: str | None) -> Config | None:
+def _read_config(named: str | None) -> tuple[Config | None, list[str]]:
+    """The config file, and what speaks against its objectives."""
     path = Path(named) if named else config_path()
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         if not named and isinstance(error, FileNotFoundError | NotADirectoryError):
-            return None
+            return None, []
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"{path}: {reason}; name a readable TOML file with --config") from error
     # pydantic costs more CPU to import than a whole scrape: only who has a config file pays it
-    from enginetop.fleet.config import parse_config
+    from enginetop.fleet.config import parse_config, slo_doubts
 
-    config = parse_config(parse_toml(text, str(path)), str(path))
+    tables = parse_toml(text, str(path))
+    config = parse_config(tables, str(path))
     for number, table in enumerate(config.targets):
         api = None if table.engine_api is None else table.engine_api.url
         for key, url in (("url", table.url), ("engine_api.url", api)):
@@ -136,7 +144,7 @@ def _read_config(named: str | None) -> Config | None:
                     parse_target(url)
             except ConfigError as error:
                 raise ConfigError(f"{path}: targets.{number}.{key}: {error}") from error
-    return config
+    return config, slo_doubts(tables, str(path))
 
 
 def _alerts(named: str | None, config: Config | None, window_seconds: float) -> AlertSettings:
@@ -145,9 +153,9 @@ def _alerts(named: str | None, config: Config | None, window_seconds: float) -> 
     return alert_settings(config, str(Path(named) if named else config_path()), window_seconds)
 
 
-def _slos(flag: Slo | None, config: Config | None) -> tuple[tuple[str, Slo], ...]:
+def _slos(flag: ToldSlo | None, config: Config | None) -> tuple[tuple[str, Slo], ...]:
     if flag is not None:
-        return (("*", flag),)
+        return (("*", flag.slo),)
     if config is None:
         return ()
     from enginetop.fleet.config import slo_of

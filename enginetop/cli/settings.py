@@ -57,6 +57,8 @@ class Settings:
     timeout_seconds: float
     window_seconds: float
     slos: tuple[tuple[str, Slo], ...]
+    doubtful_slo: bool = False
+    """Whether one of them looks like milliseconds taken for seconds."""
     control: ControlSettings | None = None
     """The `[control]` table; None: read-only."""
     knob_paths: Mapping[str, KnobPath] = field(default_factory=dict)
@@ -101,9 +103,10 @@ class Settings:
 
     @property
     def banner(self) -> str:
-        """What has to be seen all the time: what is not verified, and where the fleet is read from."""
+        """What has to be seen all the time: what is not verified, what is in doubt, and the source."""
+        doubt = "SLO IN SECONDS, NOT MS?" if self.doubtful_slo else ""
         source = f"prometheus {self.prometheus.url}" if self.prometheus is not None else ""
-        return " · ".join(filter(None, (self.unverified, source)))
+        return " · ".join(filter(None, (self.unverified, doubt, source)))
 
     def watched(self, targets: int) -> str:
         """What is watched, in words, of which there are so many."""

@@ -156,7 +156,7 @@ def _sheets(urls: tuple[str, ...], clients: Clients) -> Mapping[str, KnobSheet]:
 def _fleet_words(args: argparse.Namespace) -> list[str]:
     """The arguments that name the fleet of this run and its objective, as `apply` takes them too."""
     words = [*args.targets, *(["--config", args.config] if args.config else [])]
-    words += ["--slo", slo_flag(args.slo)] if args.slo else []
+    words += ["--slo", slo_flag(args.slo.slo)] if args.slo else []
     return [*words, *(word for one in args.discover or () for word in ("--discover", one))]
 
 

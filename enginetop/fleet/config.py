@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -17,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from enginetop.fleet.durations import LONGEST_PLAIN_SECONDS, doubt_of, plain_seconds
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.restart_tables import EngineApiTable, GatewayTable, HookTable, RestartTable
@@ -25,6 +27,18 @@ from enginetop.fleet.strict_tables import first_problem
 
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Ratio = Annotated[float, Field(gt=0, lt=1)]
+
+
+def _seconds_of(told: object) -> object:
+    if not isinstance(told, str | bool):
+        return told
+    seconds = plain_seconds(str(told))
+    if seconds is None:
+        raise ValueError(f'{told!r} is no time; write seconds (0.3), or a unit with it ("300ms")')
+    return seconds
+
+
+_Latency = Annotated[_Seconds, BeforeValidator(_seconds_of)]
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -173,8 +187,8 @@ class SloTable(_Table):
     """One `[[slo]]` entry; `model` is a shell pattern, the first entry that matches counts."""
 
     model: str = "*"
-    ttft_seconds: _Seconds = 1.0
-    tpot_seconds: _Seconds = 0.1
+    ttft_seconds: _Latency = 1.0
+    tpot_seconds: _Latency = 0.1
     target: _Ratio = 0.95
 
 
@@ -367,3 +381,13 @@ def price_of(table: CostTable) -> Price:
 def slo_of(table: SloTable) -> Slo:
     """The objective of one `[[slo]]` entry."""
     return Slo(table.ttft_seconds, table.tpot_seconds, table.target, source="config")
+
+
+def slo_doubts(data: Mapping[str, Any], origin: str) -> list[str]:
+    """What speaks against the objectives of a file that `parse_config` took: one line each, with the fix."""
+    return [
+        f"{origin}: slo.{number}.{key}_seconds: {doubt}"
+        for number, table in enumerate(data.get("slo", ()))
+        for key in LONGEST_PLAIN_SECONDS
+        if f"{key}_seconds" in table and (doubt := doubt_of(key, table[f"{key}_seconds"], '"'))
+    ]

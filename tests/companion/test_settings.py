@@ -65,6 +65,17 @@ def test_an_address_that_is_none_is_named(text: str) -> None:
 def test_objectives() -> None:
     assert read_objective("ttft=0.6, tpot=0.05,target=0.95") == Objective(0.6, 0.05)
     assert read_objective("tpot=0.05") == Objective(1.0, 0.05)
-    for bad in ("ttft=x", "ttft=-1", "ttft=0", "tpot=inf", "tpot=nan", "ttft="):
+    assert read_objective("ttft=700ms,tpot=0.05s") == Objective(0.7, 0.05)
+    for bad in (
+        "ttft=ms",
+        "ttft=s",
+        "ttft=5mss",
+        "ttft=x",
+        "ttft=-1",
+        "ttft=0",
+        "tpot=inf",
+        "tpot=nan",
+        "ttft=",
+    ):
         with pytest.raises(SettingsError, match="ENGINETOP_SLO"):
             read_objective(bad)

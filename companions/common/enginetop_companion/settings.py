@@ -94,7 +94,9 @@ def read_address(text: str) -> Address:
 
 
 def read_objective(text: str) -> Objective:
-    """`ttft=0.6,tpot=0.05` in seconds; what is not named keeps its default, other keys are not ours.
+    """`ttft=0.6,tpot=50ms`, in seconds unless a unit says otherwise.
+
+    What is not named keeps its default; other keys are not ours.
 
     Raises SettingsError.
     """
@@ -103,13 +105,19 @@ def read_objective(text: str) -> Objective:
         key, _, number = part.partition("=")
         if key.strip() not in values:
             continue
-        try:
-            value = float(number)
-        except ValueError:
-            value = math.nan
+        value = _seconds(number.strip())
         if not 0 < value < math.inf:
             raise SettingsError(
-                f"{OBJECTIVE}: {part!r}: write ttft=SECONDS,tpot=SECONDS, as in ttft=0.6,tpot=0.05"
+                f"{OBJECTIVE}: {part!r}: write ttft=SECONDS,tpot=SECONDS, as in ttft=0.6,tpot=50ms"
             )
         values[key.strip()] = value
     return Objective(values["ttft"], values["tpot"])
+
+
+def _seconds(text: str) -> float:
+    """Of a number with `ms`, with `s` or alone; NaN: it is none."""
+    number, parts = (text[:-2], 1000.0) if text.endswith("ms") else (text.removesuffix("s"), 1.0)
+    try:
+        return float(number) / parts
+    except ValueError:
+        return math.nan

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginetop.alerts.rule import Key
-from enginetop.alerts.silence import Acknowledgement, Quiet, Silence, duration_seconds
+from enginetop.alerts.silence import Acknowledgement, Quiet, Silence
 from enginetop.cli.quiet_file import SCHEMA, QuietError, QuietFile
 
 KEY: Key = ("GpuHot", "warning", "http://a:1", (("gpu_uuid", "G-1"),))
@@ -179,20 +179,3 @@ def test_no_content_does_harm(tmp_path_factory: pytest.TempPathFactory, content:
     QuietFile(path).read()
     file.add(Silence(900.0, reason="new"), now=0.0)
     assert "new" in ids(QuietFile(path))
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("45s", 45.0),
-        ("30m", 1800.0),
-        ("2h", 7200.0),
-        ("3d", 259200.0),
-        *(
-            (text, None)
-            for text in ("", "0s", "h", "2", "-2h", "2.5h", "1e3s", "２h", "2 h", "367d", "9" * 99 + "s")
-        ),
-    ],
-)
-def test_durations(text: str, seconds: float | None) -> None:
-    assert duration_seconds(text) == seconds

@@ -10,6 +10,7 @@ from collectors.fetch import Credentials
 from enginetop.cli.parser import parse
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import KnobPath, Settings
+from enginetop.cli.slo_flag import parse_slo, slo_flag
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
@@ -76,6 +77,44 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
     assert settings.credentials == {}
     assert settings.interval_seconds == 5.0
     assert settings.slo_for("llama-70b") == Slo(0.3, 0.1, 0.9, "flag")
+
+
+@pytest.mark.parametrize(
+    ("told", "slo"),
+    [
+        ("ttft=300ms,tpot=40ms,target=0.99", Slo(0.3, 0.04, 0.99, "flag")),
+        ("ttft=0.3s, itl=0.04", Slo(0.3, 0.04, 0.95, "flag")),
+        ("ttft=5m", Slo(300.0, 0.1, 0.95, "flag")),
+    ],
+)
+def test_objectives_with_units(tmp_path: Path, told: str, slo: Slo) -> None:
+    settings, warnings = _settings(tmp_path, None, "r1:8000", "--slo", told)
+    assert settings.slo_for(None) == slo
+    assert (warnings, settings.banner) == ([], "")
+    assert parse_slo(slo_flag(slo)) == (slo, "")  # what is printed to be typed again is not doubted either
+
+
+def test_objectives_of_the_file_with_units(tmp_path: Path) -> None:
+    text = '[[slo]]\nttft_seconds = "300ms"\ntpot_seconds = "0.04"\ntarget = 0.99\n'
+    settings, warnings = _settings(tmp_path, text)
+    assert settings.slo_for(None) == Slo(0.3, 0.04, 0.99, "config")
+    assert (warnings, settings.banner) == ([], "")
+
+
+def test_milliseconds_taken_for_seconds_are_doubted_once_and_counted_as_contracted(tmp_path: Path) -> None:
+    text = "[[slo]]\nttft_seconds = 0.3\n[[slo]]\nmodel = 'b'\nttft_seconds = 300\ntpot_seconds = 40\n"
+    settings, warnings = _settings(tmp_path, text)
+    assert [line.partition("fleet.toml: ")[2] for line in warnings] == [
+        'slo.1.ttft_seconds: 300 means 300 seconds; write "300ms" for milliseconds, or "300s" if meant',
+        'slo.1.tpot_seconds: 40 means 40 seconds; write "40ms" for milliseconds, or "40s" if meant',
+    ]
+    assert settings.banner == "SLO IN SECONDS, NOT MS?"
+    settings, warnings = _settings(tmp_path, text, "--slo", "ttft=300")
+    assert settings.slo_for("b") == Slo(300.0, 0.1, 0.95, "flag")
+    assert warnings == ["--slo ttft=300 means 300 seconds; write 300ms for milliseconds, or 300s if meant"]
+    assert settings.banner == "SLO IN SECONDS, NOT MS?"
+    settings, warnings = _settings(tmp_path, text, "--slo", "ttft=0.3")  # which takes the place of the file's
+    assert (warnings, settings.banner) == ([], "")
 
 
 def test_a_target_named_on_the_command_line_keeps_its_configured_key(tmp_path: Path) -> None:
@@ -162,6 +201,9 @@ def test_without_a_control_table_nothing_may_be_written(tmp_path: Path) -> None:
         ("interval_seconds = 'soon'", ["interval_seconds:"]),
         ("interval_seconds = 0", ["interval_seconds:"]),
         ("[[slo]]\ntarget = 1.5", ["slo.0.target"]),
+        ('[[slo]]\nttft_seconds = "soon"', ["slo.0.ttft_seconds: 'soon' is no time", "0.3", "300ms"]),
+        ('[[slo]]\ntpot_seconds = "0s"', ["slo.0.tpot_seconds: '0s' is no time"]),
+        ("[[slo]]\nttft_seconds = true", ["slo.0.ttft_seconds"]),
         ("interval_seconds = ", ["not valid TOML"]),
         ("[control]\nwarmup = 1", ["control.warmup", "did you mean 'warmup_seconds'"]),
         ("[control]\nalpha = 0.9", ["control.alpha"]),
@@ -193,6 +235,10 @@ def test_a_missing_config_file_that_was_named_is_an_error(tmp_path: Path) -> Non
         ["snapshot", "--slo", "target=1"],
         ["snapshot", "--slo", "ttft=-1"],
         ["snapshot", "--slo", "ttft=nan"],
+        ["snapshot", "--slo", "ttft=300 ms"],
+        ["snapshot", "--slo", "target=0.9s"],
+        ["snapshot", "--slo", "tpot=1,itl=1"],
+        ["snapshot", "--slo", ""],
         ["snapshot", "--interval", "0"],
         ["snapshot", "--interval", "inf"],
         ["snapshot", "--samples", "0"],

@@ -19,7 +19,7 @@ from enginetop.simulator.builtin import SCENARIOS
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_flag_names_the_objective(name: str) -> None:
     slo = SCENARIOS[name].slo
-    assert parse_slo(slo_flag(slo)) == replace(slo, source="flag")
+    assert parse_slo(slo_flag(slo)) == (replace(slo, source="flag"), "")
 
 
 def test_the_flag_as_people_write_it() -> None:

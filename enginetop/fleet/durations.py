@@ -1,0 +1,56 @@
+"""Durations as people write them: one table of units, and what a latency without a unit may have meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+LONGEST_SECONDS = 366 * 86400.0
+
+_UNITS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {"ms": (1.0, 1000.0), "s": (1.0, 1.0), "m": (60.0, 1.0), "h": (3600.0, 1.0), "d": (86400.0, 1.0)}
+)
+"""Seconds of one, as a fraction: 700 ms are 0.7 s, which a product with 0.001 misses."""
+
+_DURATION = re.compile(r"([0-9]{1,8}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)", re.ASCII)
+
+LONGEST_PLAIN_SECONDS: Mapping[str, float] = MappingProxyType({"ttft": 60.0, "tpot": 5.0})
+"""An objective beyond this, without a unit, is more likely milliseconds than meant."""
+
+
+def duration_seconds(text: str) -> float | None:
+    """A number and its unit, `300ms`, `0.3s`, `30m`, `2h`, above 0 and at most a year; None: it is none."""
+    told = _DURATION.fullmatch(text)
+    if told is None:
+        return None
+    times, parts = _UNITS[told[2]]
+    seconds = float(told[1]) * times / parts
+    return seconds if 0 < seconds <= LONGEST_SECONDS else None
+
+
+def plain_seconds(text: str) -> float | None:
+    """Seconds from a plain number, or from one with a unit; finite and above 0, else None."""
+    seconds = duration_seconds(text)
+    if seconds is not None:
+        return seconds
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if 0 < seconds < float("inf") else None
+
+
+def doubt_of(key: str, told: str | float, quote: str = "") -> str:
+    """What speaks against a latency (`ttft`, `tpot`) as it was told, and the fix; empty: nothing does.
+
+    `quote` goes around what is to be written instead.
+    """
+    if isinstance(told, str):
+        if duration_seconds(told) is not None:
+            return ""
+        told = float(told)
+    if told <= LONGEST_PLAIN_SECONDS[key]:
+        return ""
+    milliseconds, seconds = (f"{quote}{told:g}{unit}{quote}" for unit in ("ms", "s"))
+    return f"{told:g} means {told:g} seconds; write {milliseconds} for milliseconds, or {seconds} if meant"
