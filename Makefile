@@ -39,7 +39,7 @@ test-gpu: $(READY)       ## the read-only NVML part on a real GPU
 	$(BIN)/python -m pytest -q -m gpu -rs
 
 test-vllm: $(READY)      ## a real vLLM on the CPU, installed by itself: about 4 GB of disk, 8 minutes
-	$(BIN)/python -m pytest -q -m vllm -rs -s
+	$(BIN)/python -m pytest -q -m vllm -rs -s tests/vllm
 
 test-sglang: $(READY)    ## a real SGLang on the CPU, installed by itself: about 3 GB of disk, 12 minutes
 	$(BIN)/python -m pytest -q -m sglang -rs -s tests/sglang

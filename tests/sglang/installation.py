@@ -7,6 +7,7 @@ in. A small dense model with the torch backend needs none.
 from __future__ import annotations
 
 import shutil
+from functools import cache
 from pathlib import Path
 
 from tests.support.installing import Environment, kept_folder, run
@@ -30,6 +31,7 @@ _NEEDED = (
 """What SGLang imports on the CPU; its own list asks for kernels of other devices too."""
 
 
+@cache
 def install() -> Environment:
     """The environment, made where it is not there yet. `ENGINETOP_SGLANG_VENV` names another place for it."""
     here = Environment(kept_folder(f"sglang-cpu-{SGLANG}", "ENGINETOP_SGLANG_VENV"))

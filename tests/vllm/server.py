@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.installing import Environment
 
-READY_SECONDS = 420.0
+READY_SECONDS = 900.0
 _STEP = re.compile(
     r"Iteration\(\d+\): \d+ context requests, (\d+) context tokens, \d+ generation requests, (\d+) generation"
 )

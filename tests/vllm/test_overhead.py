@@ -18,7 +18,7 @@ from tests.vllm.server import Server, wait_for
 
 TOKENS = "vllm:generation_tokens_total"
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 
 PAIRS = 24
 BLOCK_SECONDS = 2.0

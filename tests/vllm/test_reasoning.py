@@ -11,7 +11,7 @@ import pytest
 from tests.vllm.load import Load
 from tests.vllm.server import Server, wait_for
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 
 THINKING = "thinking_token_budget"
 COUNT = "enginetop_reasoning_tokens"

@@ -17,7 +17,7 @@ from enginetop_companion_vllm.private_parts import (
     Part,
 )
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 
 
 def class_of(package: Path, part: Part) -> ast.ClassDef:

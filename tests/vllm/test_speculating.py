@@ -11,7 +11,7 @@ import pytest
 from tests.vllm.load import Load
 from tests.vllm.server import DRAFT_TOKENS, Server, drafts_per_step, run_for, wait_for
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 
 BUDGET = "max_num_batched_tokens"
 KNOBS = (

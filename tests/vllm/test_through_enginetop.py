@@ -21,7 +21,7 @@ from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
 from tests.vllm.load import Load
 from tests.vllm.server import Server, drafts_per_step, wait_for
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 
 BUDGET = "max_num_batched_tokens"
 DRAFTS = "num_speculative_tokens"
