@@ -1,7 +1,12 @@
-"""What is typed, read by a thread that sleeps until something is: Textual's own looks ten times a second."""
+"""What is typed, read where it is wanted: on the event loop, else by a thread that sleeps until something is.
+
+Textual's own thread looks ten times a second. A key that a thread reads waits for the interpreter five times
+until it is on the loop, up to 5 ms each beside an engine at work.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 from codecs import getincrementaldecoder
@@ -54,14 +59,43 @@ class _Poll:
         return [fd for fd, _ in self._poll.poll(None if seconds is None else seconds * 1000)]
 
 
+class KeyParser:
+    """Tells of the keys in the bytes of a terminal.
+
+    What may be the beginning of more (an escape) is told by `rest`, once nothing has followed for Textual's
+    escape delay.
+    """
+
+    def __init__(self, tell: Callable[[Message], None]) -> None:
+        self._tell, self._parser = tell, XTermParser()
+        self._decode = getincrementaldecoder("utf-8")("replace").decode
+
+    def take(self, block: bytes) -> None:
+        """What came."""
+        text = self._decode(block)
+        for message in self._parser.feed(text) if text else ():  # an empty text would end the parser
+            self._tell(message)
+        self.rest()
+
+    def rest(self) -> None:
+        """Nothing came for a while."""
+        for message in self._parser.tick():
+            self._tell(message)
+
+    def close(self) -> None:
+        """Nothing will come."""
+        with suppress(EOFError, ParseError):
+            for _ in self._parser.feed(""):
+                pass
+
+
 def read_keys(fd: int, leaving: Leaving, tell: Callable[[Message], None], wait: Wait | None = None) -> None:
     """Read what is typed at `fd` and tell of it, until we leave or the input ends. OSError: it is gone.
 
-    What has been read but may be the beginning of more (an escape) is told once nothing has followed for
-    Textual's escape delay; there is nothing else to wake up for.
+    After a key it wakes once more, for what may be the beginning of more; there is nothing else to wake for.
     """
     wait = wait or _Poll(fd, leaving.fileno())
-    parser, decode = XTermParser(), getincrementaldecoder("utf-8")("replace").decode
+    parser = KeyParser(tell)
     unfinished = False
     try:
         while not leaving.is_set():
@@ -69,15 +103,49 @@ def read_keys(fd: int, leaving: Leaving, tell: Callable[[Message], None], wait: 
                 block = os.read(fd, _BLOCK_BYTES)
                 if not block:
                     return
-                text = decode(block)
-                for message in parser.feed(text) if text else ():  # an empty text would end the parser
-                    tell(message)
+                parser.take(block)
                 unfinished = True
             else:
                 unfinished = False
-            for message in parser.tick():
-                tell(message)
+                parser.rest()
     finally:
-        with suppress(EOFError, ParseError):
-            for _ in parser.feed(""):
-                pass
+        parser.close()
+
+
+class LoopKeys:
+    """The same on the running event loop, from a descriptor that never blocks.
+
+    `lost` is told when it is gone.
+    """
+
+    def __init__(self, fd: int, tell: Callable[[Message], None], lost: Callable[[], None]) -> None:
+        self._fd, self._lost = fd, lost
+        self._parser = KeyParser(tell)
+        self._pause: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(fd, self._read)
+
+    def close(self) -> int:
+        """Read no more; the descriptor."""
+        self._loop.remove_reader(self._fd)
+        if self._pause is not None:
+            self._pause.cancel()
+        self._parser.close()
+        return self._fd
+
+    def _read(self) -> None:
+        try:
+            block = os.read(self._fd, _BLOCK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._loop.remove_reader(self._fd)
+            self._lost()
+            return
+        if not block:
+            self._loop.remove_reader(self._fd)
+            return
+        self._parser.take(block)
+        if self._pause is not None:
+            self._pause.cancel()
+        self._pause = self._loop.call_later(constants.ESCAPE_DELAY, self._parser.rest)

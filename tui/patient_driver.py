@@ -18,7 +18,7 @@ from textual.events import Resize
 from textual.geometry import Size
 from textual.message import Message
 
-from tui.key_input import Leaving, read_keys
+from tui.key_input import Leaving, LoopKeys, read_keys
 
 _MOST_PENDING = 8
 """Writes that may wait; Textual's writer blocks the event loop at 30."""
@@ -34,19 +34,22 @@ class Outlet:
     """The file that Textual's writer thread writes to: straight to the descriptor, timed, never raising.
 
     A descriptor of its own, since a blocked write to the interpreter's stderr would keep the process from
-    ending.
+    ending. What the terminal takes at once is sent by the event loop, so that no thread has to wake up for
+    it; the writer thread sends what has to be waited for.
     """
 
     def __init__(self, fd: int, lost: Callable[[], None], clock: Callable[[], float]) -> None:
         self._fd = fd
         self._tell_lost = lost
         self._clock = clock
-        self._taken: list[str] = []
+        self._taken: list[bytes] = []
         self._put = self._done = 0
         self._began = 0.0
         self.drain_seconds = 0.0
         """How long the terminal took for what was last drawn."""
         self.lost = False
+        self.ready: int | None = None
+        """A descriptor of the same terminal that never blocks; None: there is none, or it is not ours now."""
 
     @property
     def pending(self) -> int:
@@ -59,15 +62,31 @@ class Outlet:
             self._began = self._clock()
         self._put += 1
 
-    def write(self, text: str) -> int:
+    def send(self, text: str) -> bytes:
+        """Send a text as far as the terminal takes it now; what is left must be handed over.
+
+        Told by the event loop.
+        """
+        data = text.encode("utf-8", "replace")
+        if self.ready is None or self.pending or self.lost:
+            return data
+        try:
+            data = data[os.write(self.ready, data) :]
+        except OSError:  # it takes nothing now, or is gone, which the thread finds out
+            return data
+        if not data:
+            self.drain_seconds = 0.0
+        return data
+
+    def write(self, text: str | bytes) -> int:
         """Take a text; it is sent by `flush`."""
-        self._taken.append(text)
+        self._taken.append(text.encode("utf-8", "replace") if isinstance(text, str) else text)
         return len(text)
 
     def flush(self) -> None:
         """Send what was taken; returns when the terminal has it, or is lost."""
         taken, self._taken = self._taken, []
-        data = memoryview("".join(taken).encode("utf-8", "replace"))
+        data = memoryview(b"".join(taken))
         while data and not self.lost:
             try:
                 data = data[os.write(self._fd, data) :]
@@ -101,6 +120,7 @@ class PatientDriver(LinuxDriver):
         self.outlet = Outlet(os.dup(stream.fileno()), self._lost, time.monotonic)
         self._file = cast("Any", self.outlet)
         self.exit_event = self._leaving = Leaving()
+        self._keys: LoopKeys | None = None
 
     def start_application_mode(self) -> None:
         """Take the terminal, and tell its size at every change.
@@ -108,6 +128,7 @@ class PatientDriver(LinuxDriver):
         Textual reads the size in the handler of the signal. One that comes while another is handled is
         handled first, so that the older size was told last and stayed.
         """
+        self.outlet.ready = never_blocking(self.outlet.fileno(), os.O_WRONLY)
         super().start_application_mode()  # type: ignore[no-untyped-call]
         loop = asyncio.get_running_loop()
         signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(self._tell_size))
@@ -135,22 +156,66 @@ class PatientDriver(LinuxDriver):
         return self.outlet.lost or any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
 
     def write(self, data: str) -> None:
-        """Hand a text to the writer thread."""
-        self.outlet.expect()
-        super().write(data)
+        """Draw: what the terminal does not take at once is handed to the writer thread."""
+        rest = self.outlet.send(data)
+        if rest:
+            self.outlet.expect()
+            super().write(cast("str", rest))  # through Textual's queue to our own outlet
 
     def run_input_thread(self) -> None:
-        """Read keys until we leave or the terminal is gone."""
+        """Read keys until we leave or the terminal is gone: on the event loop if it can be.
+
+        This thread ends then. A key that it read would wait for the interpreter again and again.
+        """
+        fd = never_blocking(self.fileno, os.O_RDONLY)
+        if fd is not None:
+            self._loop.call_soon_threadsafe(self._read_on_loop, fd)
+            return
         try:
             read_keys(self.fileno, self._leaving, self.process_message)
         except (OSError, ValueError):
             self._lost()
 
+    def send_message(self, message: Message) -> None:
+        """Hand a message to the app: from the event loop at once."""
+        if self._keys is None:
+            super().send_message(message)
+        else:
+            self._app.post_message(message)
+
+    def _read_on_loop(self, fd: int) -> None:
+        self._stop_reading()
+        self._keys = LoopKeys(fd, self.process_message, self._lost)
+
+    def _stop_reading(self) -> None:
+        if self._keys is not None:
+            os.close(self._keys.close())
+            self._keys = None
+
+    def disable_input(self) -> None:
+        """Read no more keys."""
+        self._stop_reading()
+        super().disable_input()
+
     def close(self) -> None:
         """End the writer thread; one that is stuck in a stalled terminal is left behind."""
+        if self.outlet.ready is not None:
+            os.close(self.outlet.ready)
+            self.outlet.ready = None
         closing = threading.Thread(target=super().close, name="enginetop-closing", daemon=True)
         closing.start()
         closing.join(_LAST_SECONDS)
 
     def _lost(self) -> None:
         self._app.post_message(TerminalLost())
+
+
+def never_blocking(fd: int, how: int) -> int | None:
+    """Another descriptor of the terminal at `fd`, opened `how`, that never blocks; None: it is no terminal.
+
+    Opened anew, since what is set on `fd` would hold for all who share it: the shell that we return to.
+    """
+    try:
+        return os.open(os.ttyname(fd), how | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None

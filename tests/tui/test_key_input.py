@@ -1,7 +1,8 @@
-"""Keys are read by a thread that sleeps until something is typed: what it tells, how often it wakes up."""
+"""Keys are read by the event loop or by a thread that sleeps until something is typed: what they tell."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import Collection, Iterator, Sequence
@@ -11,7 +12,7 @@ from textual import events
 from textual.constants import ESCAPE_DELAY
 from textual.message import Message
 
-from tui.key_input import Leaving, read_keys
+from tui.key_input import Leaving, LoopKeys, read_keys
 
 
 class Typed:
@@ -64,46 +65,89 @@ def test_it_wakes_once_more_after_the_last_key(keys: Typed) -> None:
     assert keys.waits == [None, ESCAPE_DELAY, None, ESCAPE_DELAY, None]
 
 
-@pytest.mark.parametrize(
-    ("keys", "told"),
-    [
-        ((b"\x1b", b""), ["escape"]),
-        ((b"\x1b", b"[A"), ["up"]),
-        ((b"\x1b[", b"B"), ["down"]),
-        (("ä".encode()[:1], "ä".encode()[1:]), ["ä"]),
-        (("ä".encode()[:1], b"", "ä".encode()[1:]), ["ä"]),
-        ((b"\xffq",), ["replacement_character", "q"]),
-    ],
-    indirect=["keys"],
-)
+IN_PIECES = [
+    ((b"\x1b", b""), ["escape"]),
+    ((b"\x1b", b"[A"), ["up"]),
+    ((b"\x1b[", b"B"), ["down"]),
+    (("ä".encode()[:1], "ä".encode()[1:]), ["ä"]),
+    (("ä".encode()[:1], b"", "ä".encode()[1:]), ["ä"]),
+    ((b"\xffq",), ["replacement_character", "q"]),
+]
+"""What is typed, an empty block being a pause, and the keys."""
+
+
+@pytest.mark.parametrize(("keys", "told"), IN_PIECES, indirect=["keys"])
 def test_keys_in_pieces(keys: Typed, told: list[str]) -> None:
     assert keys.read() == told
 
 
-def test_an_input_that_ends_is_over() -> None:
-    fd, keyboard = os.pipe()
-    os.write(keyboard, b"x")
-    os.close(keyboard)
-    told: list[Message] = []
-    leaving = Leaving()
-    read_keys(fd, leaving, told.append)
-    assert [message.key for message in told if isinstance(message, events.Key)] == ["x"]
-    assert not leaving.is_set()
-    for used in (fd, leaving._reader, leaving._writer):
-        os.close(used)
+class Loop:
+    """Keys typed into a pipe that the event loop reads."""
+
+    def __init__(self) -> None:
+        self.fd, self.keyboard = os.pipe2(os.O_NONBLOCK)
+        self.told: list[str] = []
+        self.lost = 0
+        self.keys = LoopKeys(self.fd, self._hear, self._lose)
+
+    def _hear(self, message: Message) -> None:
+        if isinstance(message, events.Key):
+            self.told.append(message.key)
+
+    def _lose(self) -> None:
+        self.lost += 1
+
+    async def type(self, block: bytes) -> None:
+        """Type it, and let the loop read; nothing is a pause."""
+        if block:
+            os.write(self.keyboard, block)
+            for _ in range(3):
+                await asyncio.sleep(0)
+        else:
+            await asyncio.sleep(2 * ESCAPE_DELAY)
+
+    def close(self) -> None:
+        """Clean up."""
+        os.close(self.keys.close())
+        os.close(self.keyboard)
 
 
-def test_who_sleeps_is_woken_by_leaving_and_can_sleep_again() -> None:
-    fd, keyboard = os.pipe()
-    leaving = Leaving()
-    for _ in range(3):
-        reader = threading.Thread(target=read_keys, args=(fd, leaving, list[Message]().append))
-        reader.start()
-        leaving.set()
-        leaving.set()
-        reader.join(10.0)
-        assert not reader.is_alive()
-        leaving.clear()
-        leaving.clear()
-    for used in (fd, keyboard, leaving._reader, leaving._writer):
-        os.close(used)
+@pytest.mark.parametrize(("blocks", "told"), IN_PIECES)
+def test_the_loop_tells_the_same_keys(blocks: Sequence[bytes], told: list[str]) -> None:
+    async def run() -> list[str]:
+        loop = Loop()
+        for block in blocks:
+            await loop.type(block)
+        loop.close()
+        return loop.told
+
+    assert asyncio.run(run()) == told
+
+
+def test_the_loop_reads_no_more_once_closed_or_at_the_end_of_the_input() -> None:
+    async def run() -> None:
+        loop = Loop()
+        os.close(loop.keyboard)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not asyncio.get_running_loop().remove_reader(loop.fd)
+        os.close(loop.keys.close())
+        assert (loop.told, loop.lost) == ([], 0)
+
+    asyncio.run(run())
+
+
+def test_a_terminal_that_is_gone_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_fd: int, _count: int) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    async def run() -> int:
+        loop = Loop()
+        monkeypatch.setattr("tui.key_input.os.read", gone)
+        await loop.type(b"a")
+        monkeypatch.undo()
+        await loop.type(b"b")
+        loop.close()
+        return loop.lost
+
+    assert asyncio.run(run()) == 1

@@ -263,6 +263,29 @@ def test_a_lost_terminal_is_told_once_and_swallows_the_rest() -> None:
     os.close(writer)
 
 
+def test_what_a_terminal_takes_at_once_wakes_nobody() -> None:
+    """And what it does not take is sent after it, in order, by whoever may wait."""
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    outlet = Outlet(writer, lambda: None, Clock())
+    assert outlet.send("x") == b"x", "it does not know the terminal"
+    outlet.ready = writer
+    assert outlet.send("é") == b""
+    assert (os.read(reader, 10), outlet.pending) == ("é".encode(), 0)
+    rest = outlet.send("a" * 5000)
+    assert rest == b"a" * 904
+    outlet.expect()
+    assert outlet.send("b") == b"b", "not before what waits"
+    outlet.write(rest)
+    assert os.read(reader, 5000) == b"a" * 4096
+    outlet.flush()
+    assert (os.read(reader, 5000), outlet.pending) == (rest, 0)
+    assert outlet.send("c") == b""
+    os.close(reader)
+    os.close(writer)
+
+
 @pytest.mark.parametrize(("drain", "spacing"), [(0.0, 0.5), (0.2, 0.5), (3.0, 6.0), (60.0, 10.0)])
 def test_a_slow_terminal_gets_fewer_pictures(drain: float, spacing: float) -> None:
     app = FleetApp(FakeSource())
