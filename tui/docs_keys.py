@@ -22,14 +22,14 @@ _INTRODUCTION = """\
 # Keys and commands of the screen
 
 Written by `make docs` from the table of actions (`tui/actions.py`); a test fails when it is not what that
-says. `?` shows the keys on the screen. What is marked **dangerous** changes an engine: it asks first, it is
-not there while everything is read-only, and it is never on a single unshifted key.
+says. `?` shows the keys on the screen. Keys marked **dangerous** change an engine: they ask first, are absent
+while everything is read-only, and are never a single unshifted key.
 """
 
 _OWN = """\
 ## Your own keys
 
-The config file may give any word of these tables other keys; they replace the usual ones everywhere:
+The config file can give any word of these tables other keys, which replace the usual ones everywhere:
 
     [keys]
     pause = "p"
@@ -37,15 +37,15 @@ The config file may give any word of these tables other keys; they replace the u
     previous = "P"
 
 A key is a character, a name (`enter space tab esc up down left right home end pgup pgdn f1` ...) or one of
-them behind `ctrl+`, `alt+`, `shift+`. An unknown word, a key that means two things in one place and a
-careless key for a dangerous action are refused at the start, in one line. {always} stay.
+them behind `ctrl+`, `alt+`, `shift+`. An unknown word, a key with two meanings in one place, and a single
+unshifted key for a dangerous action are refused at the start, in one line. {always} always stay.
 """
 
 _COMMANDS = """\
 ## Commands
 
-`:` opens the command line, tab completes, up and down go through what was entered before; an unambiguous
-beginning of a word is enough. `ctrl+p` lists all to choose from. Besides the words of the tables above:
+`:` opens the command line: tab completes, up and down go through the history, and an unambiguous beginning
+of a word is enough. `ctrl+p` lists all commands. Besides the words of the tables above there are:
 """
 
 _FILTER = "## The filter\n"
@@ -53,21 +53,21 @@ _FILTER = "## The filter\n"
 _STATE = """\
 ## The state column
 
-The gravest thing that is known of a replica, in a word; `enter` has the reasons, `7` the alerts.
+The gravest thing known of a replica, in a word; `enter` has the reasons, `7` the alerts.
 `{warning}` and `{critical}` need you, `{info}` is worth a look, `{quiet}` has nothing to do.
 
 | word | when |
 | --- | --- |
 """
 _SOON = """
-`backends`, `errors`, `preempt`, `pressure`, `ttft slo`, `tpot slo` and `throttled` are there as soon as the
-figures show them, before the hold of the rule is over.
+`backends`, `errors`, `preempt`, `pressure`, `ttft slo`, `tpot slo` and `throttled` appear as soon as the
+figures show them, before the rule's hold is over.
 """
 _PASSING = (
-    (SLOW, "TTFT, TPOT or ITL is far above the median of its like; no objective need be missed"),
-    ("outlier", "another figure is far from the median of its like"),
-    (NO_ANSWER, "the newest look failed or waits; the state is still that of before"),
-    ("restarted", "it began anew within the last two minutes"),
+    (SLOW, "TTFT, TPOT or ITL is far above the median of similar replicas; the objective may still be met"),
+    ("outlier", "another figure is far from the median of similar replicas"),
+    (NO_ANSWER, "the newest look failed, or its answer is overdue; the state has not changed yet"),
+    ("restarted", "it restarted within the last two minutes"),
 )
 """Words of `◌` that are no state and no alert."""
 
