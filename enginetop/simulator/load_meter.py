@@ -38,19 +38,21 @@ class LoadMeter:
         """The load at second `now`, as far as the life goes back."""
         elapsed = (now - self._looked_at) * len(engines)
         if now - self._looked_at >= _SHORTEST_LOOK_SECONDS:
-            worked = _work(engines)
-            compute_seconds = (worked[1] - self._worked[1]) * engines[0].settings.step.per_token_us / 1e6
+            busy_seconds, tokens = _work(engines)
+            busy_before, before = self._worked
+            computed = tokens - before if tokens >= before else tokens  # counters may begin anew in a life
+            compute_seconds = computed * engines[0].settings.step.per_token_us / 1e6
             self._load = Load(
                 up=True,
-                busy_ratio=min(1.0, (worked[0] - self._worked[0]) / elapsed),
+                busy_ratio=min(1.0, (busy_seconds - busy_before) / elapsed),
                 compute_ratio=min(1.0, compute_seconds / elapsed),
             )
-            self._looked_at, self._worked = now, worked
+            self._looked_at, self._worked = now, (busy_seconds, tokens)
         return self._load
 
 
 def _work(engines: Sequence[EngineModel]) -> tuple[float, int]:
-    """Seconds of work and tokens computed in this life, all ranks."""
+    """Seconds of work in this life, and tokens computed as its counters have it; all ranks."""
     every = [engine.metrics for engine in engines]
     tokens = sum(m.prompt_tokens - m.prompt_tokens_cached + m.generation_tokens for m in every)
     return sum(engine.busy_seconds for engine in engines), tokens

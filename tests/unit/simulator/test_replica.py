@@ -9,7 +9,7 @@ import pytest
 
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.builtin import SCENARIOS
-from enginetop.simulator.faults import Fault, outage
+from enginetop.simulator.faults import Fault, FaultKind, outage
 from enginetop.simulator.load_meter import Load
 from enginetop.simulator.replica import SimulatedReplica
 from enginetop.simulator.scenario import Arrival, Lengths
@@ -100,6 +100,18 @@ def test_load_is_the_work_of_the_last_second_or_more() -> None:
     replica.advance(120.0)
     assert replica.engine is not None
     assert replica.load().busy_ratio == pytest.approx(replica.engine.busy_seconds / 10.0)
+
+
+def test_counters_that_begin_anew_are_no_work_undone() -> None:
+    replica = replica_of(Fault(FaultKind.RESET, 40.0, 1.0))
+    replica.advance(39.0)
+    replica.load()
+    replica.advance(45.0)
+    load, engine = replica.load(), replica.engine
+    assert engine is not None
+    metrics = engine.metrics
+    computed = metrics.prompt_tokens - metrics.prompt_tokens_cached + metrics.generation_tokens
+    assert load.compute_ratio == pytest.approx(computed * 55e-6 / 6.0)
 
 
 def test_replicas_of_a_model_have_their_bursts_together_whatever_became_of_them() -> None:
