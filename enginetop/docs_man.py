@@ -21,25 +21,37 @@ Watches live LLM inference fleets: vLLM, SGLang, TensorRT-LLM, Triton, Dynamo, l
 their gateways. Without a COMMAND it is a terminal UI on the TARGETs, those of the config file, or the engines
 that listen on this machine; without a terminal it prints one table. It is read-only unless the config file
 has a [control] table. A TARGET is http(s)://host:port[/path], host:port or ssh://host/127.0.0.1:8000."""
-_EXIT_CODES = (
-    ("0", "Done; of check: all is well."),
-    ("1", "It broke, and the reason is one line on stderr. Of check: a warning fires."),
+EXIT_CODES = (
+    (
+        "0",
+        """\
+Done. Of check: all is well. Of doctor: nothing is wrong. Of rollback: undone. Launch exits with the engine's
+own code where that ended by itself.""",
+    ),
+    (
+        "1",
+        """\
+It broke, and the reason is one line on stderr. Of check: a warning fires. Of doctor: warnings. Of probe: no
+request was answered. Of record: the recording ended early. Of watch: not all lines could be written.""",
+    ),
     (
         "2",
         """\
-The command line, the config file or a recording cannot be used; a plan that does not fit or that nobody
-approved. Of check: something critical fires.""",
+The command line, the config file, a recording or a name cannot be used; a plan that does not fit or that
+nobody approved. Of check: something critical fires. Of doctor: something is wrong. Of audit: it is not
+intact.""",
     ),
     (
         "3",
         """\
-Of check: unknown, also where its config file or its targets cannot be used. Of tune --plan: there is nothing
-to propose. Of apply: inconclusive, and the value went back.""",
+Of check: unknown, also where its command line, its config file or its targets cannot be used, and where it
+broke. Of tune --plan: there is nothing to propose. Of apply: inconclusive, and the value went back.""",
     ),
-    ("4", "Of apply: rolled back. A rollback that was asked for and done is 0."),
+    ("4", "Of apply: rolled back."),
     ("5", "Of apply and rollback: a value may still be in force; stderr says what to do by hand."),
     ("130", "Ended by ctrl+c."),
 )
+"""Every code with what it means; a test holds `docs/recipes.md` against it."""
 _FILES = (
     ("$XDG_CONFIG_HOME/enginetop/config.toml", "The config file (~/.config where that variable is not set)."),
     ("$XDG_CONFIG_HOME/enginetop/themes/", "Themes of your own."),
@@ -85,7 +97,7 @@ def page(tree: tuple[CommandGrammar, ...] | None = None) -> str:
         "Of the terminal UI and of every command that names them.",
         *_options(shared),
         ".SH EXIT STATUS",
-        *_list(_EXIT_CODES),
+        *_list(EXIT_CODES),
         ".SH FILES",
         *_list(_FILES),
         ".SH ENVIRONMENT",

@@ -67,12 +67,8 @@ class Verdict:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command. Where nothing can be looked at nothing is known: 2 would say that the fleet is bad."""
-    try:
-        snapshot = _picture(args)
-    except ConfigError as error:
-        tell(str(error))
-        return exit_codes.UNKNOWN
+    """Run the command."""
+    snapshot = _picture(args)
     if snapshot.collector.told:
         tell(snapshot.collector.told)
     verdict = judge(snapshot)

@@ -15,7 +15,7 @@ from pathlib import Path
 from enginetop.cli import exit_codes
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.garbage import pace_garbage
-from enginetop.cli.parser import parse
+from enginetop.cli.parser import UI, Command, parse
 from enginetop.fleet.errors import ConfigError
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -33,15 +33,17 @@ def dispatch(argv: list[str] | None = None) -> int:
 
 
 def _code(argv: list[str] | None) -> int:
+    command = UI
     try:
         try:
-            return _run(sys.argv[1:] if argv is None else argv)
+            command, args = parse(sys.argv[1:] if argv is None else argv)
+            return _run(command, args)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # the interpreter's own flush would fail with a traceback
     except ConfigError as error:
         tell(str(error))
-        return exit_codes.USAGE
+        return command.unusable
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
@@ -51,11 +53,11 @@ def _code(argv: list[str] | None) -> int:
         if isinstance(error, OSError) and error.errno in _UNWRITABLE:
             _drop_output()
             tell(f"the output cannot be written: {os.strerror(error.errno).lower()}")
-            return exit_codes.INTERNAL
+            return command.broken
         if os.environ.get("ENGINETOP_TRACEBACK"):
             raise
         _tell_of_fault(error)
-        return exit_codes.INTERNAL
+        return command.broken
 
 
 def _tell_of_fault(error: BaseException, where: str = "") -> None:
@@ -76,8 +78,7 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run(argv: list[str]) -> int:
-    command, args = parse(argv)
+def _run(command: Command, args: Namespace) -> int:
     _explain_clash()
     module = importlib.import_module(f"enginetop.cli.{command.module}")
     with _past(args):

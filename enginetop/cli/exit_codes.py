@@ -1,4 +1,4 @@
-"""Exit codes of every command."""
+"""Exit codes of every command. What each of them means of which command stands in `enginetop.docs_man`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ ROLLBACK_FAILED = 5
 WARNING = 1
 CRITICAL = 2
 UNKNOWN = 3
-"""What `check` finds, as monitoring plugins say it."""
+"""What `check` finds, as monitoring plugins say it: it does not know where others could not be used or broke,
+since `USAGE` would say that a fleet is bad, and `INTERNAL` that it is not well."""
 INTERRUPTED = 130
 """Ended by ctrl+c (128 + SIGINT)."""

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from collectors.secrets import without_secrets, words_without_secrets
 from enginetop import __version__
 from enginetop.cli import command_arguments as take
+from enginetop.cli import exit_codes
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """One command: its name, one line of help, the module of `enginetop.cli` that runs it, its arguments.
 
-    `takes_command`: what follows `--` is a command line of its own, as `args.command`.
+    `takes_command`: what follows `--` is a command line of its own, as `args.command`. `unusable` and
+    `broken` are its exit codes where it cannot be used, and where it breaks.
     """
 
     name: str
@@ -23,6 +25,8 @@ class Command:
     module: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     takes_command: bool = False
+    unusable: int = exit_codes.USAGE
+    broken: int = exit_codes.INTERNAL
 
 
 UI = Command("", "the terminal UI on these targets", "ui", take.ui_arguments)
@@ -37,7 +41,14 @@ COMMANDS: tuple[Command, ...] = (
         "probe", "send a few requests: how much a model thinks; asks first", "probe", take.probe_arguments
     ),
     Command("watch", "alerts as lines, and to the sinks of the config file", "watch", take.watch_arguments),
-    Command("check", "one line and an exit code for cron and probes", "check", take.check_arguments),
+    Command(
+        "check",
+        "one line and an exit code for cron and probes",
+        "check",
+        take.check_arguments,
+        unusable=exit_codes.UNKNOWN,
+        broken=exit_codes.UNKNOWN,
+    ),
     Command("runbook", "what an alert means, and what to do", "runbook", take.runbook_arguments),
     Command("silence", "keep alerts quiet for a while: add, list, expire", "silence", take.silence_arguments),
     Command(
@@ -64,10 +75,11 @@ COMMANDS: tuple[Command, ...] = (
 
 class _Parser(argparse.ArgumentParser):
     """argparse with one-line errors: what is wrong, and where help is. `typed` are the arguments; what may be
-    a key among them is not repeated.
+    a key among them is not repeated. `unusable` is what it exits with.
     """
 
     typed: Sequence[str] = ()
+    unusable = exit_codes.USAGE
 
     def error(self, message: str) -> None:  # type: ignore[override]
         for word, shown in zip(self.typed, words_without_secrets(self.typed), strict=True):
@@ -75,14 +87,14 @@ class _Parser(argparse.ArgumentParser):
         wrong = message.removeprefix("unrecognized arguments: ")
         if wrong != message and (near := _nearest(wrong.partition(" ")[0], self._option_string_actions)):
             message += f"; did you mean {near}?"
-        self.exit(2, f"{self.prog}: {without_secrets(message)} (see {self.prog} --help)\n")
+        self.exit(self.unusable, f"{self.prog}: {without_secrets(message)} (see {self.prog} --help)\n")
 
 
 def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:
-    """The command and its arguments. Exits with 0 after --help and --version, with 2 on a usage error."""
+    """The command and its arguments. Exits with 0 after --help, with `unusable` on a usage error."""
     command = next((known for known in COMMANDS if argv and argv[0] == known.name), UI)
     parser = _parser(command)
-    parser.typed = argv
+    parser.typed, parser.unusable = argv, command.unusable
     if command.takes_command:
         end = argv.index("--") if "--" in argv else len(argv)
         args = parser.parse_args(argv[1:end])

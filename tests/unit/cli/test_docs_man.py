@@ -12,7 +12,7 @@ import pytest
 
 from enginetop.cli.command_tree import Argument, CommandGrammar
 from enginetop.cli.parser import COMMANDS, UI
-from enginetop.docs_man import page
+from enginetop.docs_man import EXIT_CODES, page
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "docs" / "man" / "enginetop.1"
@@ -20,6 +20,11 @@ FILE = ROOT / "docs" / "man" / "enginetop.1"
 
 def test_the_page_is_what_the_parser_says() -> None:
     assert FILE.read_text(encoding="utf-8") == page(), "run: make docs"
+
+
+def test_the_exit_codes_are_told_alike_in_the_documents() -> None:
+    rows = [f"| {code} | {' '.join(meaning.split())} |" for code, meaning in EXIT_CODES]
+    assert "\n".join(rows) in (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
 
 
 def plain(text: str) -> str:

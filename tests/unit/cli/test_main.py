@@ -7,11 +7,16 @@ import os
 import subprocess
 import sys
 import threading
+from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from enginetop.cli.main import main
+from enginetop.cli.parser import COMMANDS, UI, Command
+from enginetop.fleet.errors import ConfigError
 
 
 @pytest.mark.parametrize("argv", [["demo", "--list"], ["--version"]])
@@ -68,6 +73,31 @@ def test_a_thread_that_dies_says_so_in_one_line(
         "enginetop: a fault of enginetop itself in the thread enginetop-x: KeyError: 'no\\nkey' "
         "(ENGINETOP_TRACEBACK=1 shows where)\n"
     )
+
+
+@pytest.mark.parametrize("command", [UI, *COMMANDS], ids=lambda one: one.name or "ui")
+def test_what_cannot_be_used_and_what_breaks_has_one_code_everywhere(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a check 2 and 1 would say that the fleet is bad: a typing error in a crontab pages nobody."""
+    named = [command.name] if command.name else []
+    for wrong in ("--no-such-option", "--config"):
+        with pytest.raises(SystemExit) as caught:
+            main([*named, wrong])
+        assert caught.value.code == (3 if command.name == "check" else 2)
+        assert capsys.readouterr().err.count("\n") == 1
+
+    def fail(error: Exception) -> Callable[..., NoReturn]:
+        def run(*_: object) -> NoReturn:
+            raise error
+
+        return run
+
+    monkeypatch.setattr("enginetop.cli.dispatch.parse", lambda argv: (command, Namespace()))
+    for error, code in ((ConfigError("no such file"), 2), (ValueError("a\nb"), 1)):
+        monkeypatch.setattr(f"enginetop.cli.{command.module}.run", fail(error))
+        assert main([]) == (3 if command.name == "check" else code)
+        assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_what_the_entry_point_imports_before_that_is_small() -> None:
