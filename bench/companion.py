@@ -12,7 +12,6 @@ passes a wrapper (only with a reasoning parser), and each request is counted whe
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import sys
 from collections.abc import AsyncGenerator, Callable
@@ -25,6 +24,7 @@ sys.path += [str(Path(__file__).parents[1] / "companions" / name) for name in ("
 
 from prometheus_client import CollectorRegistry
 
+from bench.figures import tell
 from enginetop_companion.settings import Objective
 from enginetop_companion.truth import PrometheusMetrics, RequestTruth
 from enginetop_companion_vllm import engine_side
@@ -196,10 +196,7 @@ def measure() -> dict[str, float]:
 
 def main() -> None:
     figures = measure()
-    for name, value in figures.items():
-        print(f"{name:34} {value:.6g}")
-    if "--json" in sys.argv[1:]:
-        print(json.dumps(figures))
+    tell(figures, as_json="--json" in sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import httpx
 
+from bench.figures import tell
 from bench.page_server import PAGE_BYTES, TLS, page_server
 from collectors.answer import Answer
 from collectors.fetch import Credentials
@@ -93,10 +93,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with page_server(TARGETS) as server, page_server(TARGETS, tls=True) as secure:
         figures = asyncio.run(measure(server.good, secure.good, arguments.rounds))
-    for name, value in figures.items():
-        print(f"{name:36} {value:8.3f}")
-    if arguments.json:
-        print(json.dumps(figures))
+    tell(figures, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ oldest good page in any snapshot, and this process's CPU per scrape, snapshots i
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import socket
 import threading
@@ -16,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from bench.figures import tell
 from bench.page_server import page_server
 from collectors.answer import Answer
 from collectors.feed import TargetFeed
@@ -123,10 +123,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     figures = measure(arguments.replicas, arguments.seconds, arguments.interval)
-    for name, value in figures.items():
-        print(f"{name:30} {value:10g}")
-    if arguments.json:
-        print(json.dumps(figures))
+    tell(figures, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
+from bench.figures import tell
 from bench.page_server import AGE_SECONDS, AGES, MovingPage
 from bench.process_figures import resident_mib
 from collectors.answer import Answer
@@ -171,10 +172,7 @@ def main() -> None:
         print(json.dumps(watch(sys.stdin.buffer, *fleet, screen=arguments.screen)))
         return
     figures = measure(arguments.replicas, arguments.minutes, arguments.interval, screen=arguments.screen)
-    for name, value in figures.items():
-        print(f"{name:30} {value:10g}")
-    if arguments.json:
-        print(json.dumps(figures))
+    tell(figures, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import random
 import statistics
 import time
@@ -25,6 +24,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from bench.figures import tell
 from collectors.exposition import PageParser
 from collectors.layout import LayoutCache
 
@@ -171,10 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"default {ROUNDS}")
     options = parser.parse_args(arguments)
     figures = measure(options.rounds)
-    for name, figure in figures.items():
-        print(f"{name:34}{figure:>12}")
-    if options.json:
-        print(json.dumps(figures))
+    tell(figures, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bench.figures import tell
 from bench.page_server import page_server
 from bench.process_figures import cpu_seconds
 from collectors.feed import TargetFeed
@@ -136,10 +137,7 @@ def main() -> None:
     figures = measure(
         arguments.replicas, arguments.looks, arguments.warm_seconds, arguments.port, arguments.keep
     )
-    for name, value in figures.items():
-        print(f"{name:28} {value:10g}")
-    if arguments.json:
-        print(json.dumps(figures))
+    tell(figures, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ scrape. Between two scrapes of a target lie those of all others, so that caches 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import time
 
+from bench.figures import tell
 from bench.page_server import TLS, page_server
 from bench.process_figures import resident_mib
 from collectors.feed import TargetFeed
@@ -96,10 +96,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     figures = measure(arguments.replicas, arguments.seconds, arguments.interval, tls=arguments.tls)
-    for name, value in figures.items():
-        print(f"{name:26} {value:10g}")
-    if arguments.json:
-        print(json.dumps(figures))
+    tell(figures, as_json=arguments.json)
 
 
 if __name__ == "__main__":

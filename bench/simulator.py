@@ -8,9 +8,9 @@ and two baselines with a look every ten seconds and no pages.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 
+from bench.figures import tell
 from enginetop.simulator.builtin import DEFAULT_SCENARIO
 from enginetop.simulator.fleet_model import WARM_UP_SECONDS, FleetModel
 from enginetop.simulator.scenario import Scenario
@@ -72,10 +72,7 @@ def main() -> None:
     args = parser.parse_args()
     scenario = find_scenario(args.scenario)
     figures = measure(scenario, args.replicas or scenario.replicas)
-    for name, value in figures.items():
-        print(f"{name:>37}  {value}")
-    if args.json:
-        print(json.dumps(figures))
+    tell(figures, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ to its end: the page scraped, derived, printed. `first_paint`: the screen alone 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -17,6 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.figures import tell
 from bench.page_server import page_server
 from bench.scale import config
 from bench.screen import first_paint
@@ -68,10 +68,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     figures = measure(arguments.rounds)
-    for name, value in figures.items():
-        print(f"{name:32} {value:8.3f}")
-    if arguments.json:
-        print(json.dumps(figures))
+    tell(figures, as_json=arguments.json)
 
 
 if __name__ == "__main__":
