@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,15 @@ from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import ReplicaState, Target
 from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
 from enginetop.fleet.state import duration_text
+from tui.view.condition import conditions_of
+from tui.view.severity import Severity as Loudness
 
 SCHEMA = "enginetop.check/1"
 
 _SAMPLES = 2
+_MOST_PROBLEMS = 12
+_MOST_ASIDES = 4
+"""So many stand in the line; the JSON has all of them."""
 _WORDS = {
     exit_codes.OK: "OK",
     exit_codes.WARNING: "WARNING",
@@ -50,7 +56,7 @@ _SAID = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something about one target, or about the fleet, and the exit code that it alone would give."""
+    """Something about one target, or about the fleet, and the exit code that it alone gives."""
 
     code: int
     target: str
@@ -59,11 +65,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check comes to."""
+    """What a check comes to. `asides` are of code 0: what the screen says of replicas without a problem."""
 
     code: int
     summary: str
     problems: tuple[Problem, ...]
+    asides: tuple[Problem, ...] = ()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,7 +122,8 @@ def judge(snapshot: FleetSnapshot) -> Verdict:
     problems = [problem for problem in problems if problem.code != exit_codes.OK]
     problems.sort(key=lambda problem: -_GRAVITY.index(problem.code))
     code = problems[0].code if problems else exit_codes.OK
-    return Verdict(code, _summary(code, problems, snapshot), tuple(problems))
+    asides = _asides(snapshot, {problem.target for problem in problems})
+    return Verdict(code, _summary(code, problems, asides, snapshot), tuple(problems), tuple(asides))
 
 
 def _nothing_known(replica: ReplicaSnapshot) -> bool:
@@ -144,12 +152,13 @@ def _text(alert: Alert, names: Mapping[str, str], at: float) -> str:
     return f"{name} {alert.rule}: {alert.summary}"
 
 
-def _summary(code: int, problems: Sequence[Problem], snapshot: FleetSnapshot) -> str:
+def _summary(
+    code: int, problems: Sequence[Problem], asides: Sequence[Problem], snapshot: FleetSnapshot
+) -> str:
     total = snapshot.fleet.replicas
     touched = len({problem.target for problem in problems})
     count = f"{touched} of {total}" if problems else f"{total} of {total}"
-    told = [problem.text for problem in problems] + _doubts(snapshot, {one.target for one in problems})
-    said = "; ".join(told) or "nothing to report"
+    said = "; ".join([*_some(problems, _MOST_PROBLEMS), *_some(asides, _MOST_ASIDES)]) or "nothing to report"
     silenced = sum(bool(alert.silenced_by) and _matters(alert) for alert in snapshot.alerts)
     if silenced:
         said += f"; {silenced} silenced"
@@ -158,13 +167,31 @@ def _summary(code: int, problems: Sequence[Problem], snapshot: FleetSnapshot) ->
     return " ".join("".join(c if c.isprintable() else " " for c in line).split())
 
 
-def _doubts(snapshot: FleetSnapshot, told: set[str]) -> list[str]:
-    """Who did not answer the newest look: no problem yet, and worth a word."""
-    return [
-        f"{replica.target.name} {replica.state.value}, {'; '.join(replica.reasons)}"
-        for replica in snapshot.replicas
-        if replica.in_doubt and replica.target.url not in told
-    ]
+def _some(found: Sequence[Problem], most: int) -> list[str]:
+    """The texts of the first ones, and how many more there are: monitoring systems cut long lines."""
+    more = len(found) - most
+    return [one.text for one in found[:most]] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _asides(snapshot: FleetSnapshot, told: set[str]) -> list[Problem]:
+    """What the screen says of the other replicas, gravest first: no problem, or none yet."""
+    conditions = conditions_of(snapshot)
+    found = []
+    for replica in snapshot.replicas:
+        url, name = replica.target.url, replica.target.name
+        condition = conditions[url]
+        if url in told or replica.gone_at is not None or condition.handled:
+            continue
+        if replica.in_doubt:
+            text = f"{name} {replica.state.value}, {'; '.join(replica.reasons)}"
+        elif condition.severity > Loudness.QUIET:
+            short, because = condition.short, condition.because
+            said = because if because.startswith(short) else ": ".join(filter(None, (short, because)))
+            text = f"{name} {said}"
+        else:
+            continue
+        found.append((-condition.severity, Problem(exit_codes.OK, url, text)))
+    return [aside for _, aside in sorted(found, key=itemgetter(0))]
 
 
 def _goodput(snapshot: FleetSnapshot) -> str:
@@ -186,6 +213,7 @@ def _document(snapshot: FleetSnapshot, verdict: Verdict) -> dict[str, Any]:
             {"status": _WORDS[problem.code].lower(), "target": problem.target, "text": problem.text}
             for problem in verdict.problems
         ],
+        "asides": [{"target": aside.target, "text": aside.text} for aside in verdict.asides],
         "alerts": [alert_document(alert) for alert in snapshot.alerts],
     }
 

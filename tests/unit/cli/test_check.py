@@ -13,10 +13,11 @@ import pytest
 from enginetop.cli.check import judge
 from enginetop.cli.main import main
 from enginetop.fleet.model import ReplicaState
-from enginetop.fleet.snapshot import Alert, FleetSnapshot
+from enginetop.fleet.snapshot import Alert, Event, FleetSnapshot, Outlier, Slo
 from tests.support.watch_process import free_port
-from tests.tui.snapshots import AT, alert, down_replica, fleet, replica
+from tests.tui.snapshots import AT, alert, distribution, down_replica, fleet, replica
 from tests.unit.alerts.stories import book
+from tui.view.condition import conditions_of
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +53,58 @@ def test_one_failed_look_is_told_and_counts_for_nothing() -> None:
     code, said = verdict(troubled)
     assert code == 1
     assert said.endswith("the SLO allows 1 s; a ok, connection refused once, just now")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"outliers": (Outlier("tpot_seconds.p95", 0.062, 0.024, 5),)},
+            "b slower than its like: TPOT p95 62 ms, median of 5: 24 ms",
+        ),
+        (
+            {"outliers": (Outlier("kv_usage_ratio", 0.9, 0.4, 5),)},
+            "b unlike its like: KV 90 %, median of 5: 40 %",
+        ),
+        (
+            {"changes": {"kv_usage_ratio": 0.97, "requests_waiting": 4.0}},
+            "b KV 97 %: 4 requests wait at KV 97 %",
+        ),
+        ({"state": ReplicaState.LOADING, "reasons": ("Loading model",)}, "b loading: Loading model"),
+        ({"state": ReplicaState.STALE, "reasons": ("HTTP 500",), "since": AT - 9}, "b stale 9 s: HTTP 500"),
+        ({"events": (Event(AT - 5, "restarted"),)}, "b restarted"),
+        ({"state": ReplicaState.IDLE}, ""),
+        ({"state": ReplicaState.SLEEPING}, ""),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_what_the_screen_says_of_a_replica_is_said_and_counts_for_nothing(
+    fields: dict[str, Any], said: str
+) -> None:
+    one = replica("b", **fields)
+    condition = conditions_of(fleet([one]))[B]
+    assert verdict(fleet([replica("a"), one])) == (0, f"OK 2 of 2: {said or 'nothing to report'}")
+    assert condition.short in (said or condition.short)  # the word of the screen
+    found = judge(fleet([replica("a"), one], alerts=(SLOW,)))
+    assert (found.code, found.asides) == (1, ())  # an alert that counts says it all
+
+
+def test_what_somebody_has_silenced_is_no_aside_either() -> None:
+    slow = distribution(0.9, 1.2, count=400)
+    one = replica("b", changes={"ttft_seconds": slow}, slo=Slo(0.5, 0.1, 0.95))
+    assert verdict(fleet([one]))[1].startswith("OK 1 of 1: b TTFT")
+    quiet = replace(SLOW, silenced_by="ana: drill")
+    assert verdict(fleet([one], alerts=(quiet,))) == (0, "OK 1 of 1: nothing to report; 1 silenced")
+
+
+def test_a_line_has_an_end_and_the_document_has_all() -> None:
+    down = [down_replica(f"c{i}", seconds=72) for i in range(20)]
+    slow = Outlier("tpot_seconds.p95", 0.062, 0.024, 5)
+    found = judge(book()(fleet([*down, *(replica(f"a{i}", outliers=(slow,)) for i in range(9))])))
+    assert (len(found.problems), len(found.asides)) == (20, 9)
+    assert found.summary.startswith("CRITICAL 20 of 29: c0 down 72 s; ")
+    assert " down 72 s; and 8 more; a0 slower than its like: " in found.summary
+    assert found.summary.endswith("; and 5 more")
 
 
 def test_what_is_silenced_is_told_by_its_number() -> None:
