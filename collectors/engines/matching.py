@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from types import MappingProxyType
 
 from collectors.engines.mapping import Table
@@ -26,11 +25,10 @@ from enginetop.fleet.reading import (
     Reading,
     Series,
 )
+from enginetop.fleet.slots import Pick, pick_of
 
 SIMULATED_GAUGE = "enginetop_simulated"
 """Our simulator marks its pages with it, so that nobody takes drawn numbers for real ones."""
-
-_Pick = Callable[[Sequence[float]], Iterable[float]]
 
 _NO_FLAGS = EngineFlags()
 _NO_SETTINGS: Mapping[str, ConfigValue] = MappingProxyType({})
@@ -53,15 +51,15 @@ class Plan:
     start_pick: int | None
     simulated_pick: int | None
     named_start: float | None = None
-    pick: _Pick = field(init=False, repr=False)
-    pick_births: _Pick = field(init=False, repr=False)
-    pick_progress: _Pick = field(init=False, repr=False)
+    pick: Pick = field(init=False, repr=False)
+    pick_births: Pick = field(init=False, repr=False)
+    pick_progress: Pick = field(init=False, repr=False)
     """The numbers at `picks`, `birth_picks` and `progress_picks`, taken from a page all at once."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pick", _pick_of(self.picks))
-        object.__setattr__(self, "pick_births", _pick_of(self.birth_picks))
-        object.__setattr__(self, "pick_progress", _pick_of(self.progress_picks))
+        object.__setattr__(self, "pick", pick_of(self.picks))
+        object.__setattr__(self, "pick_births", pick_of(self.birth_picks))
+        object.__setattr__(self, "pick_progress", pick_of(self.progress_picks))
 
     def reading(
         self,
@@ -124,12 +122,6 @@ class Plan:
     def _is_simulated(self, page: Page) -> bool:
         """Whether the page says that it comes from a simulator."""
         return self.simulated_pick is not None and page.values[self.simulated_pick] > 0
-
-
-def _pick_of(picks: Sequence[int]) -> _Pick:
-    if len(picks) > 1:
-        return itemgetter(*picks)
-    return lambda numbers: [numbers[i] for i in picks]
 
 
 def compile_layout(

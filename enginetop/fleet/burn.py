@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from enginetop.fleet.histogram import canonical_bound
@@ -60,6 +61,13 @@ NO_COUNTS: Counts = (0.0,) * 8
 _Weights = tuple[tuple[int, float], ...]
 
 
+class BySlot(Protocol):
+    """A number for each slot, looked up one at a time."""
+
+    def __getitem__(self, slot: int, /) -> float:
+        """The number of this slot."""
+
+
 class RequestCounter:
     """What one replica's pages add to `Counts`, page by page."""
 
@@ -69,7 +77,7 @@ class RequestCounter:
         self._totals: Counts | None = None
         self._for_another = 0.0
 
-    def take(self, slots: Slots, increases: Sequence[float], totals: Mapping[str, float]) -> Counts:
+    def take(self, slots: Slots, increases: BySlot, totals: Mapping[str, float]) -> Counts:
         """The increase of the counts since the former page; of the first page none.
 
         `increases` (by slot) and `totals` (names of `totals.TOTALS`) are running ones. What the engine side
@@ -104,7 +112,7 @@ class RequestCounter:
         )
         return (a, b, 0.0, 0.0, e, f, g, h) if elsewhere else (a, b, c, d, e, f, g, h)
 
-    def _counts_for_another(self, slots: Slots, increases: Sequence[float]) -> bool:
+    def _counts_for_another(self, slots: Slots, increases: BySlot) -> bool:
         if not self._asked_for:
             return False
         others, own = _counted_for(slots, self.limits)

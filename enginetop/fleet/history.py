@@ -101,9 +101,9 @@ class TargetHistory:
         return self._running.values
 
     @property
-    def counted(self) -> tuple[Slots, Sequence[float]]:
+    def counted(self) -> tuple[Slots, Reached]:
         """Slots and, by slot, what each counter gained since first sight (or since series were forgotten)."""
-        return self._totals.slots, () if self._step is None else self._step.reached.totals
+        return self._totals.slots, self._totals.reached
 
     def append(self, reading: Reading) -> Appended:
         """Take the next good reading.

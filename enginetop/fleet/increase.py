@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from enginetop.fleet.page_words import Base, WordKeeper
 from enginetop.fleet.reading import Columns, Reading
-from enginetop.fleet.slots import Kind, Slots, slots_of
+from enginetop.fleet.slots import Kind, Pick, Slots, slots_of
 
 LARGEST = 1e200
 """Greater numbers count as missing: sums and rates of them would not be finite."""
@@ -74,12 +74,20 @@ class Reached:
             self._known = array("d", map(add, stretch.totals, map(sub, numbers, stretch.numbers)))
         return self._known
 
-    def total(self, slots: Sequence[int]) -> float:
-        """The running total of these series together."""
-        totals, numbers, first = self._stretch.totals, self._numbers, self._stretch.numbers
-        if numbers is None or first is None:
-            return sum([totals[slot] for slot in slots])
-        return sum([totals[slot] + (numbers[slot] - first[slot]) for slot in slots])
+    def __getitem__(self, slot: int) -> float:
+        """The running total of one series."""
+        stretch, numbers = self._stretch, self._numbers
+        if numbers is None or stretch.numbers is None:
+            return stretch.totals[slot]
+        return stretch.totals[slot] + (numbers[slot] - stretch.numbers[slot])
+
+    def picked(self, pick: Pick) -> Sequence[float]:
+        """The running totals of the series that `pick` takes; those of no other are added up."""
+        stretch, numbers = self._stretch, self._numbers
+        begun = pick(stretch.totals)
+        if numbers is None or stretch.numbers is None:
+            return begun
+        return list(map(add, begun, map(sub, pick(numbers), pick(stretch.numbers))))
 
     def let_go(self) -> None:
         """Keep no totals: they are worked out again if anybody asks."""
@@ -143,6 +151,13 @@ class _Fall:
     token: float | None
 
 
+def _alike(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether these are the same numbers: those of two arrays are compared without being made objects."""
+    if isinstance(one, array) and isinstance(other, array) and one.tobytes() == other.tobytes():
+        return True
+    return one == other
+
+
 class SeriesTotals:
     """Last values and running totals of all series of one target, by slot.
 
@@ -158,7 +173,8 @@ class SeriesTotals:
 
         It may be a page's own list, and is never changed.
         """
-        self._reached = Reached.at(array("d"))
+        self.reached = Reached.at(array("d"))
+        """How far all series have come at the last page."""
         self._seen = False  # a page with series: only after one does a new series start from zero
         self._columns: Columns | None = None
         self._places: dict[Columns, list[int]] = {}
@@ -187,16 +203,17 @@ class SeriesTotals:
             or self._unnumbered
             or reading.columns is not self._columns
             or (token is not None and token != self._token)
-            or reading.births != self._births
+            or not _alike(reading.births, self._births)
         ):
             return None
         before, now = counting(self.last), counting(page)
         if now != before:
-            if not all(map(le, before, now)) or max(now) > LARGEST:  # nothing but numbers is below another
+            # a vector is at least as long as its largest number, and NaN where one of them is
+            if not math.hypot(*now) <= LARGEST or not all(map(le, before, now)):
                 return None
-            self._reached = self._reached.counted_on(self.last, page)
+            self.reached = self.reached.counted_on(self.last, page)
         self.last = page
-        return Step(self._reached, page)
+        return Step(self.reached, page)
 
     def _step(self, reading: Reading, page: Sequence[float]) -> Step:
         """The step to any page."""
@@ -227,7 +244,7 @@ class SeriesTotals:
         self._columns = reading.columns
         self._note_unnumbered()
         self._seen = self._seen or bool(reading.columns.series)
-        return Step(self._reached, page, returned, sums_fallen, self._unnumbered, restarted)
+        return Step(self.reached, page, returned, sums_fallen, self._unnumbered, restarted)
 
     def _note_unnumbered(self) -> None:
         last = self.last
@@ -263,7 +280,7 @@ class SeriesTotals:
         new = len(self.slots) - len(self.last)
         if new:
             self.last = [*self.last, *([0.0 if self._seen else math.nan] * new)]
-            self._reached = Reached.at(self._reached.totals + array("d", bytes(8 * new)))
+            self.reached = Reached.at(self.reached.totals + array("d", bytes(8 * new)))
         if places == list(range(len(places))):
             places = []
         if len(self._places) == _LAYOUTS_KEPT:
@@ -274,7 +291,7 @@ class SeriesTotals:
     def _reborn(self, reading: Reading) -> list[int]:
         """Slots whose counting began anew since the previous page, as their birth tells."""
         columns = reading.columns
-        if columns is self._columns and reading.births == self._births:
+        if columns is self._columns and _alike(reading.births, self._births):
             return []
         self._births = reading.births
         places = self._places[columns] or range(len(columns.series))
@@ -367,10 +384,10 @@ class SeriesTotals:
             if value > 0 or kinds[slot] is total:
                 steps.append((slot, value))
         self.last = last
-        totals = self._reached.totals
+        totals = self.reached.totals
         if steps:
             totals = totals[:]
             for slot, step in steps:
                 totals[slot] += step
-        self._reached = Reached.at(totals)
+        self.reached = Reached.at(totals)
         return frozenset(sums_fallen) if sums_fallen else NONE

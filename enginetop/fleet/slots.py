@@ -25,7 +25,15 @@ class Kind(Enum):
 _KIND_OF_PART = {Part.BUCKET: Kind.BUCKET, Part.SUM: Kind.SUM, Part.COUNT: Kind.COUNT}
 
 
-Pick = Callable[[Sequence[float]], tuple[float, ...]]
+Pick = Callable[[Sequence[float]], Sequence[float]]
+"""Takes numbers at known places, all at once."""
+
+
+def pick_of(places: Sequence[int]) -> Pick:
+    """Takes the numbers at these places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda numbers: [numbers[place] for place in places]
 
 
 class Slots:

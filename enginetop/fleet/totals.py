@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from enginetop.fleet.increase import Reached
 from enginetop.fleet.reading import Part
-from enginetop.fleet.slots import Slots
+from enginetop.fleet.slots import Pick, Slots, pick_of
 
 TOTALS: Mapping[str, tuple[str, Part]] = MappingProxyType(
     {
@@ -44,7 +45,16 @@ of `BUCKET_TOTALS`.
 BUCKET_TOTALS = frozenset({"reasoning_tokens"})
 """Histograms whose buckets are kept as well, for shares over longer than a window."""
 
+
+class _Sums(NamedTuple):
+    """The slots of all totals one behind the other, and for each total which of them are added."""
+
+    pick: Pick
+    spans: tuple[tuple[str, int, int], ...]
+
+
 _places: WeakKeyDictionary[Slots, Mapping[str, tuple[int, ...]]] = WeakKeyDictionary()
+_sums: WeakKeyDictionary[Slots, _Sums] = WeakKeyDictionary()
 
 
 def bucket_total(measure: str, bound: float) -> str:
@@ -95,9 +105,10 @@ class RunningTotals:
         self._before = dict(self.values)
 
     def _added_up(self, slots: Slots, reached: Reached) -> dict[str, float]:
-        now, before = dict(self._now), self._before
-        for name, places in _places_of(slots).items():
-            total = reached.total(places)
+        now, before, sums = dict(self._now), self._before, _sums_of(slots)
+        numbers = reached.picked(sums.pick)
+        for name, begin, end in sums.spans:
+            total = numbers[begin] if end - begin == 1 else sum(numbers[begin:end])
             if before:
                 total += before.get(name, 0.0)
             if total >= now.get(name, 0.0):
@@ -127,3 +138,15 @@ def _places_of(slots: Slots) -> Mapping[str, tuple[int, ...]]:
                 found.setdefault(name, []).append(slot)
         places = _places[slots] = {name: tuple(members) for name, members in found.items()}
     return places
+
+
+def _sums_of(slots: Slots) -> _Sums:
+    sums = _sums.get(slots)
+    if sums is None:
+        picks: list[int] = []
+        spans = []
+        for name, places in _places_of(slots).items():
+            spans.append((name, len(picks), len(picks) + len(places)))
+            picks += places
+        sums = _sums[slots] = _Sums(pick_of(picks), tuple(spans))
+    return sums

@@ -43,7 +43,7 @@ def work_of(reading: Reading) -> Work:
     gauges = _gauges.get(reading.columns)
     if gauges is None:
         gauges = _gauges[reading.columns] = tuple(_gauge(reading.columns, name) for name in _GAUGES)
-    running, waiting = (_sum(reading, gauge) for gauge in gauges)
+    running, waiting = _sum(reading, gauges[0]), _sum(reading, gauges[1])
     if (running is not None and running > 0) or (waiting is not None and waiting > 0):
         return Work(running, waiting, True)
     told = (running is not None) + (waiting is not None)
@@ -60,8 +60,9 @@ def _gauge(columns: Columns, measure: str) -> _Gauge:
 
 def _sum(reading: Reading, gauge: _Gauge) -> float | None:
     """The sum over ranks, None without a series or if any rank holds no number."""
-    if not gauge.places:
+    values, places = reading.values, gauge.places
+    if not places:
         return None
-    values = reading.values
-    total = sum([values[place] for place in gauge.places])  # fsum refuses what pages can say
+    # fsum refuses what pages can say
+    total = values[places[0]] if len(places) == 1 else sum([values[place] for place in places])
     return total if math.isfinite(total) else None

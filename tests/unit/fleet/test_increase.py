@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from operator import itemgetter
 from unittest.mock import patch
 
 import pytest
@@ -334,6 +335,20 @@ def test_pages_on_which_only_gauges_move_share_their_totals() -> None:
     assert steps[1].page[0] == 5
 
 
+@pytest.mark.parametrize("odd", [NAN, INF, 1e300])
+@pytest.mark.parametrize("place", range(2))
+def test_a_number_that_cannot_be_counted_with_is_passed_over_among_others_that_count_on(
+    odd: float, place: int
+) -> None:
+    told = Told(FINISHED)
+    for at, pair in enumerate(((1, 10), (2, 20), (3, 30))):
+        told.page(at, *pair)
+    told.page(3, *((odd, 40) if place == 0 else (4, odd)))
+    told.page(4, 5, 50)
+    assert told.increase("requests_finished") == 4 + 40
+    assert list(told.history.counted[1].totals) == [4, 40]
+
+
 def test_windows_over_pages_that_only_counted_on_add_up_no_totals() -> None:
     told = Told(LOADED)
     for at in range(8):
@@ -343,7 +358,12 @@ def test_windows_over_pages_that_only_counted_on_add_up_no_totals() -> None:
     assert window.total.increase("requests_finished") == 10.0
     assert window.total.histograms["ttft_seconds"].count == 5.0
     assert all(sample.reached._known is None for sample in told.history._samples)
-    assert list(told.history.counted[1])[1:] == [7, 7, *(7, 7, 7, 10.5, 7)]
+    counted = told.history.counted[1]
+    assert [counted[slot] for slot in range(1, 8)] == [7, 7, *(7, 7, 7, 10.5, 7)]
+    assert list(counted.picked(itemgetter(2, 6))) == [7, 10.5]
+    assert told.history.totals["requests_finished"] == 14
+    assert counted._known is None, "of the other series nothing was added up"
+    assert list(counted.totals)[1:] == [7, 7, *(7, 7, 7, 10.5, 7)]
     told.page(8, 3, 8, 8, *(8, 8, 8, 12.0, 8))
     assert all(sample.reached._known is None for sample in told.history._samples)  # kept for the newest alone
 
