@@ -78,10 +78,11 @@ class TargetFeed:
         `at` is the time when the last of them was complete, `seconds` how long the scrape took.
         """
         try:
-            outcome = self._take(answers, at)
+            usual = self._routine is not None and self._routine.ends_with(answers)
+            outcome = self._take_usual(answers, at) if usual else self._take(answers, at)
             if isinstance(outcome, Failure):
                 self._routine = None
-            elif self._routine is None or not self._routine.ends_with(answers):
+            elif not usual or self._routine is None:
                 self._routine = self._routine_after(answers)
         except Exception as error:  # noqa: BLE001  # a fault of ours is shown, never hidden, and stops nothing
             detail = f"enginetop could not read this target: {type(error).__name__}"
@@ -183,6 +184,11 @@ class TargetFeed:
         return isinstance(self._judged(answer), GoodPage)
 
     # What the answers mean
+
+    def _take_usual(self, answers: Sequence[Answer], at: float) -> Failure | tuple[Reading | None, bool]:
+        """What a scrape brings that ends as the one before: its page, of the engine that is known."""
+        judged = self._judged(answers[0])
+        return self._accept(judged, answers, at) if isinstance(judged, GoodPage) else self._take(answers, at)
 
     def _take(self, answers: Sequence[Answer], at: float) -> Failure | tuple[Reading | None, bool]:
         if table := self._table_after(answers):

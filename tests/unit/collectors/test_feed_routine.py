@@ -92,19 +92,24 @@ def test_it_goes_as_if_it_had_been_thought_about(servers: list[str]) -> None:
 
 def test_a_steady_replica_is_not_thought_about(monkeypatch: pytest.MonkeyPatch) -> None:
     thoughts: Counter[str] = Counter()
-    think = TargetFeed._next_path
 
-    def counted(feed: TargetFeed, answers: list[Answer]) -> str | None:
-        thoughts["next"] += 1
-        return think(feed, answers)
+    def count(name: str) -> None:
+        think = getattr(TargetFeed, name)
 
-    monkeypatch.setattr(TargetFeed, "_next_path", counted)
+        def counted(*arguments: object) -> object:
+            thoughts[name] += 1
+            return think(*arguments)
+
+        monkeypatch.setattr(TargetFeed, name, counted)
+
+    for name in ("_next_path", "_take", "_table_after", "_routine_after"):
+        count(name)
     feed = TargetFeed(Target("http://r1:8000", "r1"), LayoutCache())
     for _ in range(3):
         scrape(feed, "vllm")
     thoughts.clear()
     assert [scrape(feed, "vllm")[0] for _ in range(5)] == [["/metrics"]] * 5
-    assert thoughts["next"] == 0
+    assert not thoughts
     again, _ = scrape(feed, "vllm restarted")
     assert again == ["/metrics"]
     asked, _ = scrape(feed, "vllm restarted")
