@@ -236,7 +236,10 @@ class ShellApp(PictureApp):
     def _export_command(self, argument: str) -> Done:
         form, _, name = (argument or "svg").partition(" ")
         form = one_of(form, EXPORT_FORMS, "form")
-        named = Path(name.strip()).expanduser() if name.strip() else None
+        try:
+            named = Path(name.strip()).expanduser() if name.strip() else None
+        except RuntimeError:
+            raise CommandError(f"nobody knows the home in {name.strip()}") from None
         return lambda: self._write(form, named)
 
     def _write(self, form: str, named: Path | None) -> str:

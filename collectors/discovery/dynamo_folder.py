@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from collectors.discovery.listing import Listed, ListingError, role_of, target_at
+from collectors.home import at_home
 from collectors.json_fields import text
 from enginetop.fleet.foreign_json import field_at, model_name
 
@@ -32,7 +33,7 @@ class DynamoFolder:
     def __init__(self, folder: str) -> None:
         self.title = f"dynamo {folder}"
         self.note = ""
-        self._folder = Path(folder).expanduser()
+        self._folder = at_home(folder)
 
     def look(self) -> Sequence[Listed]:
         """One target a worker; a card that cannot be read is left out and told of.

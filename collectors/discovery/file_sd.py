@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.discovery.listing import MAX_LISTED, Listed, ListingError, role_of, target_at
+from collectors.home import at_home
 
 _MOST_BYTES = 16 * 1024 * 1024
 _IDENTITIES = ("instance_id", "name")
@@ -43,7 +44,7 @@ class FileSd:
     def __init__(self, pattern: str) -> None:
         self.title = f"file_sd {pattern}"
         self.note = ""
-        self._path = Path(pattern).expanduser()
+        self._path = at_home(pattern)
         self._is_pattern = not _WILD.isdisjoint(self._path.name)
         self._files: dict[Path, _Read] = {}
 

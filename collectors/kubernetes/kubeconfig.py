@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from collectors.home import at_home
 from collectors.json_fields import verbatim
 from collectors.kubernetes.context import Context, ExecPlugin, KubernetesError
 from enginetop.fleet.foreign_json import Fields, field_at, objects_at, texts
@@ -181,8 +182,8 @@ def _in_cluster(environment: Mapping[str, str], folder: Path) -> Context | None:
 
 
 def _paths(environment: Mapping[str, str]) -> Sequence[Path]:
-    named = [Path(one).expanduser() for one in environment.get("KUBECONFIG", "").split(os.pathsep) if one]
-    return named or [Path(environment.get("HOME") or Path.home()) / ".kube" / "config"]
+    named = [at_home(one) for one in environment.get("KUBECONFIG", "").split(os.pathsep) if one]
+    return named or [at_home(environment.get("HOME") or "~") / ".kube" / "config"]
 
 
 def _files(environment: Mapping[str, str]) -> Sequence[_File]:
@@ -235,7 +236,7 @@ def _known_names(environment: Mapping[str, str]) -> Collection[str]:
 
 def _path(file: Path, fields: Fields, key: str) -> str | None:
     value = verbatim(fields, key)
-    return None if value is None else str(file.parent / Path(value).expanduser())
+    return None if value is None else str(file.parent / at_home(value))
 
 
 def _data(file: Path, fields: Fields, key: str) -> bytes | None:

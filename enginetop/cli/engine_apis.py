@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from collectors.control_http import HttpKnobTransport
 from collectors.fetch import NO_CREDENTIALS, Credentials
+from collectors.home import at_home
 from enginetop.cli.one_each import OneEach
 from enginetop.cli.targets import parse_target
 from enginetop.fleet.knobs import KnobAnswer, KnobBoard, KnobTransport
@@ -104,7 +105,7 @@ def board(
     if table.path == "dynamo_taint":
         assert table.cards is not None  # the config file's schema sees to these
         assert table.taint is not None
-        taints = partial(_taints, Path(table.cards).expanduser())
+        taints = partial(_taints, at_home(table.cards))
         tainted = WorkerTaint(transport, taints, table.taint)
         return LiveBoard(tainted, writer=table.path, engine_name=EngineKind.DYNAMO)
     if table.path == "dynamo_planner":
@@ -138,7 +139,7 @@ def _restartable(
     if table.path == "llamacpp_router":
         assert table.model is not None  # the config file's schema sees to these
         assert table.preset is not None
-        preset = Path(table.preset).expanduser()
+        preset = at_home(table.preset)
         model = RouterModel(transport, table.model, preset, wanted=wanted, address=address)
         return model, model.knobs(), None, model.kind, table.model
     if table.path == "triton_load":

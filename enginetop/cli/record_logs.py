@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collectors.home import at_home
 from collectors.records.formats import AUTO
 from collectors.records.reader import RecordReader
 from collectors.records.source import STANDARD_INPUT, RecordLog, RecordSource
@@ -62,7 +62,7 @@ def table_settings(
     for number, table in enumerate(tables):
         setting = LogSetting(
             f"{origin}: records.{number}",
-            str(Path(table.path).expanduser()) if table.path != STANDARD_INPUT else table.path,
+            str(at_home(table.path)) if table.path != STANDARD_INPUT else table.path,
             table.format,
             table.target,
             None if table.begin is None else table.begin == "start",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collectors.fetch import Credentials
+from collectors.home import at_home
 from enginetop.cli.one_each import OneEach
 from enginetop.fleet.knobs import KnobAnswer
 from enginetop.fleet.model import EngineKind, Target
@@ -50,7 +51,7 @@ def restart_setting(table: RestartTable, config: Config) -> RestartSetting:
         patience=Patience(table.drain_seconds, table.ready_seconds, table.cut_requests),
         unit=table.unit,
         user=table.user,
-        file=Path(table.file).expanduser() if table.file is not None else None,
+        file=at_home(table.file) if table.file is not None else None,
         hook=hook.command if hook is not None else (),
         hook_seconds=hook.timeout_seconds if hook is not None else 0.0,
     )
@@ -138,5 +139,5 @@ def _drop_ins(unit: str, *, user: bool, environment: Mapping[str, str] = os.envi
     """Where drop-ins of a unit belong."""
     if not user:
         return Path("/etc/systemd/system") / f"{unit}.d"
-    base = environment.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    base = environment.get("XDG_CONFIG_HOME") or str(at_home("~/.config"))
     return Path(base) / "systemd" / "user" / f"{unit}.d"

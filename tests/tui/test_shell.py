@@ -75,6 +75,7 @@ def test_filter_sort_and_open_by_command() -> None:
         ("speed 2", "only a recording has a pace"),
         ("quit now", "quit takes nothing behind it"),
         ("export pdf", "no form 'pdf'"),
+        ("export svg ~nobody-here/x.svg", "nobody knows the home in ~nobody-here/x.svg"),
     ],
 )
 def test_a_mistake_is_told_in_one_line_and_the_line_stays(line: str, said: str) -> None:

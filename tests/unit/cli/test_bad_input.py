@@ -118,3 +118,34 @@ def test_a_folder_of_config_that_cannot_be_looked_into(
     for none in (tmp_path / "none", Path("/dev/null")):
         monkeypatch.setenv("XDG_CONFIG_HOME", str(none))
         assert _row(["127.0.0.1:1"], capsys)[0] == "down"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--discover", "file_sd:~nobody-here/x.json"], "~nobody-here/x.json: no such file or directory; "),
+        (["--discover", "dynamo:~nobody-here/store"], "dynamo ~nobody-here/store: no such folder"),
+        (["--kubernetes"], "no kubeconfig: ~nobody-here/config not there; "),
+    ],
+    ids=["list", "folder", "kubeconfig"],
+)
+def test_a_home_that_nobody_knows(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "~nobody-here/config")
+    assert line in _line(words, capsys)
+
+
+def test_files_of_the_config_in_a_home_that_nobody_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "fleet.toml"
+    config.write_text(
+        "[control]\n[hooks.again]\ncommand = ['true']\n[[records]]\npath = '~nobody-here/log'\n"
+        "[[targets]]\nurl = 'http://127.0.0.1:1'\n"
+        "restart = { file = '~nobody-here/engine.yaml', hook = 'again', engine = 'vllm' }\n"
+    )
+    assert main([*SNAPSHOT, "--samples", "1", "--config", str(config)]) == 0
+    assert "~nobody-here/log: no such file yet; it is read when it appears" in capsys.readouterr().err
+    main(["doctor", "--config", str(config)])
+    assert "its knobs cannot be read: ~nobody-here/engine.yaml: No such file" in capsys.readouterr().out
