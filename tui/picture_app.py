@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,6 +13,7 @@ from textual.timer import Timer
 
 from tui.actions import Action
 from tui.faults import failure_line, write_fault
+from tui.let_go import LetGo
 from tui.linked_app import LinkedApp
 from tui.moment import Moment
 from tui.screens.base import PictureScreen
@@ -45,6 +47,7 @@ class PictureApp(LinkedApp):
         self._fault_log = fault_log
         self._painted_at: float | None = None
         self._paint_timer: Timer | None = None
+        self._let_go = LetGo(lambda call: asyncio.get_running_loop().call_soon(call))
 
     # -- screens
 
@@ -94,7 +97,9 @@ class PictureApp(LinkedApp):
             self._paint_timer = self.set_timer(_LOOK_AGAIN_SECONDS, self.take_and_paint)
             return
         self._painted_at = self.clock()
+        former = self.moment.snapshot
         self.moment.take()
+        self._let_go.replaced(former, self.moment.snapshot)
         self.paint()
 
     def _tick(self) -> None:

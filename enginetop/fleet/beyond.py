@@ -60,10 +60,11 @@ def _told(row: Beyond, facts: Facts, value: float) -> Scalar:
 
 def _missing(row: Beyond, facts: Facts) -> Scalar | None:
     """Null with the reason where a page exports it, None where none does."""
-    lacking = [m for m in row.measures if m not in facts.gains and m not in facts.levels]
     gaps = [facts.gaps[measure] for measure in row.measures if measure in facts.gaps]
-    exported = all(m in facts.gaps and facts.gaps[m].quality is not Quality.UNSUPPORTED for m in lacking)
-    if not gaps or not exported:
+    if not gaps:
+        return None
+    lacking = [m for m in row.measures if m not in facts.gains and m not in facts.levels]
+    if any(m not in facts.gaps or facts.gaps[m].quality is Quality.UNSUPPORTED for m in lacking):
         return None
     gap = graver(gaps)
     return Scalar(None, row.unit, gap.quality, gap.note)

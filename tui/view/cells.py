@@ -176,17 +176,20 @@ def join_while_fitting(items: Sequence[Line], width: int) -> Line:
     return tuple(line)
 
 
-def wrap_items(items: Sequence[Line], width: int, separator: Span) -> Line:
-    """As many whole items as fit in `width`, joined; what is left out is counted at the end (`+3 more`)."""
+def wrap_items(items: Sequence[Line], width: int, separator: Span, others: int = 0) -> Line:
+    """As many whole items as fit in `width`, joined; what is left out is counted at the end (`+3 more`).
+
+    `others` are left out in any case.
+    """
     whole = merge(
         span for number, item in enumerate(items) for span in ((separator, *item) if number else item)
     )
-    if line_width(whole) <= width:
+    if not others and line_width(whole) <= width:
         return whole
     used: list[Span] = []
     room = width
     for number, item in enumerate(items):
-        left = len(items) - number - 1
+        left = len(items) + others - number - 1
         lead = (separator,) if number else ()
         more = width_of(f"{separator.text}+{left} more") if left else 0
         if line_width(lead) + line_width(item) + more > room:
@@ -196,7 +199,7 @@ def wrap_items(items: Sequence[Line], width: int, separator: Span) -> Line:
             return merge(clip((*used, *rest), width))
         used += (*lead, *item)
         room -= line_width(lead) + line_width(item)
-    return merge(used)
+    return merge((*used, *plain(f"{separator.text}+{others} more" if others else "", separator.ink)))
 
 
 ASCII_TWINS = str.maketrans(

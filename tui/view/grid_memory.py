@@ -6,7 +6,8 @@ A replica on which nothing changed is the same object in the next snapshot: what
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from enginetop.fleet.model import Target
@@ -28,6 +29,8 @@ TOKENS = "generation_tokens_per_second"
 
 _RESTART_MARK_SECONDS = 900.0
 _MOST_LINES = 4096
+_ASKED_AT_ONCE = 100
+"""Replicas asked at one picture what columns they have anything for."""
 _TOP_SECONDS = 30.0
 # A cell is a mean over its step, so every fourth sample is scale enough for a thousand rows.
 _RECENT = slice(-int(BY_KEY["tok_trend"].width * TREND_STEP_SECONDS), None, 4)
@@ -55,11 +58,14 @@ class GridMemory:
         self._setups = MixedMemory()
         self._top, self._top_from = 0.0, math.inf
         self._top_of: Sequence[ReplicaSnapshot] = ()
-        self._witnesses: dict[Relevant, str] = {}
+        self._witnesses: dict[Relevant, int] = {}
         self._relevant_to: Sequence[ReplicaSnapshot] = ()
+        self._owed: dict[int, None] = {}
         self._placed_for: tuple[object, ...] = ()
         self._placed: tuple[Placed, ...] = ()
         self._names = NameMemory()
+        self._targets_for: Sequence[ReplicaSnapshot] = ()
+        self._targets: tuple[Target, ...] = ()
         self._lines: dict[tuple[str, bool], tuple[Stamp, Line]] = {}
 
     def mixed(self, replicas: Sequence[ReplicaSnapshot]) -> Mixed:
@@ -69,25 +75,27 @@ class GridMemory:
     def relevant(self, replicas: Sequence[ReplicaSnapshot]) -> frozenset[Relevant]:
         """The columns' tests that some replica passes.
 
-        Who passed one last is asked first. What nobody passed is asked of those with another picture only.
+        Who passed one last is asked first. What nobody passed is asked of those with another picture only,
+        of a large fleet some at each picture.
         """
-        others, self._relevant_to = _others(replicas, self._relevant_to), tuple(replicas)
-        by_url: Mapping[str, ReplicaSnapshot] | None = None
+        changed, self._relevant_to = _changed(replicas, self._relevant_to), replicas
+        self._owed.update(dict.fromkeys(changed))
+        at_once = len(replicas) if len(changed) == len(replicas) else _ASKED_AT_ONCE
+        turn = tuple(islice(self._owed, at_once))
+        for place in turn:
+            del self._owed[place]
         found = set()
         for test in RELEVANCE:
-            asked = others
-            if test in self._witnesses:
-                by_url = by_url or {one.target.url: one for one in replicas}
-                witness = by_url.get(self._witnesses[test])
-                if witness is not None and test(witness):
-                    found.add(test)
-                    continue
-                del self._witnesses[test]
-                asked = replicas
-            passing = next((one for one in asked if test(one)), None)
+            asked: Iterable[int] = turn
+            witness = self._witnesses.pop(test, None)
+            if witness is not None:
+                asked = (witness, *range(len(replicas)))
+            passing = next(
+                (place for place in asked if place < len(replicas) and test(replicas[place])), None
+            )
             if passing is not None:
                 found.add(test)
-                self._witnesses[test] = passing.target.url
+                self._witnesses[test] = passing
         return frozenset(found)
 
     def placed(
@@ -109,11 +117,16 @@ class GridMemory:
 
     def longest_name(self, replicas: Sequence[ReplicaSnapshot]) -> int:
         """Cells of the longest name."""
-        return self._names.longest(_targets(replicas))
+        return self._names.longest(self._targets_of(replicas))
 
     def names(self, replicas: Sequence[ReplicaSnapshot], width: int) -> Mapping[str, str]:
         """The names as a column of `width` cells shows them, by target URL."""
-        return self._names.shown(_targets(replicas), width)
+        return self._names.shown(self._targets_of(replicas), width)
+
+    def _targets_of(self, replicas: Sequence[ReplicaSnapshot]) -> tuple[Target, ...]:
+        if replicas is not self._targets_for:
+            self._targets_for, self._targets = replicas, tuple([replica.target for replica in replicas])
+        return self._targets
 
     def token_top(self, replicas: Sequence[ReplicaSnapshot], at: float) -> float:
         """The scale of the tokens trend, common to all rows so that they can be compared.
@@ -121,9 +134,9 @@ class GridMemory:
         Rounded up to a few steps in each decade: a scale that moves at every picture redraws every row. The
         newest values can raise it at once; whether it may shrink is looked for twice a minute.
         """
-        others, self._top_of = _others(replicas, self._top_of), tuple(replicas)
+        changed, self._top_of = _changed(replicas, self._top_of), replicas
         if self._top_from <= at < self._top_from + _TOP_SECONDS:
-            newest = [values[-1] for one in others if (values := one.trends.get(TOKENS))]
+            newest = [values[-1] for place in changed if (values := replicas[place].trends.get(TOKENS))]
             self._top = max(self._top, charts.scale_of(newest))
         else:
             self._top_from = at
@@ -143,17 +156,15 @@ class GridMemory:
         self._lines[stamp.replica.target.url, stamp.selected] = (stamp, line)
 
 
-def _others(
-    replicas: Sequence[ReplicaSnapshot], before: Sequence[ReplicaSnapshot]
-) -> Sequence[ReplicaSnapshot]:
-    """Those with another picture than before."""
+def _changed(replicas: Sequence[ReplicaSnapshot], before: Sequence[ReplicaSnapshot]) -> Sequence[int]:
+    """Places of those with another picture than before."""
+    if replicas is before:
+        return ()
     if len(replicas) != len(before):
-        return replicas
-    return [now for now, former in zip(replicas, before, strict=True) if now is not former]
-
-
-def _targets(replicas: Sequence[ReplicaSnapshot]) -> tuple[Target, ...]:
-    return tuple([replica.target for replica in replicas])
+        return range(len(replicas))
+    return [
+        place for place, (now, former) in enumerate(zip(replicas, before, strict=True)) if now is not former
+    ]
 
 
 def restart_mark(replica: ReplicaSnapshot, at: float) -> str:

@@ -93,9 +93,8 @@ class Picture:
 
     def name_in(self, url: str, width: int) -> str:
         """The name of a target in at most `width` cells: the same part of it wherever it has as much room."""
-        if url in self._by_url:
-            return self.names.shown(self._shown_targets, width)[url]
-        return cut_middle(printable(self.name_of(url)), width)
+        known = self.names.shown(self._shown_targets, width).get(url)
+        return cut_middle(printable(self.name_of(url)), width) if known is None else known
 
     def name_cell(self, url: str, width: int) -> str:
         """The same in exactly `width` cells."""

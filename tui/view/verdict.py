@@ -26,6 +26,8 @@ SILENCE_INTERVALS = 3.0
 """Intervals without a new snapshot after which the screen says so."""
 
 _NAME_WIDTH = 24
+_LEAST_WIDTH = 4
+"""One trouble takes more cells: names of those for which there is no room are not worked out."""
 
 
 def is_silent(silent_seconds: float, interval_seconds: float) -> bool:
@@ -55,22 +57,30 @@ def verdict_line(picture: Picture, width: int) -> Line:
     worst = troubles[0].severity
     need = "needs" if len(troubles) == 1 else "need"
     lead = Span(f" {GLYPH_OF[worst]} {len(troubles)} {need} you: ", INK_OF[worst])
+    told = troubles[: width // _LEAST_WIDTH + 1]
     items = [
-        (Span(f"{trouble.name} ", "title"), Span(trouble.short, INK_OF[trouble.severity]))
-        for trouble in troubles
+        (Span(f"{_name(picture, trouble)} ", "title"), Span(trouble.short, INK_OF[trouble.severity]))
+        for trouble in told
     ]
     room = width - len(lead.text)
-    line = (lead, *(wrap_items(items, room, SEPARATOR) if room > 0 else ()))
+    line = (lead, *(wrap_items(items, room, SEPARATOR, len(troubles) - len(told)) if room > 0 else ()))
     return clip((*line, *_asides(picture, width - line_width(line))), width)
 
 
 class _Trouble(NamedTuple):
-    """One thing that needs somebody."""
+    """One thing that needs somebody; `url` is its replica's, or `model` that of an alert of the fleet."""
 
     severity: Severity
     since: float
-    name: str
     short: str
+    url: str = ""
+    model: str = ""
+
+
+def _name(picture: Picture, trouble: _Trouble) -> str:
+    if trouble.url:
+        return picture.name_in(trouble.url, _NAME_WIDTH)
+    return cut_middle(trouble.model, _NAME_WIDTH)
 
 
 def _troubles(picture: Picture, snapshot: FleetSnapshot) -> list[_Trouble]:
@@ -79,13 +89,12 @@ def _troubles(picture: Picture, snapshot: FleetSnapshot) -> list[_Trouble]:
     for replica in snapshot.replicas:
         condition = picture.conditions[replica.target.url]
         if condition.needs_you:
-            name = picture.name_in(replica.target.url, _NAME_WIDTH)
-            found.append(_Trouble(condition.severity, replica.since, name, condition.short))
+            found.append(_Trouble(condition.severity, replica.since, condition.short, replica.target.url))
     for alert in snapshot.alerts:
         if alert.target not in picture.conditions and leads(alert):
             said = alert_condition(alert, snapshot.at)
-            name = cut_middle(alert.labels.get("model", alert.target), _NAME_WIDTH)
-            found.append(_Trouble(said.severity, alert.since, name, said.short))
+            model = alert.labels.get("model", alert.target)
+            found.append(_Trouble(said.severity, alert.since, said.short, model=model))
     return sorted(found, key=lambda trouble: (-trouble.severity, trouble.since))
 
 

@@ -73,6 +73,8 @@ def test_items_that_do_not_fit_are_counted() -> None:
     assert line_text(wrap_items(items, 17, separator)) == "one · two · three"
     assert line_text(wrap_items(items, 16, separator)) == "one · +2 more"
     assert line_text(wrap_items(items, 5, separator)) == "one"
+    assert line_text(wrap_items(items, 26, separator, 7)) == "one · two · +8 more"
+    assert line_text(wrap_items(items, 27, separator, 7)) == "one · two · three · +7 more"
 
 
 def test_ascii_keeps_every_cell_in_place() -> None:

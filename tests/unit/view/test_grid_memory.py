@@ -84,7 +84,7 @@ def test_columns_that_nobody_needs_are_asked_of_other_pictures_only(monkeypatch:
 
     monkeypatch.setattr(grid_memory, "RELEVANCE", (has_failed,))
     memory, members = GridMemory(), thousand()
-    assert memory.relevant(members) == frozenset()
+    assert memory.relevant(list(members)) == frozenset()
     assert len(asked) == 1000
     asked.clear()
     members[3] = replica("n0003")
@@ -99,6 +99,31 @@ def test_columns_that_nobody_needs_are_asked_of_other_pictures_only(monkeypatch:
     members[5] = replica("n0005")
     assert memory.relevant(list(members)) == frozenset()
     assert len(asked) > 1000, "and everybody when it passes no longer"
+
+
+def test_of_many_other_pictures_some_are_asked_each_time_and_none_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def has_failed(one: ReplicaSnapshot) -> bool:
+        asked.append(one.target.name)
+        return one.state is ReplicaState.DOWN
+
+    monkeypatch.setattr(grid_memory, "RELEVANCE", (has_failed,))
+    memory, members = GridMemory(), thousand()
+    memory.relevant(list(members))
+    for first in (0, 200, 400, 600):
+        asked.clear()
+        for place in range(first, first + 200):
+            members[place] = replica(f"n{place:04}")
+        assert memory.relevant(list(members)) == frozenset()
+        assert len(asked) == 100
+    members[799] = down_replica("n0799")
+    asked.clear()
+    rounds = [memory.relevant(list(members)) for _ in range(5)]
+    assert rounds == [frozenset()] * 3 + [{has_failed}] * 2
+    assert asked[:400] == [f"n{place:04}" for place in range(400, 800)]
 
 
 def test_nothing_changed_nothing_is_worked_out(work: Counter[str]) -> None:

@@ -73,6 +73,20 @@ def test_verdict_by_hand() -> None:
     )
 
 
+def test_a_thousand_in_trouble_are_counted_and_few_of_them_named() -> None:
+    class Names(Picture):
+        asked = 0
+
+        def name_in(self, url: str, width: int) -> str:
+            Names.asked += 1
+            return super().name_in(url, width)
+
+    whole = Names(fleet([down_replica(f"n{number:03}") for number in range(1000)]))
+    said = line_text(verdict_line(whole, 80))
+    assert said == " ✖ 1000 need you: n000 down 72 s · n001 down 72 s · n002 down 72 s · +997 more"
+    assert Names.asked <= 21  # of four cells and more each
+
+
 def test_verdict_is_quiet_when_all_is_well() -> None:
     assert line_text(verdict_line(picture(fleet([replica("a"), replica("b")])), 80)) == " ● all 2 ok"
     mixed = fleet([replica("a"), replica("b", ReplicaState.IDLE), replica("c", ReplicaState.LOADING)])
