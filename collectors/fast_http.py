@@ -14,7 +14,7 @@ from collectors.dial import dial
 from collectors.fetch import Asked, FetchError, RawResponse, connection_fault
 from collectors.http_response import ResponseParser
 from collectors.lean_tls import Tls
-from collectors.no_engine_there import leads_astray
+from collectors.no_engine_there import ASTRAY, leads_astray
 from enginetop.fleet.observation import FailureKind
 
 
@@ -114,7 +114,7 @@ class LeanHttp:
             raise connection_fault(error) from error
         if leads_astray(self._host, connection.peer):
             connection.close()
-            raise FetchError(FailureKind.REFUSED, "the name leads to the metadata service of a cloud")
+            raise FetchError(FailureKind.REFUSED, ASTRAY)
         try:
             await connection.secure()
         except BaseException:
