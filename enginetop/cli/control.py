@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from enginetop import __version__
+from collectors.clock import SteadyClock
 from enginetop.cli import exit_codes, wiring
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.knob_paths import knob_clients
@@ -59,7 +60,7 @@ def controller(
         ChangeStore(folder or state_folder()),
         settings=replace(how, accept_open_admin=True) if accept_open_admin else how,
         tool_version=__version__,
-        clock=time.time,
+        clock=SteadyClock().now,
         world_of=_world_of(settings, folder or state_folder()),
     )
 

@@ -56,7 +56,7 @@ class EngineApiPath:
         with self._lock:
             try:
                 if self._api is None:
-                    self._api = KnobApi(self._board(), time.time)
+                    self._api = KnobApi(self._board(), time.monotonic)
                 return self._api.request(method, path, body)
             except RestartError as error:
                 return KnobAnswer(None, detail=str(error))

@@ -67,7 +67,7 @@ class GatewayPath:
             clean=without_secrets,
         )
         board = LiveBoard(self.gateway, writer=VIA_GATEWAY, engine_name=VIA_GATEWAY)
-        self._api = KnobApi(board, time.time)
+        self._api = KnobApi(board, time.monotonic)
         self._lock = threading.Lock()
 
     def request(self, method: str, path: str, body: bytes | None = None) -> KnobAnswer:

@@ -154,7 +154,7 @@ def _serve(
         patience=Patience(args.drain, args.ready, args.cut_requests),
         ticks_elsewhere=True,
     )
-    api = KnobApi(board, time.time, token=_token())
+    api = KnobApi(board, time.monotonic, token=_token())
     lock = threading.Lock()  # of the board
 
     def answer(request: Request) -> object:
@@ -194,7 +194,7 @@ def _watch(
     failed_at: float | None = None
     while not stopped.wait(_TICK_SECONDS):
         with lock:
-            board.tick(time.time())
+            board.tick(time.monotonic())
         if board.note != note:
             note = board.note
             if note:

@@ -77,7 +77,7 @@ class RestartPath:
         with self._lock:
             if self._api is None:
                 try:
-                    self._api = KnobApi(self._board(), time.time)
+                    self._api = KnobApi(self._board(), time.monotonic)
                 except RestartError as error:
                     return KnobAnswer(None, detail=str(error))
             return self._api.request(method, path, body)

@@ -50,7 +50,8 @@ class BodyError(ValueError):
 class KnobApi:
     """Answers for the engine of `board`.
 
-    `clock` tells the board's time in seconds. `slo` and `set_slo` are the objective that requests are counted
+    `clock` tells the board's time in seconds, by which a value on loan goes back: it must not be set back.
+    `slo` and `set_slo` are the objective that requests are counted
     for; without them there is none to be asked for. With a `token` every request must bear it.
     """
 

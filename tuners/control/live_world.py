@@ -9,7 +9,6 @@ from enginetop.fleet.ports import FleetSource
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control.driver import ControlError
 from tuners.control.knob_api import KnobClient, KnobReply, ReplyKind, by_path
-from tuners.control.steady_clock import SteadyClock
 
 _LONGEST_WAIT_SECONDS = 5.0
 """Without new snapshots the machine is asked all the same: a ttl runs on."""
@@ -19,16 +18,14 @@ Clients = Callable[[str], KnobClient | None]
 
 
 class LiveWorld:
-    """A `World` over a running `FleetSource`.
-
-    Its time is that of `clock`, and goes on where that is set back: pictures are then too old for the guards,
-    so that a change is undone while there is time.
+    """A `World` over a running `FleetSource`. `clock` tells Unix seconds, and never runs backwards: a renewal
+    would wait for as long as it did.
     """
 
     def __init__(self, source: FleetSource, clients: Clients, clock: Callable[[], float]) -> None:
         self._source = source
         self._clients = clients
-        self.now = SteadyClock(clock)
+        self.now = clock
         self._fresh = threading.Event()
         self._unsubscribe: Callable[[], None] | None = source.subscribe(self._fresh.set)
 

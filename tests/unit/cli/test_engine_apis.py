@@ -6,11 +6,12 @@ import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
 
-from enginetop.cli import knob_paths
+from enginetop.cli import engine_apis, knob_paths
 from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
@@ -85,6 +86,20 @@ def test_a_cap_is_read_written_and_read_back_over_the_wire(tmp_path: Path, serve
     assert again is not None
     assert (again.knobs[0].expires_in_seconds or 0) > 50
     assert client(found).reset(SEATS).kind is ReplyKind.OK
+    assert engine.value == 8
+
+
+def test_a_value_on_loan_goes_back_in_time_whatever_becomes_of_the_clock(
+    tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, engine = SimpleNamespace(wall=1e9, passed=0.0), Sglang()
+    now = SimpleNamespace(time=lambda: clock.wall, monotonic=lambda: clock.passed)
+    monkeypatch.setattr(engine_apis, "time", now)
+    found = configured(tmp_path, server.replica(over_http(engine)).url, 'path = "sglang_cap"')
+    client(found).write(SEATS, 2, if_version=None, ttl_seconds=60.0, change="c", reason="r")
+    assert engine.value == 2
+    clock.wall, clock.passed = clock.wall - 3600.0, 61.0
+    client(found).read()
     assert engine.value == 8
 
 

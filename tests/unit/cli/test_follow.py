@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from dataclasses import replace
-from typing import cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from enginetop.cli import control
 from enginetop.cli.control import follow
 from enginetop.fleet.change import ChangeState, ChangeView
+from enginetop.fleet.ports import FleetSource
 from tests.tui.changes import OBSERVED
+from tests.unit.cli.test_settings import _settings
 from tuners.control.controller import Controller
 
 
@@ -41,6 +46,18 @@ def test_a_rollback_does_not_tell_the_past_as_if_it_happened_now(capsys: pytest.
     told = capsys.readouterr().err
     assert "ROLLED_BACK asked for by ada" in told
     assert "in force on 3" not in told
+
+
+def test_changes_go_by_a_clock_that_never_runs_backwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A renewal would wait for as long as it did, and the engine would take the value back."""
+    monkeypatch.setattr(control, "Controller", lambda *_, **given: given)
+    wall = itertools.count(1e9, -3600.0)
+    monkeypatch.setattr("enginetop.cli.control.time.time", lambda: next(wall))
+    given = cast(dict[str, Any], control.controller(_settings(tmp_path, "")[0], cast(FleetSource, None), ()))
+    first = given["clock"]()
+    assert given["clock"]() >= first
 
 
 class _UnderWay(_Over):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,6 +84,23 @@ def test_who_is_behind_it_reads_and_writes_by_the_hook_and_nobody_else(desk: Des
     told = again.read().sheet  # the same path, whoever asks in this process: it knows what was written
     assert told is not None
     assert told.knobs[0].version == row.version + 1
+
+
+def test_a_value_on_loan_goes_back_in_time_whatever_becomes_of_the_clock(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(wall=1e9, passed=0.0)
+    now = SimpleNamespace(time=lambda: clock.wall, monotonic=lambda: clock.passed)
+    monkeypatch.setattr(gateways, "time", now)
+    monkeypatch.setattr(gateways, "_paths", OneEach())
+    found = desk.settings()
+    client = knob_paths.knob_clients(found, found.targets)("http://127.0.0.1:2")
+    assert client is not None
+    by_path(client, "gateway").write(KNOB, 512, if_version=None, ttl_seconds=60.0, change="c", reason="r")
+    assert desk.value.read_text() == "512\n"
+    clock.wall, clock.passed = clock.wall - 3600.0, 61.0
+    client.read()
+    assert desk.value.read_text() == "8192\n"
 
 
 def test_read_only_no_hook_is_ever_run(desk: Desk) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from collectors.clock import SteadyClock
 from enginetop.fleet.change import FINAL_STATES, ChangeState, ChangeView, Verdict
 from enginetop.fleet.ports import ChangeControl
 from enginetop.fleet.snapshot import Advice, FleetSnapshot
@@ -138,26 +139,21 @@ def test_a_change_in_its_thread(make: Callable[..., tuple[VirtualFleet, Source, 
         controller.begin(plan_for(fleet), "me")
 
 
-def test_a_clock_that_is_set_back_ends_a_change_while_it_can_still_be_undone(
+def test_a_machine_s_clock_that_is_set_back_holds_no_change_up(
     make: Callable[..., tuple[VirtualFleet, Source, Controller]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By an hour, of a value that the engine takes back after three minutes unless it is renewed."""
     fleet, set_back = three(attainment=gain), [0.0]
-    plain = fleet.snapshot
-    monkeypatch.setattr(fleet, "now", lambda: fleet.time - set_back[0])
-    monkeypatch.setattr(fleet, "snapshot", lambda: replace(plain(), at=fleet.now()))
+    clock = SteadyClock(lambda: fleet.time - set_back[0], lambda: fleet.time)
+    monkeypatch.setattr(fleet, "now", clock.now)
     _, source, controller = make(fleet)
     source.hold_at(300.0)
     controller.begin(plan_for(fleet), "me")
     _until(controller, ChangeState.OBSERVE)
     set_back[0] = 3600.0
     source.release()
-    view = _end(controller)
-    assert view.state is ChangeState.ROLLED_BACK
-    # the tick of ten seconds in which it was set back took no time at all by the monotonic clock
-    assert view.history[-1].detail == "guard fresh picture: 3590 s old"
-    assert values(fleet) == BACK
-    assert fleet.time < START + 300.0 + 180.0
+    assert _end(controller).state is ChangeState.DONE
+    assert values(fleet) == [(NEW, None)] * 3
 
 
 def test_propose_then_start_then_roll_back_what_is_done(
