@@ -12,8 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from enginetop import __version__
 from collectors.clock import SteadyClock
+from enginetop import __version__
 from enginetop.cli import exit_codes, wiring
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.knob_paths import knob_clients

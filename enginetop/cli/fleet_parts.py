@@ -17,7 +17,6 @@ from enginetop.fleet.snapshot import FleetSnapshot
 
 def finishing(advise: Finish, alert: Finish) -> Finish:
     """What is done to each snapshot: advice first, then alerts."""
-
     free_memory = FreeMemory()
 
     def finish(snapshot: FleetSnapshot) -> FleetSnapshot:

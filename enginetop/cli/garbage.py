@@ -43,7 +43,7 @@ class FreeMemory:
         self._next_at = clock() + GIVE_BACK_SECONDS
 
     def __call__(self) -> None:
-        """A tick of the fleet has been published."""
+        """Another tick of the fleet."""
         now = self._clock()
         if now >= self._next_at:
             self._next_at = now + GIVE_BACK_SECONDS

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from enginetop.fleet.ports import FleetSource
 from enginetop.fleet.snapshot import FleetSnapshot
 
-_Ends = Callable[[], None]
-
 
 class LateSource:
     """A `FleetSource`: the one that `make` returns, which is called by `start`."""
@@ -17,7 +15,7 @@ class LateSource:
         self._make = make
         self._source: FleetSource | None = None
         self._waiting: dict[object, Callable[[], None]] = {}
-        self._ends: dict[object, _Ends] = {}
+        self._ends: dict[object, Callable[[], None]] = {}
 
     def start(self) -> None:
         """Make it and begin; what `make` raises is raised."""

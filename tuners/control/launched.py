@@ -15,6 +15,9 @@ from enginetop.fleet.model import EngineKind
 from tuners.control.flags import FLAGS, MASK, FlagError, can_set, edited, masked, value_of
 from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
 
+_STOP_SECONDS = 30.0
+"""How long an engine may take to end before it is killed."""
+
 
 def start_knobs(argv: Sequence[str], kind: EngineKind) -> tuple[StartKnob, ...]:
     """The knobs that flags of this command set, with their values as started."""
@@ -23,10 +26,6 @@ def start_knobs(argv: Sequence[str], kind: EngineKind) -> tuple[StartKnob, ...]:
         for knob, flag in FLAGS.get(kind, {}).items()
         if can_set(argv, flag)
     )
-
-
-_STOP_SECONDS = 30.0
-"""How long an engine may take to end before it is killed."""
 
 
 class LaunchedEngine:

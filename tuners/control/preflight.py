@@ -93,7 +93,8 @@ def _change_findings(
 ) -> tuple[list[str], list[str]]:
     """Problems and notes of one target."""
     problem = _replica_problem(plan, change, replica) or _knob_problem(change, reply)
-    problems, notes = [problem] if problem else [], list[str]()
+    problems = [problem] if problem else []
+    notes: list[str] = []
     if reply is not None:
         problems += reply.problems
         notes += reply.notes
