@@ -34,8 +34,8 @@ def the_fleet(_plan: Plan, world: World, _undoing: bool) -> World:
 class Controller:
     """Begins, watches and undoes changes; a `ChangeControl`. Its methods may be called from any thread.
 
-    `clients` gives the knobs of a target, None where there is no live path; `source` must be started. `clock`:
-    as in `LiveWorld`.
+    `clients` gives the knobs of a target, None where there is no live path; `source` must be started;
+    `clock` is as in `LiveWorld`.
     """
 
     def __init__(
