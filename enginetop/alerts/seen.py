@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from operator import mul
 
 from enginetop.fleet.beyond_catalogue import BEYOND
 from enginetop.fleet.lazy import Lazy
@@ -77,9 +79,16 @@ def labels_of(replica: ReplicaSnapshot) -> Mapping[str, str]:
 
 def recent(replica: ReplicaSnapshot, name: str, since: float) -> Points:
     """The values of a trend from `since` on, gaps left out."""
+    times = replica.trend_times
+    first = bisect_left(times, since)
+    pairs = zip(times[first:], replica.trends.get(name, ())[first:], strict=False)
+    return [(at, value) for at, value in pairs if value is not None]
+
+
+def newest(replica: ReplicaSnapshot, name: str) -> float | None:
+    """The newest value of a trend, None in a gap."""
     values = replica.trends.get(name, ())
-    pairs = zip(replica.trend_times, values, strict=False)
-    return [(at, value) for at, value in pairs if at >= since and value is not None]
+    return values[-1] if values else None
 
 
 def grows(points: Points, span_seconds: float) -> float | None:
@@ -90,13 +99,14 @@ def grows(points: Points, span_seconds: float) -> float | None:
     """
     if len(points) < _FEWEST_POINTS or points[-1][0] - points[0][0] < 0.75 * span_seconds:
         return None
+    times, values = [t for t, _ in points], [y for _, y in points]
     n = len(points)
-    mean_t = sum(t for t, _ in points) / n
-    mean_y = sum(y for _, y in points) / n
-    tt = sum((t - mean_t) ** 2 for t, _ in points)
-    ty = sum((t - mean_t) * (y - mean_y) for t, y in points)
-    yy = sum((y - mean_y) ** 2 for _, y in points)
-    slope = ty / tt
+    mean_t, mean_y = sum(times) / n, sum(values) / n
+    from_t = [t - mean_t for t in times]
+    from_y = [y - mean_y for y in values]
+    tt, ty = sum(map(mul, from_t, from_t)), sum(map(mul, from_t, from_y))
+    yy = sum(map(mul, from_y, from_y))
+    slope: float = ty / tt
     if slope <= 0 or slope * span_seconds < 1 or ty * ty < _LEAST_FIT * tt * yy:
         return 0.0
     return slope

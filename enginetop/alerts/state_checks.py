@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from enginetop.alerts.rule import Finding, untold
-from enginetop.alerts.seen import number, recent
+from enginetop.alerts.seen import newest, number, recent
 from enginetop.alerts.standing import EachReplica
 from enginetop.fleet.model import ReplicaState, Role
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
@@ -43,6 +43,8 @@ def slow_or_silent() -> EachReplica:
 def _silent(replica: ReplicaSnapshot, at: float) -> Finding | None:
     waiting, running = number(replica, "requests_waiting"), number(replica, "requests_running")
     if not waiting or not running or not replica.live_progress or replica.role is Role.PREFILL:
+        return None
+    if (newest(replica, "generation_tokens_per_second") or 0.0) > 0:
         return None
     points = recent(replica, "generation_tokens_per_second", at - 2 * SILENT_SECONDS)
     began: float | None = None
