@@ -48,8 +48,8 @@ async def measure(urls: Sequence[str], secure: Sequence[str], rounds: int = ROUN
 
     async def by_asking(url: str) -> int:
         told: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
-        fast.ask(url, "/metrics", timeout_seconds=10, tell=told.set_result)
-        answer = await told
+        under_way = fast.ask(url, "/metrics", timeout_seconds=10, tell=told.set_result)
+        answer = None if under_way is None else await told
         if answer is None:
             raise RuntimeError("no connection stands")
         return len(answer.body)
