@@ -6,6 +6,8 @@ import gc
 import os
 import sys
 
+import pytest
+
 # A run compiles each module once, and so do the hundreds of processes that it starts, also where the
 # environment says that no bytecode is kept.
 sys.dont_write_bytecode = False
@@ -19,3 +21,12 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def patient_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of screens wait for them however slow the machine is."""
+    from tests.support.screen_idle import wait_for_idle
+
+    for module in ("textual.app", "textual.pilot"):
+        monkeypatch.setattr(f"{module}.wait_for_idle", wait_for_idle)
