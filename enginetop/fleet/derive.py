@@ -120,20 +120,13 @@ def _level(name: str, facts: Facts) -> SignalValue:
     return _null(name, facts) if level is None else _scalar(name, level.total, _trust(facts, name))
 
 
-def _increase(name: str, facts: Facts) -> SignalValue:
-    measure = _INCREASES[name]
+def _gain(name: str, facts: Facts) -> SignalValue:
+    rate = name in _RATES
+    measure = _RATES[name] if rate else _INCREASES[name]
     gain = facts.gains.get(measure)
     if gain is None:
         return _null(name, facts, measure)
-    return _scalar(name, gain.increase, _trust(facts, measure))
-
-
-def _rate(name: str, facts: Facts) -> SignalValue:
-    measure = _RATES[name]
-    gain = facts.gains.get(measure)
-    if gain is None:
-        return _null(name, facts, measure)
-    return _scalar(name, gain.per_second, _trust(facts, measure))
+    return _scalar(name, gain.per_second if rate else gain.increase, _trust(facts, measure))
 
 
 def _distribution(name: str, facts: Facts) -> SignalValue:
@@ -295,8 +288,7 @@ _DERIVED: Mapping[str, Callable[[str, Facts], SignalValue]] = MappingProxyType(
     {
         **dict.fromkeys(_LEVELS, _level),
         "kv_usage_ratio": _kv_usage,
-        **dict.fromkeys(_INCREASES, _increase),
-        **dict.fromkeys(_RATES, _rate),
+        **dict.fromkeys((*_INCREASES, *_RATES), _gain),
         **dict.fromkeys(RATIOS, _ratio),
         _REASONING_SHARE: _reasoning_share,
         **{signal.name: _distribution for signal in DISTRIBUTIONS},
