@@ -23,6 +23,7 @@ from bench.scale import config
 from bench.screen_terminal import Terminal
 
 _CURSOR = re.compile(rb"\xe2\x96\xb8(?:\x1b\[[0-9;]*m)*([^\s\x1b]+)")
+_LONGEST_MARK = 64
 _APART_SECONDS = (0.06, 0.3)
 _HELD_PER_SECOND = 30.0
 _LOST_SECONDS = 5.0
@@ -40,10 +41,11 @@ class Cursor:
     def read(self, seconds: float) -> bool:
         """Take what comes next; whether the cursor has moved."""
         block = self._terminal.read(seconds)
-        former, self._rest = self.row, (self._rest + block)[-4096:]
-        found = _CURSOR.findall(self._rest)
+        former, received = self.row, self._rest + block
+        found = _CURSOR.findall(received)
         if found:
             self.row = found[-1]
+        self._rest = received[-_LONGEST_MARK:]  # what may be the beginning of one
         return self.row != former
 
     def rest_for(self, seconds: float) -> None:

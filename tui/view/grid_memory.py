@@ -19,7 +19,7 @@ from tui.view.columns import BY_KEY, RELEVANCE
 from tui.view.condition import restarted_within
 from tui.view.mixed import Mixed, MixedMemory
 from tui.view.names import NameMemory
-from tui.view.placing import Placed, place_columns
+from tui.view.placing import Placed, place_columns, room_of_names
 from tui.view.severity import Condition
 
 RESTARTED = "↻"
@@ -115,9 +115,10 @@ class GridMemory:
             self._placed = place_columns(width, relevant, name_width, flat=flat, keep=keep, choice=choice)
         return self._placed
 
-    def longest_name(self, replicas: Sequence[ReplicaSnapshot]) -> int:
-        """Cells of the longest name."""
-        return self._names.longest(self._targets_of(replicas))
+    def room_of_names(self, replicas: Sequence[ReplicaSnapshot], width: int) -> int:
+        """Cells that the column of names needs in a grid of `width` cells."""
+        least, most = room_of_names(width)
+        return self._names.room(self._targets_of(replicas), least, most)
 
     def names(self, replicas: Sequence[ReplicaSnapshot], width: int) -> Mapping[str, str]:
         """The names as a column of `width` cells shows them, by target URL."""

@@ -8,6 +8,8 @@ from enginetop.fleet.model import Target
 from tui.view.cells import ELLIPSIS, cut_middle, width_of
 
 _SEPARATORS = ".-_:/"
+_STEP = 4
+"""Cells by which a column grows in which names look alike."""
 
 
 class NameMemory:
@@ -15,24 +17,44 @@ class NameMemory:
 
     def __init__(self) -> None:
         self._targets: tuple[Target, ...] = ()
-        self._longest = 0
         self._shown: dict[int, Mapping[str, str]] = {}
+        self._room: dict[tuple[int, int], int] = {}
 
-    def longest(self, targets: tuple[Target, ...]) -> int:
-        """Cells of the longest name."""
-        if targets != self._targets:
-            self._targets, self._shown = targets, {}
-            self._longest = max((width_of(target.name) for target in targets), default=0)
-        return self._longest
+    def room(self, targets: tuple[Target, ...], least: int, most: int) -> int:
+        """As `room_of_names`."""
+        self._take(targets)
+        asked = (least, most)
+        if asked not in self._room:
+            self._room[asked] = room_of_names([target.name for target in targets], least, most)
+        return self._room[asked]
 
     def shown(self, targets: tuple[Target, ...], width: int) -> Mapping[str, str]:
         """The names by target URL, as a column of `width` cells shows them."""
-        self.longest(targets)
+        self._take(targets)
         found = self._shown.get(width)
         if found is None:
             names = shown_names([target.name for target in targets], width)
             found = self._shown[width] = dict(zip([target.url for target in targets], names, strict=True))
         return found
+
+    def _take(self, targets: tuple[Target, ...]) -> None:
+        if targets != self._targets:
+            self._targets, self._shown, self._room = targets, {}, {}
+
+
+def room_of_names(names: Sequence[str], least: int, most: int) -> int:
+    """Cells that a column of these names needs, at most `most`: no two that differ look alike in it.
+
+    `least`: so many cells a name may take without need.
+    """
+    different = len(set(names))
+    for width in range(least, most, _STEP):
+        shown = shown_names(names, width)
+        if len(set(shown)) == different:
+            break
+    else:
+        shown = shown_names(names, most)
+    return max(map(width_of, shown), default=0)
 
 
 def shown_names(names: Sequence[str], width: int) -> list[str]:

@@ -13,8 +13,11 @@ MARKER_WIDTH = 1
 FIXED = ("name", "state")
 """Columns that every choice begins with: without them no row can be told from another."""
 
-_NAMES_FIRST_WIDTH = 100
-"""From this width on, long names take their room before columns of low priority do."""
+_WIDE = 100
+"""Beyond this width a name takes more cells than it needs to be told from others."""
+
+_WHOLE_NAME_CELLS = 16
+"""So long a name is shown whole on the narrowest terminal: an address, a short host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,9 @@ def place_columns(
     """The columns that fit in `width` cells, in screen order.
 
     `choice`: the user's own columns and their order, all of the table when empty; those that no replica has
-    anything for (`relevant`) take no room in either case. `keep`, the sorted column, stays. What is left over
-    goes to columns that can use it, the name (`name_width` is the longest) first.
+    anything for (`relevant`) take no room in either case. `keep`, the sorted column, stays. Names have their
+    room (`name_width`, see `room_of_names`) first: no figure is of help where names look alike. What is left
+    over goes to columns that can use it.
     A terminal too narrow for name and state shows what part of them fits.
     """
     order = [BY_KEY[key] for key in choice] if choice else list(COLUMNS)
@@ -61,7 +65,7 @@ def place_columns(
     chosen: list[Column] = []
     room = width - MARKER_WIDTH
     ranked = sorted(wanted, key=lambda column: (column.priority > 0, column.key != keep, column.priority))
-    reserve = _reserve(width, name_width)
+    reserve = _reserve(name_width)
     for column in ranked:
         needed = column.width + (1 if chosen else 0) + (reserve if column.key == "name" else 0)
         if needed > room:
@@ -74,10 +78,16 @@ def place_columns(
     return tuple(Placed(column, widths[column.key]) for column in wanted if column in chosen)
 
 
-def _reserve(width: int, name_width: int) -> int:
-    """Cells beyond its minimum that a long name takes before columns of low priority are placed."""
+def room_of_names(width: int) -> tuple[int, int]:
+    """Least and most cells of the column of names in a grid of `width` cells."""
+    most = BY_KEY["name"].most
+    return (most if width > _WIDE else _WHOLE_NAME_CELLS), most
+
+
+def _reserve(name_width: int) -> int:
+    """Cells beyond its minimum that the name takes before columns of low priority are placed."""
     name = BY_KEY["name"]
-    return max(0, min(name_width, name.most) - name.width) if width > _NAMES_FIRST_WIDTH else 0
+    return max(0, min(name_width, name.most) - name.width)
 
 
 def _grown(chosen: Sequence[Column], name_width: int, spare: int) -> dict[str, int]:

@@ -61,7 +61,7 @@ class FleetTable:
         self._placed = memory.placed(
             width,
             memory.relevant(everyone),
-            memory.longest_name(everyone) + room_for_marks,
+            memory.room_of_names(everyone, width) + room_for_marks,
             flat=sort.flat,
             keep=sort.column,
             choice=tuple(choice),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from enginetop.fleet.model import Target
 from tests.tui.snapshots import AT, alert, down_replica, event, fleet, replica
 from tui.view.alerts import alert_rows
 from tui.view.below import LoadMemory, below_lines
 from tui.view.cells import line_text
 from tui.view.events import events_line
-from tui.view.names import shown_names
+from tui.view.names import room_of_names, shown_names
 from tui.view.picture import Picture
 from tui.view.verdict import verdict_line
 
@@ -27,6 +29,23 @@ def test_then_a_shared_start_up_to_a_separator() -> None:
     assert shown_names(["127.0.0.1:18001", "127.0.0.1:18002"], 8) == ["…18001", "…18002"]
     names = ["llama-70b-decode-6f9c-abcde", "llama-70b-decode-6f9c-xyzuv"]
     assert shown_names(names, 8) == ["…abcde", "…xyzuv"]
+
+
+@pytest.mark.parametrize(
+    ("names", "room"),
+    [
+        (["a1", "b200"], 4),
+        (["10.0.0.13:8000", "10.0.0.14:8000"], 14),
+        (["llama-70b-decode-6f9c-abcde", "llama-70b-decode-6f9c-xyzuv"], 6),
+        (["eu-west-llama-a7-canary", "us-east-llama-a7-canary"], 20),
+        (["east-1234567890123456789012345678", "west-1234567890123456789012345678"], 28),
+        (["same", "same"], 4),
+        ([], 0),
+    ],
+)
+def test_names_take_as_much_room_as_tells_them_apart(names: list[str], room: int) -> None:
+    """Sixteen cells without need; more, up to 28, while two look alike."""
+    assert room_of_names(names, 16, 28) == room
 
 
 def test_a_name_alone_is_cut_in_the_middle() -> None:
