@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.quickly_made import quickly_made
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class Answer:
     """One GET. Either `error` is set (no usable answer) or `status`, `headers` and `body` are.
 

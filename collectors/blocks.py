@@ -8,11 +8,11 @@ text ends with the `cut` that the next one begins behind, but for the last of a 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
 from collectors.sample_line import NUMBER_CHARACTERS, tail_value
+from enginetop.fleet.frozen import frozen
 
 NO_SAMPLE: Final = b"\n"
 """Prefix of a line that holds no sample: no line begins with it, so such a line must stay as it is."""
@@ -22,7 +22,7 @@ _AT_TYPE: Final = b"\n# TYPE "
 _NUMBER_BYTES: Final = NUMBER_CHARACTERS.encode()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Block:
     """Some lines of a page: `head`, then sample lines, then `foot`.
 

@@ -9,7 +9,7 @@ import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,6 +17,7 @@ from collectors.answer import Answer
 from collectors.sanitise import clean_text
 from collectors.secrets import bytes_without_these, without_secrets, without_these
 from collectors.tls_words import tls_words
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.quickly_made import quickly_made
 
@@ -73,7 +74,7 @@ class PromptFetcher(Fetcher, Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Credentials:
     """How one target is reached. Secrets are named here and read at use, so that they can be rotated.
 
@@ -147,8 +148,7 @@ def _named_secret(what: str, variable: str | None, file: str | None) -> tuple[st
 NO_CREDENTIALS = Credentials()
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class RawResponse:
     """A complete response, redirects not followed. Header names are in lower case."""
 

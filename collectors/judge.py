@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from collectors.answer import Answer
 from collectors.engines.base import EngineTable
 from collectors.engines.detect import UNREAD, by_server_header, recognise
@@ -19,8 +17,7 @@ from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.quickly_made import quickly_made
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class GoodPage:
     """A page on which an engine was found."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator, MutableSequence, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count, repeat
 from math import nan
 from operator import setitem
@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from collectors.blocks import Block, Moving, blocks_of, cut_for, numbers_in
 from collectors.page import Layout
+from enginetop.fleet.frozen import frozen
 
 MAX_TEMPLATES: Final = 64
 """Templates that the cache keeps. One engine version needs a handful: lines appear with first events."""
@@ -56,7 +57,7 @@ class Unread(NamedTuple):
 READ_ALL: Final = Unread()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Template:
     """One page, block by block, cut at `cut`; `texts` are those of `blocks`, None of one that tells nothing.
 

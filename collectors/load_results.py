@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from collectors.json_fields import items, number
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.foreign_json import field_at
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.load_curve import LoadPoint
 
 MOST_BYTES = 512 * 1024 * 1024
@@ -23,7 +23,7 @@ _MOST = 1e12
 _TO_SECONDS: Mapping[str, float] = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "sec": 1.0, "s": 1.0}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadRun:
     """One load that was held for a while. None: the file does not tell.
 
@@ -38,7 +38,7 @@ class LoadRun:
     ttft_p99_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadResults:
     """The runs of one file, by rising load. `tool` is `GuideLLM` or `AIPerf`."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from collectors.cgroups import unit_and_container
 from collectors.gpu.processes import Listener, listeners, open_files
 from collectors.sanitise import clean_text
 from collectors.secrets import words_without_secrets
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, LocalProcess, Target
 
 _MAX_ARGV_BYTES = 65_536
@@ -22,7 +22,7 @@ _MOST_WORDS, _LONGEST_WORD = 200, 500
 """Of an argv that is shown."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Launch:
     """How an engine's server is started: a pattern over its argv joined by spaces, the default port of its
     metrics page, and the flag that sets it.

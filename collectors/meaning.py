@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from collectors.answer import Answer
@@ -13,6 +13,7 @@ from collectors.page import Page
 from collectors.sanitise import clean_text
 from collectors.secrets import without_secrets
 from enginetop.fleet.foreign_json import decoded, field_at
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.observation import FailureKind
 
 _QUOTE_CHARACTERS = 120
@@ -44,7 +45,7 @@ _TELLING: tuple[FailureKind, ...] = (
 """The most telling of several failures is reported: the first of these kinds that occurs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Miss:
     """Why an answer is no good page; `detail` is empty where there is nothing to add to the kind.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import SplitResult, quote, unquote
+
+from enginetop.fleet.frozen import frozen
 
 METRICS_PATHS: tuple[str, ...] = ("/prometheus/metrics", "/metrics")
 """Asked in this order: TensorRT-LLM drains a queue when its `/metrics` is read."""
@@ -11,7 +13,7 @@ METRICS_PATHS: tuple[str, ...] = ("/prometheus/metrics", "/metrics")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """One origin. Two are equal when a browser would say so; the final dot of a host does not count.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.quickly_made import quickly_made
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@frozen(eq=False, weakref_slot=True)
 class Layout:
     """Everything of a page but its numbers; one object for all pages, and all targets, with the same lines.
 
@@ -24,8 +24,7 @@ class Layout:
     types: Mapping[str, str]
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class Page:
     """One page.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import compress, count, repeat
 from operator import gt, not_
 from types import MappingProxyType
@@ -15,13 +14,14 @@ from collectors.layout import READ_ALL, SCRATCH, Template, Unread, put, template
 from collectors.page import Layout
 from collectors.sample_line import OverLimitError, Sample, SampleGrammar, Samples, family_types
 from collectors.secrets import may_hold_secret, without_secrets
+from enginetop.fleet.frozen import frozen
 
 _CHUNK_LINES: Final = 4096
 _TYPE_WITHIN: Final = 16
 _BEHIND_COMMENTS: Final = b"$"  # names sort behind it; comments, empty and indented lines before it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParseLimits:
     """Bounds of one page; what lies beyond is dropped and named in `Page.problem`.
 

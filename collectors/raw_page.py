@@ -7,13 +7,13 @@ drained by reading it (TensorRT-LLM's) loses nothing to the person who looks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from collectors.answer import Answer
 from collectors.redact import Keep, public_body
 from collectors.sanitise import clean_text
 from collectors.scrape import Feed
 from collectors.secrets import without_secrets
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import Observation
 from enginetop.fleet.ports import RawPage, RawScrape
@@ -24,7 +24,7 @@ _LONGEST_LINE = 4_000
 NewFeed = Callable[[Target], Feed]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Seen:
     url: str
     at: float

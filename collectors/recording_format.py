@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any, TypeGuard
 
@@ -25,6 +25,7 @@ from collectors.redact import Keep, public_body, public_url
 from collectors.secrets import without_secrets
 from enginetop.fleet.fleet_tracker import default_name
 from enginetop.fleet.foreign_json import decoded
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.request_records import RequestFigures
@@ -48,7 +49,7 @@ _ERROR_WORDS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ScrapeRecord:
     """One page of one target. All pages of a scrape have the same `at`."""
 
@@ -57,7 +58,7 @@ class ScrapeRecord:
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class GpuRecord:
     """The GPUs of one host at one instant."""
 
@@ -65,7 +66,7 @@ class GpuRecord:
     report: GpuReport
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class RequestRecord:
     """One request that the target `url` served: numbers only, never text."""
 

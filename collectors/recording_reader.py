@@ -6,7 +6,6 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -23,6 +22,7 @@ from collectors.recording_format import (
     target_of,
 )
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Target
 
 MAX_LINE_BYTES = 128 * 1024 * 1024
@@ -37,7 +37,7 @@ _STEP_SECONDS = 1.0
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Step:
     """All records of one instant."""
 

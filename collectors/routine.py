@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from collectors.answer import Answer
 from collectors.meaning import miss_of
+from enginetop.fleet.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Routine:
     """A scrape that asks one page at `path`, of an engine that names itself so in its `server` header."""
 

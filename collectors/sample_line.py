@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Final, NamedTuple
 
 from collectors.sanitise import clean_text
+from enginetop.fleet.frozen import frozen
 
 _QUOTED: Final = r'"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)"'
 _NUMBER: Final = (
@@ -60,7 +60,7 @@ class Sample(NamedTuple):
     prefix: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Samples:
     """The samples of several lines as columns; a row whose name, labels or value is None is not one.
 

@@ -8,7 +8,6 @@ has its turn at the same moment: to wake up for each costs a small fleet more th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from hashlib import blake2b
 
 from enginetop.fleet.quickly_made import quickly_made
@@ -38,7 +37,6 @@ def hashed_ratio(*parts: object) -> float:
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Turn:
     """The next turn: when it is due, and how many turns before it were dropped because they came too late."""
 

@@ -73,8 +73,7 @@ class Clock(Protocol):
         """Seconds of a steady clock."""
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class Scrape:
     """The answers of one scrape and what they amount to."""
 

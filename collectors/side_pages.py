@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.answer import Answer
@@ -11,6 +10,7 @@ from collectors.engines.base import Json, SidePage
 from collectors.engines.detect import SIDE_FIELDS, STATUS_PATHS
 from collectors.redact import reduced
 from enginetop.fleet.foreign_json import decoded
+from enginetop.fleet.frozen import frozen
 
 SIDE_TRIES = 3
 """A page that is asked once per start is given up after as many faults."""
@@ -18,7 +18,7 @@ _ABSENT = 1 << 30  # tries of a path that is not there, or not for us: not asked
 _NOT_FOR_US = frozenset({401, 403, 404, 405, 501})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Side:
     body: Json
     at: float

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from collectors.schedule import TargetSchedule, Turn
 from collectors.scrape import Clock, Scrape, Scraper
 from collectors.wheel import Wheel
+from enginetop.fleet.frozen import frozen
 
 Took = Callable[[Scrape, Turn, float], None]
 """Takes a scrape, the turn after it, and how many seconds from now that is due. Never raises."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Beat:
     """What all watches of one engine share: their wheel, their clocks, and how long a scrape may take."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
+from enginetop.fleet.frozen import frozen
 from tui.key_names import written
 
 
@@ -38,7 +38,7 @@ class Place(StrEnum):
     HELP = "help"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Action:
     """One thing a user can do.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from enginetop.fleet.durations import duration_seconds
+from enginetop.fleet.frozen import frozen
 from tui.actions import Action
 from tui.view.arrange import Sort
 from tui.view.column_choice import Choice
@@ -20,7 +20,7 @@ class CommandError(ValueError):
     """A line that cannot be carried out; the text is one line that says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Context:
     """What arguments can be completed to."""
 
@@ -28,7 +28,7 @@ class Context:
     themes: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """One command. `usage` is its argument, empty for none; `key` is how its key is written."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from threading import Lock
 
 from enginetop.alerts.rule import FIRING, Key, identity
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.kept import KeptSnapshot
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
 
@@ -31,7 +31,7 @@ _JITTER = 0.9
 """Pictures are due a little early, or every other one would be missed at a spacing of one interval."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AlertBegin:
     """An alert as it was in the first picture in which it fired."""
 

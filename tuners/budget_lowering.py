@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Advice
 from tuners import prefill
 from tuners.knob_values import BUDGET, Knobs
@@ -42,7 +42,7 @@ def fit_text(fit: StepFit) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lowering:
     """A load that calls for less, with a fit that may say how much less."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import wraps
 from typing import Any, TypeVar
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Advice, ReplicaSnapshot
 from tuners.draft_memory import NOTHING_DRAFTED, Drafted
 from tuners.knob_values import Knobs
@@ -17,7 +18,7 @@ from tuners.thoughts import Thoughts
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Case:
     """A replica to judge, of `engines` data-parallel ranks with equal knobs.
 
@@ -68,7 +69,7 @@ def once(work: Callable[[Case], T]) -> Callable[[Case], T]:
     return done
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """The rule of one knob.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Advice
 from tuners.case import Case, once
 from tuners.draft_memory import LIKE_BATCH_RATIO, Speed, speed_of
@@ -15,7 +15,7 @@ WORTH_RATIO = 0.05
 """A change must be worth so much of the speed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compared:
     """The present speed, and how much faster each other number of drafts was (-.2: a fifth slower)."""
 

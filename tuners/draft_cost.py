@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from tuners.draft_maths import StepCost
 from tuners.step_time import StepFit
 
@@ -17,7 +17,7 @@ DRAFT_COST_RATIO = (0.03, 0.10, 0.20)
 """Cost of a draft over that of an empty step: least, likely, most. Heuristic, for heads and small models."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DraftCosts:
     """By the cheapest, the likely and the dearest draft. `measured`: the ends are those of an interval."""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from enginetop.fleet.frozen import frozen
 
 MOST_EXTRA_POSITIONS = 1
 """So far beyond the deepest observed position is anything said, and then as a guess."""
@@ -68,7 +69,7 @@ def wilson(successes: float, trials: float) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Traffic:
     """What one engine serves: tokens per second that are generated, and that are computed of prompts."""
 
@@ -76,7 +77,7 @@ class Traffic:
     prefilled_per_second: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepCost:
     """A step of n tokens with k drafts takes `base_seconds + draft_seconds * k + token_seconds * n`."""
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
+from enginetop.fleet.frozen import frozen
 from tuners.moments import Moment
 from tuners.step_time import StepFit, StepWindow, Unfit, fit_step_time
 
@@ -22,7 +23,7 @@ _FEWEST_MOMENTS = 5
 _LEAST_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Speed:
     """Tokens per second of one engine while it ran `running` requests on average."""
 
@@ -45,7 +46,7 @@ def speed_of(recent: Sequence[Moment], engines: int) -> Speed | None:
     return Speed(running / engines, gained / (told[-1].at - told[0].at) / engines)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drafted:
     """Fits of the step time, and speeds, by number of drafts."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tuners.draft_memory import Drafted, DraftMemory
 from tuners.knob_values import Knobs
@@ -32,7 +32,7 @@ _LEAST_RUNNING = 2
 _LONGEST_SPACINGS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Mark:
     at: float
     steps: float

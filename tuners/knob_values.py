@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from enginetop.fleet.changeable import CHANGEABLE
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.knobs import KNOB_API, KnobSheet
 from enginetop.fleet.model import EngineKind
 from enginetop.fleet.signals import KNOBS
@@ -23,7 +24,7 @@ KNOB_SHEET = "knob API"
 _NO_BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Knobs:
     """The knobs that rules need, as they stand now; None: not known.
 

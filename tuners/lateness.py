@@ -5,8 +5,8 @@ comes and goes, and a single bad minute is no reason to change a knob.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from tuners.case import Case, once
 from tuners.kv_maths import preempted_ratio
 from tuners.limits import FEWEST_FOR_P99
@@ -14,7 +14,7 @@ from tuners.limits import FEWEST_FOR_P99
 FEWEST_MINUTES = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lateness:
     """The share of the requests that missed the TTFT objective, preemptions for each request, and over how
     many minutes and requests."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import BELIEVED
 from enginetop.fleet.snapshot import Distribution, Quantile
 from tuners.case import Case, once
@@ -27,7 +27,7 @@ _NEEDED_SCALARS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Load:
     """p95 of TPOT and TTFT, p99 of the tokens in a step, and the objectives.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from enginetop.fleet.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Moment:
     """One page, all ranks together; None: not known.
 
@@ -22,7 +22,7 @@ class Moment:
 MINUTE_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Minute:
     """One window of requests that ended: how many, the share within the TTFT objective, the preemptions
     of all that time, the p90 of prompts and outputs in tokens (None: not known), and the most

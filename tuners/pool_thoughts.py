@@ -7,12 +7,12 @@ not seen whole.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from tuners.thoughts import Thoughts, together
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counted:
     """What one replica counted (None: nothing), and whom it is counted together with: equal `group`s."""
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import BELIEVED, EngineKind
 from enginetop.fleet.snapshot import Advice, Scalar
 from tuners.case import Case, Rule, once
@@ -105,7 +105,7 @@ def _untold(case: Case) -> str | None:
     return f"whether drafts are made is not told; {missing('spec_acceptance_ratio', signal)}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DraftsSeen:
     """What drafts bring and cost. `output_tokens` is the mean of a request, None where it is not known."""
 

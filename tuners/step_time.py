@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from tuners.control.probability import t_quantile
 from tuners.rows import known
 
@@ -25,7 +25,7 @@ CONFIDENCE = 0.95
 _FLAT_SECONDS = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepWindow:
     """Means over a stretch of time in which the engine was busy throughout: tokens a step, seconds a step.
 
@@ -37,14 +37,14 @@ class StepWindow:
     waiting: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unfit:
     """Why there is no fit, in words."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepFit:
     """A step of n tokens takes `base_seconds + per_token_seconds * n`.
 

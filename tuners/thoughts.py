@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
+from enginetop.fleet.frozen import frozen
 from tuners.control.probability import normal_cdf, normal_quantile
 from tuners.limits import MULTIPLE_TOKENS
 
@@ -25,7 +25,7 @@ _ROUNDING = 1e-12
 """Shares are differences from 1: one that is met counts as met whatever its last digit."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Thoughts:
     """Requests by their reasoning tokens: `at_most[bound]` of them thought for at most `bound` tokens.
 

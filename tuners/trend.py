@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from enginetop.fleet.frozen import frozen
 
 FEWEST_POINTS = 5
 LEAST_R_SQUARED = 0.6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trend:
     """A value now, by the line, and its change per second."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from collectors.discovery.listing import MAX_LISTED, Listed, ListingError, role_of, target_at
 from collectors.home import at_home
+from enginetop.fleet.frozen import frozen
 
 _MOST_BYTES = 16 * 1024 * 1024
 _IDENTITIES = ("instance_id", "name")
@@ -24,7 +24,7 @@ _WILD = frozenset("*?[")
 _Stamp = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Read:
     """The last good list of a file, the file as it was at the newest look, and what was wrong then."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from collectors.fetch import Credentials, one_line
 from collectors.origin import METRICS_PATHS, url_host
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Role, Target
 
 MAX_LISTED = 20_000
@@ -17,7 +17,7 @@ MAX_LISTED = 20_000
 _ROLE_WORDS = {role.value: role for role in Role if role is not Role.UNKNOWN}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listed:
     """One target of a list. `identity` stays with a replica that moves to another address; empty: its URL.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, count
 
 from collectors.discovery.listing import Listed
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Target
 
 GONE_KEPT_SECONDS = 300.0
@@ -21,7 +22,7 @@ _Key = tuple[str, str]
 """Source and identity in it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Changes:
     """Differences, to be applied in this order.
 
@@ -39,7 +40,7 @@ class Changes:
         return bool(self.dropped or self.moved or self.left or self.joined)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Row:
     key: _Key
     listed: Target

@@ -5,17 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from collectors.discovery.listing import Listed, ListingError, Source
 from collectors.fetch import one_line
 from collectors.no_engine_there import why_not_listed
+from enginetop.fleet.frozen import frozen
 
 _FIRST_LOOK_SECONDS = 5.0
 """How long a start waits for the first lists."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """What one look at a source brought: its list, or None and the reason in `problem`."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from collectors.engines.mapping import Table
 from collectors.page import Layout, Page
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind
 from enginetop.fleet.observation import Failure
 from enginetop.fleet.quickly_made import quickly_made
@@ -20,7 +21,7 @@ Sides = Mapping[str, Json]
 """The newest decoded JSON body of each side page, by path; a path that failed is missing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SidePage:
     """A JSON page read beside the metrics page, asked with `query`.
 
@@ -48,8 +49,7 @@ class SidePage:
         return self.when is None or self.when(sides)
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class Look:
     """What is known of one target at one instant: the newest page, and the side pages.
 
@@ -99,7 +99,7 @@ def always(sides: Sides) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EngineTable:
     """One engine.
 

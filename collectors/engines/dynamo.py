@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
 
@@ -27,6 +26,7 @@ from collectors.engines.dynamo_worker import TABLE, WORKER_NEVER, has_worker_ser
 from collectors.engines.mapping import LayoutMemo, Row, Table
 from collectors.engines.matching import Plan, compile_layout
 from collectors.page import Layout, Page
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.reading import ConfigValue, Identity, Reading
 
@@ -82,7 +82,7 @@ def _part(layout: Layout) -> _Part:
 _part_of = LayoutMemo(_part)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Control:
     """The lines of a page that is no engine's: targets are gauges, of a decision's states one is 1."""
 

@@ -8,12 +8,12 @@ changed later does not change the card.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.engines.base import Json, SidePage
 from collectors.json_fields import integer, text
 from enginetop.fleet.foreign_json import field_at, model_name
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Role
 from enginetop.fleet.reading import ConfigValue
 
@@ -49,7 +49,7 @@ METADATA_PAGE = SidePage(
 _MAX_CARDS = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkerCard:
     """One worker as its card tells. `worker` is its id, `capacity_tokens` what its KV cache holds."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from collectors.engines.base import Look, Sides
@@ -21,6 +21,7 @@ from collectors.engines.picks import Pick, first, settings_on
 from collectors.json_fields import items, number, text
 from collectors.page import Layout, Page
 from enginetop.fleet.foreign_json import field_at, model_name
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.reading import Absence, ConfigValue, Identity, Reading, Series
 from enginetop.fleet.workers import worker_from_decimal, worker_from_hex
@@ -69,7 +70,7 @@ def has_router_series(layout: Layout) -> bool:
     return any(name.startswith(COMPONENT + "router_requests") for name in layout.names)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Facts:
     """What the lines of a page tell apart from its numbers.
 

@@ -6,7 +6,7 @@ It is read by its own table; what it does not tell is added from the worker's se
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
@@ -24,12 +24,13 @@ from collectors.engines.dynamo_worker import (
 from collectors.engines.identities import DYNAMO, NAMES_OF_PAGE
 from collectors.engines.matching import Plan, compile_layout
 from collectors.page import Layout, Page
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Role
 from enginetop.fleet.observation import Failure
 from enginetop.fleet.reading import Columns, Reading, Series
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Addition:
     """The engine's columns with those of Dynamo's series that the engine lacks; `places` in the own plan."""
 

@@ -7,7 +7,7 @@ prefill mocker, a unified backend, any worker before its first request) is read 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -19,6 +19,7 @@ from collectors.engines.matching import Plan, compile_layout
 from collectors.engines.picks import Pick, first, settings_on
 from collectors.page import Layout, Page
 from enginetop.fleet.foreign_json import model_name
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.reading import Absence, ConfigValue, Identity, Reading, Series
 from enginetop.fleet.workers import worker_from_hex
@@ -79,7 +80,7 @@ _BLOCKS = (COMPONENT + "total_blocks", COMPONENT + "kvstats_total_blocks")
 _MOVING = frozenset({COMPONENT + "response_bytes_total", COMPONENT + "request_duration_seconds_count"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkerFacts:
     """What the lines of a page tell of the process apart from its numbers.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from collectors.engines.base import Look, PageReader
@@ -19,6 +19,7 @@ from collectors.engines.matching import Plan, compile_layout
 from collectors.json_fields import items, text
 from collectors.page import Layout, Page
 from enginetop.fleet.foreign_json import model_name
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.reading import ConfigValue, Reading, Series
 
@@ -40,7 +41,7 @@ _BACKENDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GatewayView:
     """What is declared about one gateway beside its rows.
 
@@ -66,7 +67,7 @@ class GatewayView:
         return next((labels[label] for label in self.backend_labels if labels.get(label)), "")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Facts:
     """What the lines of a page tell apart from its numbers.
 

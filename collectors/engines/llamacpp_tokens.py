@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 
 from collectors.engines.base import Json
 from collectors.json_fields import flag, integer
+from enginetop.fleet.frozen import frozen
 
 PERSISTENT_LOOKS = 30
 """What the second view has lacked in this many looks in a row is not late: it was aborted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slot:
     """One slot: the task it works on or worked on last, and the tokens generated for it."""
 

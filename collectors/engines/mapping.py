@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from collectors.page import Layout
 from enginetop.fleet.beyond_catalogue import MEASURE_KINDS
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.signals import MeasureKind
 
 S = TypeVar("S")
@@ -23,7 +24,7 @@ T = TypeVar("T")
 Labels = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """Raw series that mean a measure; several rows of one measure are added.
 
@@ -61,7 +62,7 @@ class Row:
         return MEASURE_KINDS[self.measure]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """The rows of one engine.
 

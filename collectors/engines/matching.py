@@ -6,13 +6,14 @@ import math
 from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 
 from collectors.engines.mapping import Table
 from collectors.engines.samples import ROUTER_LABELS as ROUTER_LABELS
 from collectors.engines.samples import Samples
 from collectors.page import Layout, Page
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.gpu_device import GpuDevice
 from enginetop.fleet.model import Role
 from enginetop.fleet.reading import (
@@ -35,7 +36,7 @@ _NO_SETTINGS: Mapping[str, ConfigValue] = MappingProxyType({})
 _NO_WORKERS: Mapping[int, Role] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Plan:
     """A table matched against one layout. Shared by every page and target with these lines.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.engines import companion
 from collectors.engines.counted import child_of, counted
 from collectors.engines.mapping import Labels, Row, Table, rank_key
 from collectors.page import Layout
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.histogram import canonical_bound
 from enginetop.fleet.model import Quality
 from enginetop.fleet.reading import Absence, Part, Series
@@ -35,7 +35,7 @@ _HISTOGRAM_PARTS: tuple[tuple[str, Part], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """A sample that counts towards a measure. `family` is its name without suffix, for its `_created`."""
 
@@ -45,7 +45,7 @@ class Found:
     scale: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Spelling:
     """A family as a page may write it: its name, the one name of all its spellings, its samples' suffixes."""
 

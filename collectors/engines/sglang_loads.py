@@ -7,12 +7,13 @@ many decode steps (40 by default; here 15) and at least each 30 s of idleness.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from collectors.engines.base import Json
 from collectors.json_fields import integer, items, number, text
 from enginetop.fleet.foreign_json import field_at
+from enginetop.fleet.frozen import frozen
 
 LOADS = "/v1/loads"
 MAX_RANKS = 1024
@@ -32,7 +33,7 @@ KEPT_FIELDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loads:
     """What the ranks tell: for each measure that all of them tell, the numbers in the order of `ranks`."""
 

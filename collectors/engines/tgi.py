@@ -9,7 +9,6 @@ arrivals, some of them twice; what has ended is what succeeded and what failed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Look, PageReader, SidePage, Sides
@@ -20,6 +19,7 @@ from collectors.engines.picks import Pick, first, spelled, value_at
 from collectors.json_fields import integer, text
 from collectors.page import Layout, Page
 from enginetop.fleet.foreign_json import model_name
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.reading import Absence, ConfigValue, Reading, Series
 
@@ -87,7 +87,7 @@ _SETTINGS = {
 """The batch limits were on this page up to TGI 2.0."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Facts:
     plan: Plan
     reserved: Pick

@@ -9,7 +9,6 @@ a histogram of the first response only with `--metrics-config histogram_latencie
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Look, PageReader, SidePage
@@ -22,6 +21,7 @@ from collectors.engines.triton_table import PLAIN_TABLE, TABLE, batching_table
 from collectors.json_fields import text
 from collectors.page import Layout, Page
 from enginetop.fleet.foreign_json import model_name
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.reading import Absence, Part, Reading, Series
 
@@ -43,7 +43,7 @@ _ENSEMBLES = "requests of an ensemble count for each of its steps"
 _NO_BLOCKS = Absence(Quality.UNSUPPORTED, "no nv_trt_llm_kv_cache_block_metrics on the page")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Mean:
     """A latency of which a page tells the sum and, elsewhere, the number of observations."""
 
@@ -54,7 +54,7 @@ class _Mean:
     """One unit of the sum."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Model:
     """The samples of one model that a reader computes from."""
 
@@ -63,7 +63,7 @@ class _Model:
     block_size: Pick
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Facts:
     plan: Plan
     models: tuple[_Model, ...]

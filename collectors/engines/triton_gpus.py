@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from collectors.engines.picks import Pick, samples, value_at
 from collectors.gpu.exporter_tables import TRITON
 from collectors.page import Layout, Page
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.gpu_device import GpuDevice
 
 _FIGURES = {figure.field: figure for figure in TRITON.figures}
@@ -16,7 +16,7 @@ MOST_GPUS = 64
 """More than any machine has: a page with more is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GpuPicks:
     """The samples of one GPU by what they tell."""
 

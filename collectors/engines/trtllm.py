@@ -9,7 +9,6 @@ tells when the process started.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from collectors.engines.base import EngineTable, Look, PageReader, SidePage
@@ -33,6 +32,7 @@ from collectors.engines.trtllm_table import OLDER_TABLE, PREFIXES, STAND_IN, TAB
 from collectors.json_fields import text
 from collectors.page import Layout, Page
 from enginetop.fleet.foreign_json import model_name
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.reading import Absence, ConfigValue, Reading, Series
 
@@ -69,7 +69,7 @@ _RECORDS = dict.fromkeys(
 _NO_CAPACITY = "no number of KV blocks on the page"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Facts:
     """What the lines of a page tell apart from its numbers."""
 

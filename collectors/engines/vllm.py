@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeGuard
 
@@ -22,6 +21,7 @@ from collectors.engines.vllm_table import TABLE as TABLE
 from collectors.json_fields import flag, integer, items, text
 from collectors.page import Layout, Page
 from enginetop.fleet.foreign_json import model_name
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.reading import Absence, ConfigValue, EngineFlags, Identity, Reading, Series
 
@@ -65,7 +65,7 @@ _NO_CAPACITY = Absence(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Facts:
     """What the lines of a page tell apart from its numbers."""
 

@@ -15,6 +15,7 @@ from typing import TypeVar
 from collectors.gpu import decoding
 from collectors.gpu.library import Code, GpuLibrary, Handle, LibraryError
 from collectors.sanitise import clean_text
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import GpuDevice
 from enginetop.fleet.throttle import throttle_words
 
@@ -65,7 +66,7 @@ class Card:
     gone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A device with what the joins need.
 

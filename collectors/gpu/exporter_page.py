@@ -13,6 +13,7 @@ from typing import Any
 
 from collectors.gpu.exporter_tables import EXPORTERS, Fault, Figure, GpuExporter
 from collectors.sanitise import clean_text
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.gpu_device import GpuDevice
 from enginetop.fleet.throttle import throttle_words
 
@@ -26,7 +27,7 @@ Sample = tuple[str, Mapping[str, str], float]
 """Name, labels and value."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class HostGpus:
     """The GPUs of one host as an exporter names it; `host` empty: it does not.
 

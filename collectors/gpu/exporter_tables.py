@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
+
+from enginetop.fleet.frozen import frozen
 
 _MIB = 1024.0**2
 _PERCENT = 0.01
@@ -17,7 +19,7 @@ _MOST_WATTS = 20_000.0
 _MOST_MEGAHERTZ = 20_000.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Figure:
     """Series that tell one field of a device. Several figures of a field: the first that has a number counts.
 
@@ -35,7 +37,7 @@ class Figure:
     where: tuple[str, tuple[str, ...]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fault:
     """A series that says of a device that it is broken: at `value`, where its label has one of the words."""
 
@@ -45,7 +47,7 @@ class Fault:
     where: tuple[str, tuple[str, ...]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceLabels:
     """Which labels name a device and whom it serves; of several names the first that is there counts.
 
@@ -65,7 +67,7 @@ class DeviceLabels:
     whole_profiles: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GpuExporter:
     """One exporter. `prefixes` begin its names; `any_prefix`: another one may have been put before them.
 

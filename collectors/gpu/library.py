@@ -6,9 +6,10 @@ as the library gives them (milliwatts, percent, sentinels included); `decoding` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
+
+from enginetop.fleet.frozen import frozen
 
 Handle = Any
 """An opaque device or event set of the library."""
@@ -43,7 +44,7 @@ class LibraryError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class XidEvent:
     """One critical error that the driver reported. `address` tells the device (see `GpuLibrary.address`)."""
 

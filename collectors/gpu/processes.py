@@ -13,10 +13,10 @@ import socket
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Target
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -30,7 +30,7 @@ _MAX_FILES = 65_536
 _MAX_SOCKETS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listener:
     """One listening TCP socket."""
 

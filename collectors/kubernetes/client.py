@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -27,6 +26,7 @@ from collectors.kubernetes.identity import Identity
 from collectors.origin import Origin
 from collectors.secrets import bytes_without_these, without_these
 from enginetop.fleet.foreign_json import Fields, decoded, field_at
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.observation import FailureKind
 
 _PAGE_ITEMS = 500
@@ -38,7 +38,7 @@ class VersionGoneError(Exception):
     """The resource version that a watch asked for is forgotten there: list anew."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event:
     """One event of a watch: `ADDED`, `MODIFIED`, `DELETED` or `BOOKMARK`."""
 
@@ -46,7 +46,7 @@ class Event:
     item: Fields
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ItemList:
     """A whole list, and the version at which it was true."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 
 from collectors.sanitise import clean_text
 from collectors.secrets import without_secrets
 from enginetop.fleet.errors import ClusterError
+from enginetop.fleet.frozen import frozen
 
 _LONGEST_TEXT = 400
 """Characters: a server names user, verb, kind and namespace, or all fields of a conflict."""
@@ -20,7 +20,7 @@ class KubernetesError(ClusterError):
         super().__init__(" ".join(clean_text(without_secrets(text), _LONGEST_TEXT).split()), status)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExecPlugin:
     """A program that prints credentials (`client.authentication.k8s.io`)."""
 
@@ -39,7 +39,7 @@ class ExecPlugin:
         return shlex.join((self.command, *self.arguments))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class Context:
     """One context, resolved. Secrets in it (`token`, `password`, keys) are shown by no repr."""
 

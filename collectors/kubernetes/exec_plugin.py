@@ -10,19 +10,19 @@ import json
 import os
 import signal
 import subprocess
-from dataclasses import dataclass
 from datetime import datetime
 
 from collectors.json_fields import verbatim
 from collectors.kubernetes.context import Context, ExecPlugin, KubernetesError
 from enginetop.fleet.foreign_json import decoded, field_at
+from enginetop.fleet.frozen import frozen
 
 _VERSIONS = frozenset(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1"))
 _MOST_SECONDS = 30.0
 _MOST_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class Printed:
     """What a plugin printed. `until` is the Unix time at which it expires, None: when the server says so."""
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from collectors.json_fields import text
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.context import KubernetesError
 from enginetop.fleet.foreign_json import Fields, field_at
+from enginetop.fleet.frozen import frozen
 
 _COLLECTIONS = ("inference.networking.k8s.io/v1", "inference.networking.x-k8s.io/v1alpha2")
 _EVERY_SECONDS = 60.0
 _UNTOLD = frozenset({403, 404})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InferencePool:
     """One pool. `selector` are labels of its pods; `picker` is the Service of its endpoint picker, and
     `picker_selector` the labels of that one's pods (empty: not known).

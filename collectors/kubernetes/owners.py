@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -10,13 +10,14 @@ from collectors.json_fields import items, text
 from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.context import KubernetesError
 from enginetop.fleet.foreign_json import Fields, field_at
+from enginetop.fleet.frozen import frozen
 
 _LONGEST_CHAIN = 8
 _NOT_FOUND = 404
 _UNTOLD = frozenset({403, _NOT_FOUND})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reference:
     """One object, as an owner reference names it."""
 

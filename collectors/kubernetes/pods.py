@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from collectors.json_fields import integer, items, text
 from collectors.kubernetes.stacks import COMMANDS, ENGINE_CONTAINERS, IMAGES, KINDS, OWNED, Kind, Stack
 from enginetop.fleet.foreign_json import Fields, field_at
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.plan import CANARY_LABEL
 
@@ -21,7 +21,7 @@ _KV_ROLE = re.compile(r'"kv_role"\s*:\s*"kv_(producer|consumer|both)"')
 _KV_ROLES = {"producer": Role.PREFILL, "consumer": Role.DECODE, "both": Role.AGGREGATED}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServingPod:
     """One pod that serves, as its spec tells. `container` runs the engine; `address` may be empty yet."""
 

@@ -7,9 +7,10 @@ v1alpha1 and v1beta1, llm-d guides, KServe LLMInferenceService v1alpha2, Gateway
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Role
 
 
@@ -25,7 +26,7 @@ class Stack(StrEnum):
     PLAIN = "plain"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """One kind of serving pod.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from collectors.records.lines import RequestLine, read
 from collectors.records.open_file import LineCutter
 from collectors.secrets import bytes_without_these
 from enginetop.fleet.foreign_json import decoded
+from enginetop.fleet.frozen import frozen
 
 if TYPE_CHECKING:
     import httpx
@@ -39,7 +39,7 @@ class ProbeError(Exception):
     """A probe that cannot begin; the text says why in one clean line."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProbePlan:
     """What a probe may do. Raises ValueError beyond the caps, whoever asks."""
 
@@ -61,7 +61,7 @@ class ProbePlan:
                 raise ValueError(f"{name} lies between 1 and {most}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProbeAnswer:
     """How one request went: ended at Unix time `at`, with a record, or with `error` in one line."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 
 from collectors.answer import Answer
 from collectors.discovery.roster import Changes, Roster
@@ -22,6 +21,7 @@ from collectors.prometheus.names import START_TIME, batches, one_of, range_over,
 from collectors.prometheus.pages import PageAssembler, body_of
 from collectors.prometheus.ups import METRICS_PATH, News, Ups
 from collectors.scrape import Feed, Scrape
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.gpu_device import GpuReport
 from enginetop.fleet.model import Target
 
@@ -45,7 +45,7 @@ _NAMES_A_QUERY, _MOST_QUERIES = 8_000, 6
 the server works on the next ones."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Look:
     """What one look brought: who came and went, and the scrapes since the look before, in time order.
 

@@ -9,8 +9,10 @@ of a line, above all the words of prompts and answers, is never kept; of a text 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
+
+from enginetop.fleet.frozen import frozen
 
 Paths = tuple[str, ...]
 
@@ -37,7 +39,7 @@ WORDS: tuple[str, ...] = ("finish", "target", "model", "api_base")
 """Every short text that a table may name; it is cut and cleaned, and `finish` alone is kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordFormat:
     """How one kind of line is told from others and read.
 

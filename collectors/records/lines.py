@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +23,7 @@ from collectors.records.formats import (
     Paths,
     RecordFormat,
 )
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.request_records import RequestFigures
 
 LARGEST: Mapping[str, float] = MappingProxyType(
@@ -42,7 +43,7 @@ class RecordLineError(ValueError):
     """A line that is no request record; the text says why, without anything of the line in it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestLine:
     """What a line says of one request. None or empty: not told. `ended_at` is its own, Unix seconds."""
 

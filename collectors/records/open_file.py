@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from enginetop.fleet.frozen import frozen
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """SGLang writes the prompt into a record; a longer line is passed over."""
@@ -21,7 +22,7 @@ CHUNK_BYTES = 256 * 1024
 _REMEMBERED_BYTES = 256  # of what stands just before the place where reading stopped
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RawLine:
     """One line without its end. `written_by`: Unix time when it was surely there already, None: just now.
     `whole` False: longer than the limit, and `data` is empty.

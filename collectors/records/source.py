@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +12,7 @@ from collectors.records.lines import RecordLineError, RequestLine, parse_line
 from collectors.records.open_file import RawLine
 from collectors.records.tail import FileTail, StreamTail
 from enginetop.fleet.attribution import ClaimedRecord
+from enginetop.fleet.frozen import frozen
 
 STANDARD_INPUT = "-"
 
@@ -40,7 +40,7 @@ class Tail(Protocol):
         """Let go of the file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordLog:
     """One log to be read.
 

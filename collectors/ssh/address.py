@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import in_brackets
 
 SCHEME = "ssh://"
@@ -20,7 +20,7 @@ _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9_
 _SERVER = re.compile(rf"(?P<host>{_HOST.pattern}):(?P<port>\d{{1,5}})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SshHost:
     """Where `ssh` connects to. `user` empty and `port` 0: what its own config says."""
 
@@ -35,7 +35,7 @@ class SshHost:
         return f"{shown}:{self.port}" if self.port else shown
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SshAddress:
     """One server behind `ssh`. `server` is `host:port` as the far machine dials it; `path` is of its URL."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from collectors.fetch import FetchError
 from collectors.ssh.address import SshHost
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.observation import FailureKind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Said:
     """Words of `ssh` and what they mean: the failure, and a line in which `{ssh}` is the command to try."""
 

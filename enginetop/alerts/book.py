@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from enginetop.alerts.inhibit import inhibitors
 from enginetop.alerts.rule import (
@@ -23,6 +23,7 @@ from enginetop.alerts.rule import (
 )
 from enginetop.alerts.silence import Acknowledgement, NobodyQuiet, Quiet, QuietSource, Silence, silenced_by
 from enginetop.alerts.standing import EachReplica, Standing
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
 
 _MOST_UNTAKEN = 10_000
@@ -32,7 +33,7 @@ _BOOKS_DIFFER_SECONDS = 60.0
 """So much later may another process see the begin of the alert that was acknowledged in this one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AlertEvent:
     """A change of state of an alert, at the time of the snapshot that showed it."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from enginetop.alerts.builtin import BUILTIN_NAMES, builtin_rules
@@ -15,11 +15,12 @@ from enginetop.alerts.rule import Finding, Rule, Severity
 from enginetop.alerts.seen import is_up, told_by
 from enginetop.alerts.standing import EachReplica
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RuleTable:
     """One `[[alerts]]` entry. With `when` it is a rule of the user's; without it bends a built-in one.
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from dataclasses import dataclass
 
 from enginetop.fleet.beyond_catalogue import BEYOND, Form
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.signals import DISTRIBUTIONS, PERCENTILES, SIGNALS, Shape
 
 OPERATORS: tuple[str, ...] = (">=", "<=", "==", "!=", ">", "<")
@@ -68,7 +68,7 @@ _ENGINE_NAMES: dict[str, str] = {
 _ENGINE_PREFIX = re.compile(r"^(?:ray_)?(?:vllm|sglang|llamacpp|trtllm|tgi|lmdeploy)[:_]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """One `SIGNAL OP NUMBER`. `part` is empty for a scalar."""
 
@@ -83,7 +83,7 @@ class Comparison:
         return f"{self.signal}.{self.part}" if self.part else self.signal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expression:
     """True where all comparisons of at least one inner tuple are. Neither tuple is ever empty."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
 
 from enginetop.alerts.seen import labels_of
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.quickly_made import quickly_made
 from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
 
@@ -37,7 +38,6 @@ PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Finding:
     """What a rule says of one subject now.
 
@@ -69,7 +69,7 @@ Check = Callable[[FleetSnapshot], Iterable[Finding]]
 """Judges the whole fleet; called with every snapshot in time order."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """One rule. It fires after `hold_seconds` of breach and stays for `keep_seconds` after the last one.
 
@@ -104,7 +104,6 @@ def identity(alert: Alert) -> Key:
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Instance:
     """One alert that is pending or firing.
 
@@ -119,7 +118,6 @@ class Instance:
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Step:
     """What one look made of an alert: the instance that goes on, and the alert if its state changed."""
 

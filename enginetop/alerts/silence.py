@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Protocol
 
 from enginetop.alerts.rule import Key
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Alert
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Silence:
     """Keeps alerts from being told until `until` (Unix seconds). Patterns are shell patterns.
 
@@ -32,7 +32,7 @@ class Silence:
         return at < self.until and named and fnmatchcase(alert.rule, self.rule)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Acknowledgement:
     """That `by` looks after one alert since `at` (Unix seconds), until it is over."""
 
@@ -47,7 +47,7 @@ class Acknowledgement:
         return f"{self.by}: {self.note}" if self.note else self.by
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Quiet:
     """What people have silenced and acknowledged besides the config file."""
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from enginetop.alerts.rule import Finding
 from enginetop.alerts.seen import engines, engines_told, is_judged_engine
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 
 OneCheck = Callable[[ReplicaSnapshot, FleetSnapshot], Finding | None]
 """Judges one replica by its picture; None: not in breach. Of the snapshot it may use times and the window."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class EachReplica:
     """A check of every replica by itself.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -11,12 +10,13 @@ from collectors.fetch import Credentials
 from enginetop.alerts.configured import RuleTable, configured_rules
 from enginetop.alerts.silence import Silence
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 
 if TYPE_CHECKING:
     from enginetop.fleet.config import Config, SinkTable
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SinkSettings:
     """One sink. Of `path`, `url`, `url_env` and `url_file` exactly one is given."""
 
@@ -30,7 +30,7 @@ class SinkSettings:
     credentials: Credentials
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AlertSettings:
     """Rules, silences and sinks; `origin` is the config file that they come from."""
 

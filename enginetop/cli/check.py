@@ -7,7 +7,6 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
 from enginetop.fleet.document import alert_document
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import ReplicaState, Target
 from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
 from enginetop.fleet.state import duration_text
@@ -54,7 +54,7 @@ _SAID = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """Something about one target, or about the fleet, and the exit code that it alone gives."""
 
@@ -63,7 +63,7 @@ class Problem:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """What a check comes to. `asides` are of code 0: what the screen says of replicas without a problem."""
 

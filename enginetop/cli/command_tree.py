@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from enginetop.cli.parser import COMMANDS, UI, Command
+from enginetop.fleet.frozen import frozen
 
 _FILES = frozenset({"FILE", "F", "PLAN", "FILE[=TARGET]", "NAME|FILE"})
 """Metavars of arguments that are, or start with, the path of a file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Argument:
     """An option, or a place when it has no flags.
 
@@ -33,7 +33,7 @@ class Argument:
         return self.metavar in _FILES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandGrammar:
     """One command with what it takes; the UI's `name` is empty."""
 

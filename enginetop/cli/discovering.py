@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from collectors.fetch import NO_CREDENTIALS, Credentials
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Target
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _PLACE_LEFT_OUT = {"local": (True,), "kubernetes": (True, False)}
 """Whether a kind may, or has to, come without a place; all others need one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiscoverySetting:
     """One source: its kind, where it is, and how the targets that it lists are reached."""
 

@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 import time
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from collectors.fetch import Credentials, FetchError, connection_fault
@@ -15,11 +14,12 @@ from collectors.origin import Origin
 from collectors.ssh.address import SCHEME as SSH_SCHEME
 from collectors.ssh.address import ssh_address
 from enginetop.doctor.facts import StageFacts
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Target, is_address
 from enginetop.fleet.observation import FailureKind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Way:
     """The steps, the last of which may have failed; none where a proxy takes them, one where `ssh` does.
 

@@ -6,13 +6,14 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING
 
 from collectors.secrets import without_secrets
 from enginetop.cli.one_each import OneEach
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.knobs import BY_HAND, KnobAnswer
 from enginetop.fleet.model import Target
 from enginetop.fleet.plan import VIA_GATEWAY
@@ -30,7 +31,7 @@ _LONGEST_SECONDS = 60.0
 """A change under way is looked at and renewed between two runs of a hook."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GatewaySetting:
     """One gateway: the command behind its hook, and which targets it leads to (shell patterns)."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import in_brackets
 
 CONSENT_FLAG = "--listen-any-address"
 CONSENT_KEY = "listen_any_address"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listen:
     """An address to listen on. `port` 0 takes a free one."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from collectors.secrets import without_secrets, words_without_secrets
 from enginetop import __version__
 from enginetop.cli import command_arguments as take
 from enginetop.cli import exit_codes
+from enginetop.fleet.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """One command: its name, one line of help, the module of `enginetop.cli` that runs it, its arguments.
 

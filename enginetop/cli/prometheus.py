@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from collectors.fetch import NO_CREDENTIALS, Credentials
 from collectors.ssh.address import BY_HAND
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import in_brackets
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrometheusSetting:
     """The server, how it is reached, and whose data of it are read.
 

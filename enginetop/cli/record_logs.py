@@ -6,7 +6,7 @@ import difflib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from collectors.home import at_home
@@ -16,13 +16,14 @@ from collectors.records.source import STANDARD_INPUT, RecordLog, RecordSource
 from collectors.secrets import without_secrets
 from enginetop.cli.targets import parse_target
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Target
 
 if TYPE_CHECKING:
     from enginetop.fleet.config import RecordsTable
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogSetting:
     """One log as it was asked for. `origin` is how a message names the place where it was.
 

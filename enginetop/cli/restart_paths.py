@@ -7,13 +7,13 @@ import re
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collectors.fetch import Credentials
 from collectors.home import at_home
 from enginetop.cli.one_each import OneEach
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.knobs import KnobAnswer
 from enginetop.fleet.model import EngineKind, Target
 from enginetop.simulator.knob_api import KnobApi
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from enginetop.fleet.restart_tables import RestartTable
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RestartSetting:
     """How one engine is restarted: `unit` (of the user's own manager with `user`), or `file` and `hook`, the
     command that the config file names, with its longest time in seconds.

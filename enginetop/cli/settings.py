@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from enginetop.cli.listen import Listen
 from enginetop.cli.prometheus import PrometheusSetting
 from enginetop.cli.record_logs import LogSetting
 from enginetop.fleet.efficiency import Price
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import Slo
 from tuners.control.settings import ControlSettings
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from enginetop.fleet.restart_tables import EngineApiTable
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnobPath:
     """Where a knob API is and the file of its token; None: not said."""
 
@@ -34,7 +35,7 @@ class KnobPath:
     token_file: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """The `[screen]` table: a theme's name, keys of columns, ASCII only."""
 
@@ -43,7 +44,7 @@ class Look:
     ascii_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """The resolved settings of a run.
 

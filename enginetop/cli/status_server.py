@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from enginetop.cli.listen import Listen
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_TYPE = "text/plain; charset=utf-8"
@@ -20,7 +20,7 @@ _MOST_CLIENTS = 16
 _POLL_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """An answer."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from enginetop.cli.tune_report import labelled
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import FleetSnapshot, Outlook, ReplicaSnapshot
 from tui.view.advice import expectation_items, setting_text
 from tui.view.cells import Line, plain, printable
@@ -15,7 +15,7 @@ Asked = tuple[str, tuple[int, ...]]
 """A knob, and the values to ask for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """The outlook of one knob and value on one replica."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from enginetop.fleet.admin_surface import AdminFacts, AdminSurface, admin_surface
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, ReplicaState, Role
 from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.reading import ConfigValue
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StageFacts:
     """One step of the way to a target (`name`, `connection`, `TLS`): `problem` where it ends there.
 
@@ -26,7 +27,7 @@ class StageFacts:
     kind: FailureKind | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PageFacts:
     """One page that was asked: `status`, or `error` where no answer came."""
 
@@ -38,7 +39,7 @@ class PageFacts:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Missing:
     """A signal that the target does not export: why, and what would switch it on."""
 
@@ -47,7 +48,7 @@ class Missing:
     enable: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EngineFacts:
     """What was read. `suspect` holds signals that contradict themselves, with the reason."""
 
@@ -70,7 +71,7 @@ class EngineFacts:
     config: Mapping[str, ConfigValue] = field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailureFacts:
     """Why there is no good page; `enable` is the engine's own hint where the engine is known."""
 
@@ -79,7 +80,7 @@ class FailureFacts:
     enable: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetFacts:
     """All that was found of one target. `key` names where its API key comes from, empty: none is named."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from enginetop.fleet.frozen import frozen
 
 
 class Level(StrEnum):
@@ -16,7 +17,7 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """`area` is what was looked at (`terminal`, `config`, `reach`, `page`, `engine`, ...), `target` the name
     of the target it belongs to, empty for this machine. `what` and `fix` are one line each; an empty fix

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from enginetop.doctor.finding import Finding, Level
+from enginetop.fleet.frozen import frozen
 
 _LEAST_COLUMNS, _LEAST_LINES = 80, 24
 _FOR_OTHERS = 0o077
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TerminalFacts:
     """What the terminal says of itself. `closed` names the standard streams that are no terminal."""
 
@@ -72,7 +72,7 @@ def terminal_findings(facts: TerminalFacts) -> Iterator[Finding]:
     yield from troubles
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigFacts:
     """The config file: `problem` is why it cannot be used (`FILE: KEY: what; how to mend it`), `warnings`
     what is valid and cannot do what it is there for.
@@ -111,7 +111,7 @@ class SecretState(StrEnum):
     MALFORMED = "malformed"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SecretFacts:
     """A named secret, never its value. `mode` holds the permission bits of a file."""
 
@@ -162,7 +162,7 @@ def _lost(secret: SecretFacts) -> tuple[str, str]:
     }[secret.state]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FolderFacts:
     """The state folder, or the nearest folder above it that exists. `problem` says why nothing can be written
     there. `kill_switch`: the file that stops every change is there.
@@ -191,7 +191,7 @@ def folder_findings(facts: FolderFacts) -> Iterator[Finding]:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SinkFacts:
     """A sink of alerts; `problem` says why a file of it cannot be written. Its secrets are facts apart."""
 
@@ -215,7 +215,7 @@ def sink_findings(sinks: Sequence[SinkFacts]) -> Iterator[Finding]:
         yield Finding("sinks", Level.OK, f"{', '.join(good)}; not tried, nothing is sent by looking")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GpuFacts:
     """GPUs of this machine. `present`: the machine has NVIDIA devices, whatever the library says."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from enginetop.doctor.facts import EngineFacts, Missing, TargetFacts
 from enginetop.doctor.finding import Finding, Level, worst
 from enginetop.doctor.target import seconds_text, size_text
+from enginetop.fleet.frozen import frozen
 
 SCHEMA = "enginetop.doctor/1"
 
@@ -28,7 +28,7 @@ _WIDEST_NAME = 40
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report:
     """What a run of doctor found: `here` about this side, `targets` with their own findings."""
 

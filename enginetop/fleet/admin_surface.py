@@ -8,11 +8,12 @@ guards. Whatever they do not tell is unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 
 from enginetop.fleet.foreign_json import decoded
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Role
 
 LISTING = "/openapi.json"
@@ -50,7 +51,7 @@ class Openness(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AdminSurface:
     """What is known of one engine's control routes, as one line; `fix` closes what is open.
 
@@ -63,7 +64,7 @@ class AdminSurface:
     grave: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AdminFacts:
     """`statuses`: what the pages of `KEYLESS` answered to a request without a key (no answer: missing).
 
@@ -77,7 +78,7 @@ class AdminFacts:
     key_shown: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Surface:
     """`pages` are asked in this order until one of them is there."""
 

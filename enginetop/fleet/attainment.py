@@ -10,9 +10,9 @@ window; a companion counts both at the end, so that its histograms go first: the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from enginetop.fleet.facts import Facts
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.histogram import HistogramIncrease
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import (
@@ -33,7 +33,7 @@ _SAME_POPULATION = (
 _WORDS = {_TTFT: "TTFT", _TPOT: "TPOT"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attainment:
     """Shares of requests within the objective; `note` says what they lack, or why they may mislead."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Target
 from enginetop.fleet.request_records import RequestFigures
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClaimedRecord:
     """A record and what it says of who served it; empty: nothing.
 
@@ -25,7 +25,7 @@ class ClaimedRecord:
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owner:
     """Whose a record is: of the target `url`; None: of the fleet, where several targets may have served it.
 

@@ -8,10 +8,10 @@ mapping table may name beside the core ones.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.signals import MEASURES, MeasureKind
 
 
@@ -43,7 +43,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Beyond:
     """One row of the catalogue. `measures`: one, or numerator and denominator of a share.
 

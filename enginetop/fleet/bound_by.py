@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from enginetop.fleet.facts import WindowFacts
@@ -42,7 +41,6 @@ _MOST_SPANS = 4096
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Load:
     """One page of an engine; None: not told.
 

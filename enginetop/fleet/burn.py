@@ -10,10 +10,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.histogram import canonical_bound
 from enginetop.fleet.reading import Part
 from enginetop.fleet.slots import Slots
@@ -153,7 +153,7 @@ class _Ring:
         return None if index < 0 else self._counts[index * _FIELDS : (index + 1) * _FIELDS]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Bad:
     ended: float
     ratio: float

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from enginetop.fleet.frozen import frozen
 
 
 class ChangeState(StrEnum):
@@ -53,7 +54,7 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arm:
     """One side of a canary so far: requests judged and those within the SLO, over the same blocks."""
 
@@ -67,7 +68,7 @@ class Arm:
         return self.within_slo / self.requests if self.requests > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Guard:
     """One hard guard: its name, whether it holds, and the figures in words."""
 
@@ -76,7 +77,7 @@ class Guard:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuditRow:
     """One line of the audit, without its hash: `change` is the change's id.
 
@@ -95,7 +96,7 @@ class AuditRow:
     asked: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ChangeView:
     """Everything that a screen shows of a change in flight, or of a finished one.
 
@@ -123,7 +124,7 @@ class ChangeView:
     together: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proposal:
     """One change as a controller would make it: worked out and held against the fleet, but not begun.
 

@@ -7,14 +7,14 @@ told by its knob sheet, not here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind
 from enginetop.fleet.signals import KNOBS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """`apply` is one of the words of advice (`live`, `restart`, `per_request`, `none`), `how` the engine's
     own flag, field or route.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from enginetop.fleet.frozen import frozen
+
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Plan:
     read: Callable[[Any], tuple[Any, ...]]
     place: Mapping[str, int]

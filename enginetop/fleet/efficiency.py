@@ -8,8 +8,8 @@ all that ended counted. What several replicas share can be split between them by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import BELIEVED, Quality
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import Goodput, Scalar, Signals, SignalValue
@@ -27,7 +27,7 @@ EFFICIENCY = (_ENERGY, _COST, _GOOD_COST)
 """The signals of energy and cost."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Price:
     """What an hour of one GPU costs, in `currency` (a text; empty: not said)."""
 

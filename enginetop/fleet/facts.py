@@ -8,12 +8,13 @@ both sum and maximum; distributions are merged at common bounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import itemgetter
 from types import MappingProxyType
 from typing import TypeVar
 
 from enginetop.fleet.changing import changed
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.histogram import HistogramIncrease, merge_histograms
 from enginetop.fleet.lazy import Lazy, joint_names, overlaid, possible_names
 from enginetop.fleet.model import Quality
@@ -39,7 +40,6 @@ _SEVERITY = (Quality.UNSUPPORTED, Quality.UNKNOWN, Quality.INVALID, Quality.SUSP
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Level:
     """A gauge: sum and maximum over `parts` engines, and the labels of the rank that holds the maximum."""
 
@@ -50,7 +50,6 @@ class Level:
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Gain:
     """A counter's increase over the window, and per second of the window."""
 
@@ -59,7 +58,6 @@ class Gain:
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Ratio:
     """Two increases, by draft position (position 0 where there are none)."""
 
@@ -67,7 +65,7 @@ class Ratio:
     denominator: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gap:
     """Why `parts` engines have no value for a measure or ratio; over several, the gravest reason."""
 
@@ -76,8 +74,7 @@ class Gap:
     parts: int = 1
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class Facts:
     """Everything a window tells about `parts` engines (a data-parallel rank is one engine).
 
@@ -103,7 +100,7 @@ class Facts:
         return None if gain is None else gain.increase
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class RankFacts:
     """One data-parallel rank that the page names."""
 
@@ -111,8 +108,7 @@ class RankFacts:
     facts: Facts
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class WindowFacts:
     """One replica from the baseline (time `since`) to the last good page (time `at`); equal: one page."""
 

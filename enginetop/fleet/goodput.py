@@ -8,10 +8,10 @@ per second x that share.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from enginetop.fleet.attainment import Attainment, attainment, own_attainment, times
 from enginetop.fleet.facts import Facts, WindowFacts
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import Goodput, Signals, Slo, number_of
 
@@ -33,7 +33,7 @@ _SEVERAL = "requests were counted for several objectives in the window: the obje
 _Objective = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """One replica of a fleet: its goodput, what its window told, and its objective."""
 
@@ -42,7 +42,7 @@ class Part:
     slo: Slo
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Exact:
     """What was counted. `covered`: all engines count."""
 

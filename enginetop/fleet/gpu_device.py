@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from enginetop.fleet.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GpuDevice:
     """One GPU, or one MIG instance, at one instant. None is "not known" or "not supported", never zero.
 
@@ -40,7 +40,7 @@ class GpuDevice:
     joined_by: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class GpuReport:
     """All GPUs of one host at one instant. `problem` says why there are none, or why they are old.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.gpu_join import JoinedBy, Owners, host_key, host_of, whole_uuid
 from enginetop.fleet.model import Quality, Target
 from enginetop.fleet.signals import SIGNALS
@@ -15,7 +16,7 @@ _WATTS = SIGNALS["power_watts"].unit
 _NO_POWER = Scalar(None, _WATTS, Quality.UNKNOWN, "no GPU figures")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Placement:
     """One GPU, where it is and who uses it. `users` are URLs of replicas; `key` tells GPUs apart."""
 
@@ -25,7 +26,7 @@ class Placement:
     old: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GpuShare:
     """The GPUs of one replica, and the power that it alone draws.
 

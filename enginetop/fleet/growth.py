@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from enginetop.fleet.increase import LARGEST, NONE
 from enginetop.fleet.quickly_made import quickly_made
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class Growth:
     """What every slot did from the baseline to the last page.
 

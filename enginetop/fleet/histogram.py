@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import add
 
@@ -13,7 +12,6 @@ from enginetop.fleet.snapshot import NO_QUANTILE, Quantile
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class HistogramIncrease:
     """What a histogram gained over a window.
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from operator import add, le, sub
 from typing import NamedTuple
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.page_words import Base, WordKeeper
 from enginetop.fleet.reading import Columns, Reading
 from enginetop.fleet.slots import Kind, Pick, Slots, slots_of
@@ -141,7 +141,7 @@ class Step(NamedTuple):
     restarted: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Fall:
     """A fall that may turn out to be a flip. `token` is the new start token that explains it, if one does."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from enginetop.fleet.frozen import frozen
 
 KNOBS_PATH = "/enginetop/v1/knobs"
 SLO_PATH = "/enginetop/v1/slo"
@@ -34,7 +35,7 @@ class KnobSheetError(ValueError):
     """A document is no knob sheet; the text says which key is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnobRow:
     """One knob. `start` is the value that the engine was started with, `min` and `max` what is accepted live.
 
@@ -80,7 +81,7 @@ class KnobRow:
         return self.by_hand.replace(VALUE, str(value), 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnobSheet:
     """All knobs of one engine instance. `instance` changes at every restart of the engine.
 
@@ -113,7 +114,7 @@ class KnobSheet:
         return row.instance if row is not None and row.via else self.instance
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """What became of a request, as an HTTP status: 200 done (or nothing to do), 404 no such knob, 409 another
     version, 422 out of bounds, 429 too soon, 503 not every rank could apply, so none has.
@@ -158,7 +159,7 @@ class KnobBoard(Protocol):
         """Set a knob to its start value, to stay."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class KnobAnswer:
     """What one request to a knob API brought, before it is understood.
 

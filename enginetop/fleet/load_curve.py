@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import ReplicaSnapshot
 
 BINS_PER_DOUBLING = 2
@@ -33,7 +33,7 @@ _SURE = 3.0
 """Standard errors: several bins are compared with the best of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadPoint:
     """What was achieved over one window, or one run of a load generator, at `running` requests at a time."""
 
@@ -44,7 +44,7 @@ class LoadPoint:
     estimated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spread:
     """Median and quartiles of the points of a bin."""
 
@@ -53,7 +53,7 @@ class Spread:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bin:
     """The points with `low` <= running < `high`; `running` is their mean."""
 
@@ -72,7 +72,7 @@ class Bin:
         return _OF_MEDIAN * _NORMAL * spread / math.sqrt(self.points)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Knee:
     """The lowest load whose goodput is not told from the best one, and why more load is no better."""
 
@@ -82,7 +82,7 @@ class Knee:
     because: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadCurve:
     """Bins by rising load. Without a knee `withheld` says why."""
 

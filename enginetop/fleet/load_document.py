@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.load_curve import Bin, LoadCurve, Spread, load_curve, points_of
 from enginetop.fleet.pools import pools
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Slo
@@ -13,7 +13,7 @@ from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot, Slo
 SCHEMA = "enginetop.curve/1"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamedCurve:
     """A curve and what it is of: `scope` is `replica`, `pool` or `overlay`; a pool's load is that of one of
     its `replicas`. `name` is for people, `target` the URL of a replica, or the file of an overlay.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from enginetop.fleet.facts import Facts, WindowFacts, merge_facts, merge_parts
+from enginetop.fleet.frozen import frozen
 
 _FAN_OUT = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Node:
     """A merge and what it was made of."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
 from urllib.parse import urlsplit
+
+from enginetop.fleet.frozen import frozen
 
 LOCAL_HOST = "localhost"
 """Under this name the GPUs of this machine are reported."""
@@ -92,7 +93,7 @@ BELIEVED: frozenset[Quality] = frozenset({Quality.OK, Quality.ESTIMATED})
 """Qualities of values that something may rest on (an alert, a plot): not what is old or doubtful."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalProcess:
     """The process on this machine that serves a target.
 
@@ -106,7 +107,7 @@ class LocalProcess:
     container: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """One thing to scrape.
 

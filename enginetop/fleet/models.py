@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from enginetop.fleet.derive import signals
 from enginetop.fleet.facts import Facts, WindowFacts, merge_parts
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.goodput import Part, fleet_goodput, fleet_objective
 from enginetop.fleet.merge_tree import MergeTree
 from enginetop.fleet.request_records import RequestFigures, judged_by_records, with_records
 from enginetop.fleet.snapshot import ModelSummary, Signals, Slo
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member:
     """A replica that is up: its name, what counts of its window, and what was made of it."""
 

@@ -7,10 +7,10 @@ ends at the objective, else between bounds that hold, else linear inside the buc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.signals import PERCENTILES
 from enginetop.fleet.snapshot import NO_QUANTILE, Distribution, Goodput, Quantile, ReplicaSnapshot, Slo
 
@@ -20,7 +20,7 @@ LEAST_REQUESTS = 20
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Half:
     """One half of the objective: its distribution, its bound in seconds, and the share of requests within."""
 

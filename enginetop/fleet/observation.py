@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.quickly_made import quickly_made
 from enginetop.fleet.reading import Reading
 
@@ -32,7 +32,7 @@ CONNECTION_FAILURES: frozenset[FailureKind] = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """A failure as data.
 
@@ -45,8 +45,7 @@ class Failure:
     answered: bool = False
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class Observation:
     """The result of one scrape (live) or of the records of one instant (replay).
 

@@ -7,12 +7,12 @@ A figure is held against the median of the group. It stands out when it is furth
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from statistics import median
 from typing import NamedTuple
 
 from enginetop.fleet.changing import changed
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import BELIEVED, ReplicaState
 from enginetop.fleet.pools import Pool, pools
 from enginetop.fleet.snapshot import Distribution, Outlier, ReplicaSnapshot, Scalar, Signals
@@ -38,7 +38,7 @@ class Worse(Enum):
     EITHER = "either"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """One figure that is compared: a signal, or a distribution's quantile (`signal.p95`).
 

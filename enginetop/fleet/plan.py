@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.knobs import KNOB_API
 
 PLAN_SCHEMA = "enginetop.plan/1"
@@ -52,7 +52,7 @@ class PlanError(ConfigError):
     """A document is no plan that can be used; the text names the key and what is wrong with it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlannedChange:
     """One knob of one engine instance: `before` and `after` are the contract's `from` and `to`.
 
@@ -72,7 +72,7 @@ class PlannedChange:
         return self.before
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """Which replicas are compared: those that serve `model` in `role`; the change begins on `canary`."""
 
@@ -81,7 +81,7 @@ class Scope:
     canary: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """A plan. Times are Unix seconds; the canary's change stands first in `changes`."""
 

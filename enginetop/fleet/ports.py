@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from enginetop.fleet.change import AuditRow, ChangeView, Proposal
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import FleetSnapshot, GpuReport
 
@@ -33,7 +33,7 @@ class FleetSource(Protocol):
         """Scrape every target as soon as possible instead of at its next turn."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlaybackState:
     """How a recording is played: the instant reached, its ends (Unix seconds of the recording), the pace."""
 
@@ -60,7 +60,7 @@ class Playback(FleetSource, Protocol):
         """Go to an instant of the recording, forward or back, as fast as possible."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RawPage:
     """One page as it was served: `said` tells status, size and time taken, or what went wrong.
 
@@ -73,7 +73,7 @@ class RawPage:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class RawScrape:
     """The pages of one scrape of the target `url`, complete at `at` (Unix seconds)."""
 

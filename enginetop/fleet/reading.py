@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.gpu_device import GpuDevice
 from enginetop.fleet.model import EngineKind, Quality, Role
 from enginetop.fleet.quickly_made import quickly_made
@@ -28,7 +29,7 @@ class Part(StrEnum):
     COUNT = "count"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Series:
     """One raw series that counts towards a measure.
 
@@ -50,7 +51,7 @@ class Series:
     slo: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Absence:
     """Why a measure is not among the columns: not exported, or not seen yet (lazily created series).
 
@@ -67,7 +68,7 @@ class Absence:
         return f"{self.note}; to have it: {self.enable}" if self.enable else self.note
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@frozen(eq=False, weakref_slot=True)
 class Columns:
     """The shape of readings, shared between them; usable as a weak dictionary key.
 
@@ -86,7 +87,7 @@ class Columns:
     """Measures that are estimates rather than the engine's own figure, with the reason in words."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigValue:
     """A configured value and where it was read (`cache_config_info`, `/props`, ...)."""
 
@@ -94,7 +95,7 @@ class ConfigValue:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Identity:
     """Who answered. None means that the page does not say. `worker` is the id by which gateways know it.
 
@@ -114,7 +115,6 @@ class Identity:
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class EngineFlags:
     """What the engine itself says about its operation; None means that it does not say."""
 
@@ -123,8 +123,7 @@ class EngineFlags:
     draining: bool | None = None
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class Reading:
     """One good page. `values` is parallel to `columns.series`; NaN means that the page holds no number there.
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Quality
 from enginetop.fleet.signals import PERCENTILES, SIGNALS
 from enginetop.fleet.snapshot import (
@@ -38,7 +39,7 @@ _NOT_COMPLETED = ("abort", "cancel", "error", "fail", "timeout")
 _AT = attrgetter("at")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestFigures:
     """One request as its client, gateway or engine logged it: numbers only. None: not told."""
 

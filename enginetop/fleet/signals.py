@@ -7,8 +7,9 @@ over a window. Names and units are those of the snapshot contract.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from enginetop.fleet.frozen import frozen
 
 
 class Shape(StrEnum):
@@ -19,7 +20,7 @@ class Shape(StrEnum):
     DISTRIBUTION = "distribution"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signal:
     """One row of the catalogue. `title` is the column or row heading on a screen."""
 

@@ -7,9 +7,10 @@ contract (`enginetop.snapshot/1`), written by `document.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.gpu_device import GpuDevice as GpuDevice
 from enginetop.fleet.gpu_device import GpuReport as GpuReport
 from enginetop.fleet.model import UP_STATES, EngineKind, Quality, ReplicaState, Role, Target
@@ -19,7 +20,6 @@ from enginetop.fleet.reading import ConfigValue
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Scalar:
     """One number, or a list of numbers, with its quality. `value` None is "not known", never zero.
 
@@ -41,7 +41,6 @@ class Scalar:
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Quantile:
     """A quantile with the bounds of its bucket. Censored: past the last finite bound, `low` is that bound."""
 
@@ -60,7 +59,6 @@ NO_QUANTILE = Quantile()
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Distribution:
     """A distribution over the window. `count` 0: nothing observed; None: not exported or not known."""
 
@@ -83,7 +81,7 @@ def number_of(signals: Signals, name: str) -> float | None:
     return value.number if isinstance(value, Scalar) else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RankSnapshot:
     """One data-parallel rank that the page names."""
 
@@ -91,7 +89,7 @@ class RankSnapshot:
     signals: Signals
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Event:
     """Something that happened to a replica: `appeared gone restarted state_changed config_changed
     preemptions_began preemptions_ended`.
@@ -102,7 +100,7 @@ class Event:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outlook:
     """What a knob would do at another value, by what was seen: `action` is `predicted` or `withheld`.
 
@@ -119,7 +117,6 @@ class Outlook:
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Advice:
     """One advice row; see the contract for the words of `action` and `apply`."""
 
@@ -139,7 +136,7 @@ WhatIf = Callable[[str, int], Outlook]
 """What a knob (by its name) would do at a value."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PoolAdvice:
     """Advice on all replicas of a model and role as one; `replicas` are their target URLs."""
 
@@ -150,7 +147,6 @@ class PoolAdvice:
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Alert:
     """One alert as the contract names its keys. `state` is `pending`, `firing` or `resolved`.
 
@@ -174,7 +170,7 @@ class Alert:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slo:
     """The objective that requests are held against. `source`: config, flag or default."""
 
@@ -185,7 +181,6 @@ class Slo:
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Span:
     """Hard bounds of a figure, and what it would be if the parts of the objective were independent."""
 
@@ -198,7 +193,6 @@ NO_SPAN = Span()
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class BurnRow:
     """How fast the error budget burns over a long and a short window; 1 uses it up exactly in its period.
 
@@ -215,7 +209,7 @@ class BurnRow:
     reachable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outlier:
     """A figure of a replica (`signal`, or `signal.p95`) that stands out from the median of so many of its
     like; see `outliers`.
@@ -228,7 +222,6 @@ class Outlier:
 
 
 @quickly_made
-@dataclass(frozen=True, slots=True)
 class Goodput:
     """Requests within the objective, over the window.
 
@@ -257,8 +250,7 @@ class Goodput:
 NO_GOODPUT = Goodput()
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class ReplicaSnapshot:
     """Everything known about one replica at the snapshot's instant.
 
@@ -343,7 +335,7 @@ class ReplicaSnapshot:
         return value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ModelSummary:
     """Sums and merges over the replicas of one model that are up, held against its own objective."""
 
@@ -354,7 +346,7 @@ class ModelSummary:
     goodput: Goodput = NO_GOODPUT
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class FleetSummary:
     """Sums and merges over the replicas that are up."""
 
@@ -367,7 +359,7 @@ class FleetSummary:
     models: tuple[ModelSummary, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CollectorHealth:
     """How the collector itself does.
 
@@ -396,7 +388,7 @@ class CollectorHealth:
         return "; ".join(filter(None, [self.problem, self.record_problem, self.discovery_problem]))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class FleetSnapshot:
     """The fleet at one instant. `sequence` grows by one per tick.
 

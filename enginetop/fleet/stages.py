@@ -9,11 +9,12 @@ one stack and one model; a worker whose model is not known may have requests of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
 from enginetop.fleet.facts import NO_COUNTS, RATIOS, Facts, WindowFacts
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Quality, Role
 
 T = TypeVar("T")
@@ -75,7 +76,7 @@ _DYNAMO = "dynamo"
 _OTHER: Mapping[Role, Role] = MappingProxyType({Role.PREFILL: Role.DECODE, Role.DECODE: Role.PREFILL})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flow:
     """What a request stays within: a stack (the engine, where it has none) and a model, None if not known."""
 
@@ -87,7 +88,7 @@ class Flow:
         return self.stack == other.stack and (self.model == other.model or None in (self.model, other.model))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StagePart:
     """One replica: its facts, its role, and whose requests it works on."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.observation import Failure, FailureKind
 from enginetop.fleet.reading import EngineFlags
@@ -33,7 +34,7 @@ _HOUR = 3600.0
 _DAY = 86400.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Meaning:
     """What one kind of failure means: the state without and with an earlier good page, and plain words."""
 
@@ -85,7 +86,7 @@ def is_connection_failure(failure: Failure) -> bool:
     return _meaning(failure).after_good_page is ReplicaState.DOWN
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailureRun:
     """Failures in a row: the newest, when the first came and how many there were."""
 
@@ -128,7 +129,7 @@ class Standstill:
             self.pages += metrics_page
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """All that the state of a replica depends on. Times are Unix seconds.
 
@@ -155,7 +156,7 @@ class Evidence:
     unanswered_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judgement:
     """The state and why. `began` is when its cause began, None if it is not older than the judgement."""
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.histogram import HistogramIncrease
 from enginetop.fleet.model import Quality
 from enginetop.fleet.reading import ConfigValue
@@ -30,7 +30,7 @@ _WIDEST = 0.1
 """Between bounds further apart than this no single number is told."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BudgetHits:
     """Requests of `judged` that reached their thinking budget: at least `least`, at most `most`."""
 

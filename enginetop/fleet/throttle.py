@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from enginetop.fleet.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThrottleReason:
     """One bit of NVML's `nvmlClocksEventReason*` mask; `DCGM_FI_DEV_CLOCKS_EVENT_REASONS` has the same.
 

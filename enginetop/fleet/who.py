@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from enginetop.fleet.foreign_json import model_name
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Role, Target, is_router
 from enginetop.fleet.reading import Identity
 
@@ -13,7 +14,7 @@ NOBODY = Identity(EngineKind.UNKNOWN, role=Role.UNKNOWN)
 """Of a target without a good page."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Who:
     """What is known of a replica. `gateways_role` is what a gateway tells of it; None: none does."""
 

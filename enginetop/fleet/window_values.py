@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from enginetop.fleet.beyond import beyond
@@ -29,8 +29,7 @@ _VALUES_MEAN_NOTHING = frozenset(
 """In these states the last good page says nothing about now; in `stale` it is shown as old."""
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class Values:
     """What the pages of a window say."""
 
@@ -82,8 +81,7 @@ class WindowValues:
         return pages[0] + self._window_seconds if len(pages) > 1 else math.inf
 
 
-@quickly_made
-@dataclass(frozen=True, slots=True, eq=False)
+@quickly_made(eq=False)
 class Shown:
     """The values of a window as the state of their replica allows: as derived, old, or none.
 

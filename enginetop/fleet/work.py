@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Quality
 from enginetop.fleet.reading import Columns, Reading
 
@@ -29,7 +29,7 @@ NO_WORK = Work(None, None, None)
 """Before the first page."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Gauge:
     places: tuple[int, ...]
     exported: bool

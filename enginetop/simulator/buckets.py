@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind
 
 _REQUEST_LATENCY = (
@@ -47,7 +46,7 @@ _SGLANG_QUEUE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Buckets:
     """Bounds by what is measured: times in seconds, lengths in tokens. `fine_*` are ours, of any engine."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from enginetop.fleet.frozen import frozen
 from enginetop.simulator.request import Request
 from enginetop.simulator.scenario import EngineSettings
 from enginetop.simulator.traffic import NO_PREFIX, DrawnRequest
@@ -27,7 +28,7 @@ class CompletionError(ValueError):
     """A request that cannot be served; the text names the key and what is wrong with it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """One request for a completion. `thinking_token_budget` None: the engine's default counts."""
 
@@ -95,7 +96,7 @@ def request_for(asked: Asked, drawn: DrawnRequest, arrival_at: float) -> DrawnRe
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wording:
     """How one completion is told. `reasoning_key` is the engine's field for thinking."""
 

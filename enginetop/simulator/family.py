@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.simulator.metrics import Histogram
 from enginetop.simulator.model import EngineModel
 
@@ -13,7 +13,7 @@ VLLM_LABELS = frozenset({"engine", "model_name"})
 """Labels of the engine that most series of vLLM carry."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Family:
     """One metric family.
 

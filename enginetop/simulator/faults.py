@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 
 
 class FaultKind(StrEnum):
@@ -28,7 +29,7 @@ _DEFAULT_FACTOR = 3.0
 _DEFAULT_RATIO = 0.2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fault:
     """One fault of one replica. Seconds count from the start of the fleet.
 

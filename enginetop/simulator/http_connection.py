@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.simulator.http_messages import Deferred, Handler, Reply, Request, Streamed, error_reply
 
 _MOST_HEADER_BYTES = 16 * 1024
@@ -28,7 +28,7 @@ _PHRASES = {
 _LINE_END = "\r\n"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Head:
     """The head of a request. `chunks`: the client understands an answer in chunks."""
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from enginetop.fleet.frozen import frozen
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """One request. `path` comes without the query; header names are in lower case."""
 
@@ -21,7 +22,7 @@ class Request:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     """An answer that is there at once."""
 
@@ -31,7 +32,7 @@ class Reply:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Deferred:
     """An answer that comes later. Called once; cancelled when the client goes.
 
@@ -41,7 +42,7 @@ class Deferred:
     reply: Callable[[], Awaitable[Reply]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Streamed:
     """An answer in parts, none of them empty, sent as they come. Called once; closed when the client goes.
 

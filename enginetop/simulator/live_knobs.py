@@ -8,8 +8,8 @@ a default for requests that set none, not a size, and may take any value.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.simulator.scenario import EngineSettings
 
 NO_BUDGET = -1
@@ -37,7 +37,7 @@ class KnobBoundsError(ValueError):
         self.high = high
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnobState:
     """One live knob: its value, the engine's start value and the bounds of a live change (inclusive)."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.simulator.model import EngineModel
 
 _SHORTEST_LOOK_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Load:
     """How hard a replica works, as shares of the time. `up` False: there is no process.
 

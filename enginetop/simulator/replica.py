@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.arrivals import Spells
@@ -24,7 +25,7 @@ from enginetop.simulator.traffic import DrawnRequest, RequestSource
 from enginetop.simulator.truth import Truth
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Return:
     """The agenda's entry for the end of a time without a process."""
 

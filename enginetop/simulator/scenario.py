@@ -5,10 +5,11 @@ Field names are those of the scenario file, so that a file is one more way to bu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.faults import Fault
@@ -16,7 +17,7 @@ from enginetop.simulator.faults import Fault
 DEFAULT_SLO = Slo()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepTime:
     """Time of one engine step, linear in what the step does."""
 
@@ -45,7 +46,7 @@ class StepTime:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EngineSettings:
     """One replica's engine. `acceptance[i]` is the unconditional probability that draft position i is
     accepted; positions past `num_speculative_tokens` are known and not drafted.
@@ -99,7 +100,7 @@ class EngineSettings:
         return self.kv_blocks * self.block_size
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lengths:
     """A log-normal length in tokens; a median of 0 means none at all."""
 
@@ -115,7 +116,7 @@ class Arrival(StrEnum):
     DIURNAL = "diurnal"  # the rate swings as a sine wave
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Traffic:
     """What one replica is asked for.
 
@@ -165,7 +166,7 @@ class Traffic:
         return self.rank_weights[rank] / sum(self.rank_weights)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplicaPlan:
     """One replica of a scenario."""
 
@@ -189,7 +190,7 @@ class ReplicaPlan:
         return replace(self, faults=(*self.faults, *faults))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pool:
     """Replicas named `<name>1`, `<name>2`, ...; more of them than `members` repeat the members in turn.
 
@@ -206,7 +207,7 @@ class Pool:
         return self.members[0].engine.role
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scenario:
     """A fleet that can be simulated. `summary` is its line in the list of scenarios.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
 from typing import Protocol
 
+from enginetop.fleet.frozen import frozen
 from enginetop.simulator.arrivals import ArrivalClock, Spells
 from enginetop.simulator.scenario import EngineSettings, Lengths, Traffic
 from enginetop.simulator.speculation import Luck
@@ -20,7 +20,7 @@ _FEWEST_ANSWER_TOKENS = 2
 """So that every request has a time per output token."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DrawnRequest:
     """All that is decided about a request before it arrives. Times are seconds since the engine began.
 

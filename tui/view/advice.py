@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, ReplicaSnapshot
 from tui.view import numbers
 
@@ -25,7 +25,7 @@ VIA_WORDS: Mapping[str, str] = {"knob_api": "knob API"}
 """The path that it takes, where there is one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Suggestion:
     """One advice row that changes something."""
 

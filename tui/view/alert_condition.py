@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from enginetop.alerts.rule import FIRING
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Alert
 from enginetop.fleet.state import duration_text
 from tui.view.severity import Condition, Severity, in_a_sentence
@@ -44,7 +45,7 @@ Handled = Mapping[str, str]
 """Who or what keeps an alert from leading, by its rule."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Firing:
     """The firing alerts of one target: those that may lead, and what is done about the others."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tui.view.column import Column
@@ -15,7 +15,7 @@ from tui.view.detail_marks import mark_words
 from tui.view.engines import engine_name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sort:
     """The order of rows. `column` None: trouble first, in groups by model, role and engine; else one list."""
 
@@ -28,7 +28,7 @@ class Sort:
         return self.column is not None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     """The header of a group, with its `first` member.
 

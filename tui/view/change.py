@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from enginetop.fleet.change import FINAL_STATES, Arm, AuditRow, ChangeState, ChangeView
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Distribution, Slo
 from tui.view import numbers
 from tui.view.cells import (
@@ -86,7 +86,7 @@ def _head(picture: Picture, change: ChangeView, width: int) -> Lines:
         yield plain(f" {text}", STATE_INK[change.state] if change.state in FINAL_STATES else "text")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Side:
     """The replicas of one side, and what they have shown."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from themes.loader import Ink
@@ -23,7 +23,7 @@ TREND_STEP_SECONDS = 10.0
 """Time that one cell of a trend column stands for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GridRow:
     """What a cell is drawn from.
 
@@ -41,7 +41,7 @@ class GridRow:
     marks: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """One column.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import ReplicaSnapshot, Slo
 from tui.view import charts, numbers
@@ -19,7 +20,7 @@ _LIMIT, _TICK = "─", "▴"
 _PREEMPTIONS = "preemptions_per_second"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Plot:
     """A trend to draw, up to `top` where that is fixed, with a line at the objective where there is one."""
 

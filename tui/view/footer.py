@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from enginetop.fleet.frozen import frozen
 from tui.actions import ACTIONS, Action, Place, actions_at
 from tui.view.cells import Line, Span, line_width, plain, spread
 from tui.view.picture import Picture
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyHint:
     """A key as it is written, and in a word what it does."""
 

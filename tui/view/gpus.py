@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import GpuDevice, ReplicaSnapshot
 from themes.loader import Ink
 from tui.view import charts, numbers
@@ -21,7 +21,7 @@ _BAR_WIDTH = 10
 _NARROW = 70
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Placed:
     """A device and the replicas on it."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import Advice, ReplicaSnapshot
 from tui.view.advice import ACTIONABLE, Suggestion, reason_text, reasons_of
@@ -19,7 +19,7 @@ _NAME_WIDTHS = (12, 28)
 """On a narrow terminal, and on a wide one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeftAlone:
     """Advice that leaves a knob as it is, by the same action (`hold` or `withheld`) for all `members`."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.signals import KNOBS
@@ -24,7 +25,7 @@ Setup = tuple[object, ...]
 _Pool = tuple[str | None, Role, EngineKind]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mixed:
     """What differs: names of settings by target URL, and the values of a pool in words."""
 

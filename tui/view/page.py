@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Never
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import ModelSummary, ReplicaSnapshot
 from tui.view.cells import (
     UNKNOWN,
@@ -24,7 +24,7 @@ from tui.view.title import screen_title
 MODEL_UNKNOWN = "model not known"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelGroup:
     """The replicas of one model, and what is merged of them (None: none of them is up)."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from enginetop.fleet.change import AuditRow, ChangeState, Verdict
+from enginetop.fleet.frozen import frozen
 from tui.view import numbers
 from tui.view.cells import Line, Span, clip, fit, merge, plain
 from tui.view.change import history_lines
@@ -23,7 +23,7 @@ _MAY_BE_REFUSED = frozenset(
 """States from which a change ends in REFUSED: nothing was written."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PastChange:
     """All rows of one change, oldest first."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 from tui.view.column import Column, Relevant
 from tui.view.columns import BY_KEY, COLUMNS
 
@@ -20,7 +20,7 @@ _WHOLE_NAME_CELLS = 16
 """So long a name is shown whole on the narrowest terminal: an address, a short host."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Placed:
     """A column with the width it got."""
 

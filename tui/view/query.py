@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tui.view.columns import BY_KEY
 from tui.view.engines import engine_text
@@ -58,7 +58,7 @@ FILTER_HELP = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Query:
     """A filter as it was typed, with what it asks. An empty one matches all."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from enginetop.fleet.frozen import frozen
 from tui.view.cells import Line, Span, clip, merge
 
 Subject = TypeVar("Subject", covariant=True)
 """What the rows of a list stand for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row(Generic[Subject]):
     """One line. `key` is that of the row it belongs to, None for a heading; `about` what the row stands for.
 

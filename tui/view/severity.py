@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 
+from enginetop.fleet.frozen import frozen
 from themes.loader import Ink
 
 
@@ -36,7 +36,7 @@ GLYPH_OF: Mapping[Severity, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Condition:
     """What leads: `word` for the state column, `short` for the verdict, `because` for a line of its own.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from enginetop.fleet.change import Proposal
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Advice, ReplicaSnapshot
 from tui.view import numbers
 from tui.view.advice import (
@@ -30,7 +30,7 @@ from tui.view.what_if import what_if_lines
 _paragraphs = partial(paragraphs, hang=1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """What the controller says of a suggestion: a proposal, or that it is being asked, or its trouble."""
 

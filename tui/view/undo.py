@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from enginetop.fleet.change import FINAL_STATES, OUT_OF_FORCE, ChangeState, ChangeView
+from enginetop.fleet.frozen import frozen
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, merge, plain
 from tui.view.change_words import diff_text, state_text
 from tui.view.picture import Picture
@@ -16,7 +16,7 @@ def can_roll_back(state: ChangeState) -> bool:
     return state not in OUT_OF_FORCE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Undo:
     """A change that is to be undone: `before` and `after` as it made them."""
 

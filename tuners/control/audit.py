@@ -10,18 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from enginetop.fleet.change import AuditRow, ChangeState, Verdict
 from enginetop.fleet.foreign_json import decoded
+from enginetop.fleet.frozen import frozen
 from tuners.control.files import append_synced, locked, write_synced
 
 _GENESIS = "0" * 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuditCheck:
     """Whether the audit is intact. `problem` names the first line that is not; `lines` were looked at."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.plan import PlannedChange
 from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot
 from enginetop.fleet.thinking import SLACK_TOKENS
@@ -37,7 +37,7 @@ class Effect(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EffectFinding:
     """A finding and its figures in words."""
 
@@ -45,7 +45,7 @@ class EffectFinding:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """What a witness sees: the trace before the write, the first one after the value was read back (None: not
     yet), and the present one, whose window must lie wholly after the change.

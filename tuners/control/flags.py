@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 from enginetop.fleet.foreign_json import decoded
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind
 
 _LARGEST = 1 << 20
@@ -23,7 +23,7 @@ class FlagError(ValueError):
     """A command line that cannot be edited; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flag:
     """`names` are all spellings of one flag, the first of them is written where there is none yet.
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from enginetop.fleet.change import Guard
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control.observe import (
@@ -48,7 +48,7 @@ _FEWEST_MIX_BLOCKS = 5
 _SETS_OUTPUT_LENGTH = frozenset({"thinking_token_budget"})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Watched:
     """What the guards look at. `recent` holds marks of the last two windows, `marks` those of block ends.
     `settled` tells for targets that we restarted since when there are pages of the new process.

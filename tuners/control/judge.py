@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from enginetop.fleet.change import Verdict
+from enginetop.fleet.frozen import frozen
 from tuners.control.probability import normal_quantile, t_quantile
 
 FEWEST_BLOCKS = 8
@@ -32,7 +32,7 @@ _TOLD_EFFECT = 0.1
 """A smaller design effect only says that one side never varied; it is not worth a word."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """Counts of one block of time: judged requests and those within the SLO, canary and pooled baselines."""
 
@@ -44,7 +44,7 @@ class Block:
     baseline_within: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judgement:
     """A verdict with its figures. `low` and `high` are one-sided bounds of the difference at alpha each.
 
@@ -113,7 +113,7 @@ def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
     return Judgement(verdict, difference, low, high, effect, why)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Odds:
     """One arm on the scale of log odds, where a lucky arm is not also the surer one.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote
 
 from enginetop.fleet.admin_surface import AdminFacts
 from enginetop.fleet.foreign_json import decoded, error_words, whole
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.knobs import (
     BY_HAND,
     KNOBS_PATH,
@@ -56,7 +57,7 @@ REFUSALS: frozenset[ReplyKind] = frozenset(
 """Replies to a write that say for certain that nothing was changed, and that asking again will not help."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class KnobReply:
     """A reply. `sheet` answers a read, `row` a write or a conflict (with the row as it stands), if given.
 

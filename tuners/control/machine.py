@@ -12,9 +12,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from enginetop.fleet.change import AuditRow, ChangeState
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control import promote, trial, undo
@@ -22,7 +22,7 @@ from tuners.control.progress import Answered, Ask, Progress, Turn
 from tuners.control.settings import ControlSettings
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Step:
     """The outcome of one turn: audit rows are to be written before the requests are made."""
 

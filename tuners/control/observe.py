@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control.judge import Block
 
@@ -18,7 +18,7 @@ GENERATED = "generation_tokens"
 PROMPTED = "prompt_tokens_processed"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Mark:
     """The running totals of some replicas at one instant, by target."""
 

@@ -7,15 +7,15 @@ with the bounds of each knob and whether it needs a restart.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.knobs import KnobRow, KnobSheet
 from enginetop.fleet.model import EngineKind
 from enginetop.fleet.plan import VIAS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Path:
     """One path. `touches` is its blast radius, `read_back` what confirms a value, `way_back` who takes a
     value back when the controller vanishes.

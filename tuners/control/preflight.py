@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from enginetop.fleet.admin_surface import AdminSurface, Openness, admin_surface
 from enginetop.fleet.change import value_text
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.knobs import KnobRow
 from enginetop.fleet.plan import VIA_KNOB_API, VIA_KUBERNETES, Plan, PlannedChange
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
@@ -28,7 +28,7 @@ _ALONE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Preflight:
     """The outcome. `problems` empty: the plan may go ahead."""
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState, Guard, Verdict
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.plan import Plan, PlannedChange
 from enginetop.fleet.snapshot import FleetSnapshot
 from tuners.control.judge import Judgement
@@ -38,7 +39,7 @@ READS: frozenset[Purpose] = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ask:
     """One request to one engine. A write of None resets the knob to its start value."""
 
@@ -51,7 +52,7 @@ class Ask:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Answered:
     """A request and what it brought."""
 
@@ -59,7 +60,7 @@ class Answered:
     reply: KnobReply
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """A target that was written, or may have been.
 
@@ -97,7 +98,7 @@ class Written:
         return self.confirmed_at is not None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ending:
     """The decision to undo everything: which final state it leads to, why, and how far it is.
 
@@ -112,7 +113,7 @@ class Ending:
     asked: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Progress:
     """Everything that the machine knows of one change; replaced, never changed."""
 

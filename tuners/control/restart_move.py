@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from tuners.control.restartable import Values
 
 DRAINING, RESTARTING, GOING_BACK = "draining", "restarting", "going_back"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Patience:
     """Seconds: how long requests are waited for before a restart, and how long for an engine to be ready.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from enginetop.fleet.frozen import frozen
 
 Values = Mapping[str, int | None]
 
@@ -17,7 +18,7 @@ class NothingDoneError(RestartError):
     """It was not even begun: the engine runs as it did."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Load:
     """What can be seen of an engine: whether it answers as ready, and how many requests it has (running and
     waiting; None: not known).
@@ -27,7 +28,7 @@ class Load:
     requests: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartKnob:
     """A knob that the engine's start sets: its start value (None: the engine's own) and its bounds."""
 

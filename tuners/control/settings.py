@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Target
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ControlSettings:
     """Times are seconds.
 

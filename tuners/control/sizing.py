@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import ReplicaSnapshot, number_of
 from tuners.control.judge import POWER, required_requests
 from tuners.control.observe import JUDGED, WITHIN
@@ -17,7 +17,7 @@ ASSUMED_DESIGN_EFFECT = 2.0
 _ENOUGH_JUDGED = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sizing:
     """What an observation can show, from the present rate and attainment.
 

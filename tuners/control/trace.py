@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, number_of
 
 _ABORTED, _FINISHED = "requests_aborted", "requests_finished"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trace:
     """None where it is not known. `at` is when the page was read (Unix seconds).
 

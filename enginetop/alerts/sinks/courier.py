@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from enginetop.alerts.sinks.notice import Notice
 from enginetop.alerts.sinks.outbox import Outbox
+from enginetop.fleet.frozen import frozen
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 _IDLE_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivery:
     """What came of telling a sink some notices, oldest first: `taken` of them from the start.
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from enginetop.alerts.rule import PENDING
 from enginetop.alerts.sinks.courier import Courier, Sink
 from enginetop.alerts.sinks.outbox import Outbox
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
 
 _MOST_LOOKS = 10_000
 _JOIN_SECONDS = 8.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SinkHealth:
     """How one sink does."""
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from enginetop.alerts.runbook import runbook_command
 from enginetop.fleet.document import alert_document
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Alert
 
 AlertKey = tuple[str, str, str, tuple[tuple[str, str], ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Notice:
     """That an alert fires, or is resolved, since `at`. `number` counts the notices of a journal."""
 

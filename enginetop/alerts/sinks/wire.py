@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +14,7 @@ from enginetop.alerts.rule import FIRING
 from enginetop.alerts.runbook import runbook_command
 from enginetop.alerts.sinks.courier import Delivery
 from enginetop.alerts.sinks.notice import Notice, alert_key
+from enginetop.fleet.frozen import frozen
 
 RESEND_SECONDS = 60.0
 """Alertmanager forgets what it does not hear of again."""
@@ -26,7 +26,7 @@ _NEVER = frozenset({400, 413, 415, 422})
 """Answers that say that this body will never do; all others may be different tomorrow."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostAnswer:
     """What a POST brought: the status, or None without an answer; `detail` says why, without any secret."""
 

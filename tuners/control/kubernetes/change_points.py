@@ -7,10 +7,11 @@ The right object is the one that its controller does not overwrite. Sources: the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from enginetop.fleet.foreign_json import Fields, field_at, texts
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Role
 from tuners.control.flags import engine_of
 from tuners.control.kubernetes.arguments import Style, style_of
@@ -25,7 +26,7 @@ class NoPlaceError(Exception):
     """The object has no place where the flags could be changed; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangePoint:
     """One place. `present` is what stands there, or what the running container has where nothing does.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from enginetop.fleet.foreign_json import Fields
+from enginetop.fleet.frozen import frozen
 from tuners.control.kubernetes.change_points import ChangePoint
 from tuners.control.kubernetes.patches import MANAGER
 
@@ -21,7 +21,7 @@ _TOOLS = ("kubectl", "helm", MANAGER)
 """Beginnings of the names under which people's tools write: they wrote once, and do not put anything back."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One thing to know before a write. `refuses`: nothing may be written because of it. `disturbs`: what is
     compared would not stand still, so that enginetop itself does not begin; whoever applies a patch may.

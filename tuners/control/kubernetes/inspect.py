@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from enginetop.fleet.errors import ClusterError
 from enginetop.fleet.foreign_json import Fields
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import Role
 from tuners.control.kubernetes.change_points import ChangePoint
 from tuners.control.kubernetes.findings import (
@@ -50,7 +50,7 @@ class ObjectApi(Protocol):
         """One request and its JSON answer."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnedFlags:
     """The flags of one engine: its pod, the object `owner` at `path` that rules, and the place in it.
 

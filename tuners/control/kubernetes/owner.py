@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from enginetop.fleet.foreign_json import Fields
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.plan import PlannedChange
 from tuners.control.kubernetes.change_points import Pointer
@@ -36,7 +36,7 @@ class RecordError(ValueError):
     """A record that cannot be read; the text says what is wrong with it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owner:
     """The object at `path` of the API, shown as `instance`, whose `container` runs an engine of `engine`.
 

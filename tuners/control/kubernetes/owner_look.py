@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import quote
 
 from enginetop.fleet.errors import ClusterError
 from enginetop.fleet.foreign_json import Fields, field_at, objects_at
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.knobs import BY_HAND, FAILED, STUCK
 from tuners.control.flags import FLAGS, value_of
 from tuners.control.kubernetes.arguments import Style, words_of
@@ -32,7 +32,7 @@ class Cluster(ObjectApi, Protocol):
         """Nothing is asked for a while."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """An owner at one instant: the object, its place, its value and its live members."""
 

@@ -6,10 +6,10 @@ The same for every stack: what the containers of live pods run with is the truth
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from enginetop.fleet.foreign_json import Fields, field_at, objects_at, texts
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind
 from tuners.control.flags import FLAGS, FlagError, value_of
 from tuners.control.kubernetes.arguments import Style, style_of, words_of
@@ -33,7 +33,7 @@ _GRACE_SECONDS = 30
 _MORE_ARGUMENTS = ("VLLM_ADDITIONAL_ARGS", "EXTRA_ARGS")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member:
     """One live pod. `value` is what its container runs with (None: no such flag, or not to be told);
     `trouble` says why it does not come up, empty: nothing speaks against it.

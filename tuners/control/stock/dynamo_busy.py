@@ -9,9 +9,9 @@ thresholds that are set already are knobs; one that enginetop brought in could n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from enginetop.fleet.foreign_json import field_at
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.knobs import KnobTransport
 from tuners.control.knob_api import ReplyKind
 from tuners.control.stock.exchange import OPENAPI, StockError, answer_words, ask, version_at
@@ -20,7 +20,7 @@ from tuners.control.stock.live_board import LiveKnob, Standing
 PATH = "/busy_threshold"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Threshold:
     """`scale` turns Dynamo's number into that of the knob: its fractions are percents here."""
 

@@ -7,9 +7,9 @@ back, and what the engine says of it counts for nothing.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.knobs import KnobRow, KnobSheet, Outcome, unknown_knob
 from tuners.control.knob_api import ReplyKind
 from tuners.control.stock.exchange import STATUSES, StockError
@@ -17,7 +17,7 @@ from tuners.control.stock.exchange import STATUSES, StockError
 CONFLICT = 409
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveKnob:
     """One knob as the engine tells it: `values` of its ranks, its start value (None: not told) and bounds."""
 
@@ -35,7 +35,7 @@ class LiveKnob:
         return self.values[0] if len(set(self.values)) == 1 else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Standing:
     """What an engine says of its knobs. `instance` changes at its restart where the engine tells of one."""
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from enginetop.fleet.foreign_json import field_at
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.knobs import KnobTransport
 from tuners.control.knob_api import ReplyKind
 from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
 from tuners.control.stock.exchange import OPENAPI, StockError, ask, shown
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Switch:
     """`on` and `off` are asked for by POST, `state` tells by `key` whether it is on.
 
