@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from math import isfinite
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -158,8 +159,10 @@ class PrometheusClient:
 
     def _series(self, ask: Callable[[], Any]) -> list[dict[str, Any]]:
         found = self._list(ask)
-        if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in found):
+        if not all(map(_is_series, found)):
             raise self._error(FailureKind.PROTOCOL, _OTHER_FORM)
+        for one in found:
+            one.setdefault("values", [])  # of an instant there is a `value`, which nobody reads
         return found
 
     def _list(self, ask: Callable[[], Any]) -> list[Any]:
@@ -246,3 +249,16 @@ class PrometheusClient:
             )
         kind = FailureKind.TIMEOUT if status in (408, 504) else FailureKind.SERVER_ERROR
         return self._error(kind if status != 400 else FailureKind.PROTOCOL, f"HTTP {status}{words}")
+
+
+def _is_series(one: Any) -> bool:
+    """Whether it has labels of text, and samples of a time and a number as text; quickly, there are many."""
+    try:
+        "".join(one["metric"].values())
+        for at, value in one.get("values", ()):
+            float("" + value)
+            if not isfinite(at):
+                return False
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return False
+    return True

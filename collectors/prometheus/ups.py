@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 
 from collectors.answer import Answer
 from collectors.fetch import one_line
@@ -58,7 +59,8 @@ class Ups:
             scraped.failing = bool(series["values"]) and series["values"][-1][1] != "1"
         for scraped, values in durations:
             for sampled_at, value in values:
-                news.seconds[(scraped, sampled_at)] = float(value)
+                if isfinite(seconds := float(value)):
+                    news.seconds[(scraped, sampled_at)] = seconds
         for series in self._client.matrix(f'up{{job=~"{one_of(jobs)}"}}', at):
             labels = {name: value for name, value in series["metric"].items() if name != "__name__"}
             self._members.confirm(labels, at)

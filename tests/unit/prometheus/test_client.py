@@ -88,6 +88,43 @@ def test_an_answer_of_another_form_is_a_fault(result: object) -> None:
     assert failed(reply, ASKS["time"]).kind is FailureKind.PROTOCOL
 
 
+@pytest.mark.parametrize(
+    "series",
+    [
+        {"metric": {"job": 5}, "values": []},
+        {"metric": {}, "values": None},
+        {"metric": {}, "values": [[1.0]]},
+        {"metric": {}, "values": [[1.0, "1", "2"]]},
+        {"metric": {}, "values": [["1", "1"]]},
+        {"metric": {}, "values": [[1e999, "1"]]},
+        {"metric": {}, "values": [[1.0, 1]]},
+        {"metric": {}, "values": [[1.0, "many"]]},
+        {"metric": {}, "values": ["12"]},
+    ],
+    ids=lambda series: json.dumps(series),
+)
+def test_samples_of_another_form_are_a_fault_of_the_server(series: object) -> None:
+    body = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": [series]}})
+    asks = (ASKS["samples"], lambda client: client.over("up", 0.0, 60.0, 60.0))
+    for ask in asks:
+        said = failed((200, body.encode()), ask)
+        assert said.kind is FailureKind.PROTOCOL
+        assert str(said).endswith("an answer of another form than expected; is this a Prometheus?")
+
+
+def test_a_range_that_is_answered_with_single_samples_has_none() -> None:
+    result = [{"metric": {"job": "a"}, "value": [1.0, "1"]}]
+    reply = (
+        200,
+        json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode(),
+    )
+    with FakePrometheus(fault=lambda path: reply).serving() as url:
+        client = PrometheusClient(url, NO_CREDENTIALS, timeout_seconds=5.0)
+        (series,) = client.matrix("up[5m]", 1.0)
+        client.close()
+    assert (series["metric"], series["values"]) == ({"job": "a"}, [])
+
+
 def test_nobody_there() -> None:
     client = PrometheusClient(f"http://127.0.0.1:{free_port()}", timeout_seconds=2.0)
     with pytest.raises(PrometheusError, match="connection refused") as caught:

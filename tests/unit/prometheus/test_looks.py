@@ -337,6 +337,17 @@ def test_a_server_without_engines_has_no_rows() -> None:
         assert looks.look().replicas == ()
 
 
+@pytest.mark.parametrize("took", ["NaN", "+Inf"])
+def test_how_long_a_scrape_took_is_a_number_or_not_known(took: str) -> None:
+    """JSON has neither: one scrape that took so long would hide the whole fleet."""
+    fake = FakePrometheus()
+    fake.scraped(LABELS, 990.0, "vllm:num_requests_running 1\n")
+    fake._add("scrape_duration_seconds", LABELS, 990.0, took)
+    with looking(fake) as looks:
+        seen = only(looks.look())
+    assert seen.scrape_seconds == 0.25  # that of the other sample; without it: 0
+
+
 def test_a_live_view_outlives_a_server_that_fails() -> None:
     fake = FakePrometheus()
     fake.scraped(LABELS, 990.0, vllm_page().decode())
