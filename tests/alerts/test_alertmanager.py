@@ -125,7 +125,8 @@ def test_a_watch_fires_repeats_and_resolves(tmp_path: Path, manager: Alertmanage
         '[[alerts]]\nrule = "TargetDown"\nfor_seconds = 0\n'
         f'[[sinks]]\nkind = "alertmanager"\nurl = "{manager.url}"\n'
     )
-    given = (f"127.0.0.1:{port}", "--interval", "0.1", "--config", str(config))
+    patient = ("--timeout", str(WAIT_SECONDS))  # with the target's answer on a busy machine
+    given = (f"127.0.0.1:{port}", "--interval", "0.1", *patient, "--config", str(config))
     with WatchProcess(tmp_path, *given) as watch:
         event = watch.event(lambda e: e["state"] == "firing")
         (held,) = manager.until(bool)

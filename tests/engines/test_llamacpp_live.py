@@ -27,7 +27,7 @@ SLOTS = 4
 REQUESTS = 12
 OUTPUT_TOKENS = 90
 BARRED = [[token, False] for token in range(UNPRINTABLE_TOKENS)]
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +117,14 @@ async def complete(client: httpx.AsyncClient, url: str, prompt: str) -> Usage:
     return Usage(timings["prompt_n"] + timings["cache_n"], timings["predicted_n"])
 
 
+async def ask_on(client: httpx.AsyncClient, url: str, number: int, enough: asyncio.Event) -> list[Usage]:
+    """One request after the other until it is enough: a busy machine looks seldom."""
+    usages = [await complete(client, url, f"request {number} " + "monitor " * number)]
+    while not enough.is_set():
+        usages.append(await complete(client, url, f"request {number} " + "monitor " * number))
+    return usages
+
+
 def finish_counter(page: str) -> float:
     """The tokens of requests that have ended, as llama.cpp counts them."""
     (line,) = [line for line in page.splitlines() if line.startswith("llamacpp:tokens_predicted_total ")]
@@ -139,14 +147,19 @@ def test_load_is_seen_live_and_counted_exactly(server: str) -> None:
         async with client() as http:
             watcher = Watcher(server, http)
             before = await watcher.look()
-            prompts = [f"request {number} " + "monitor " * number for number in range(REQUESTS)]
-            load = asyncio.gather(*(complete(http, server, prompt) for prompt in prompts))
+            seen_enough = asyncio.Event()
+            load = asyncio.gather(*(ask_on(http, server, number, seen_enough) for number in range(REQUESTS)))
 
-            busy = await watcher.look_until(lambda seen: shown(seen, "requests_running") == SLOTS)
-            assert shown(busy, "requests_waiting") > 0
-            live = await watcher.look_until(
-                lambda seen: shown(seen, "generation_tokens") > shown(busy, "generation_tokens")
+            busy = await watcher.look_until(
+                lambda seen: shown(seen, "requests_running") == SLOTS and shown(seen, "requests_waiting") > 0
             )
+            live = await watcher.look_until(
+                lambda seen: (
+                    shown(seen, "generation_tokens") > shown(busy, "generation_tokens")
+                    and shown(seen, "requests_running") == SLOTS
+                )
+            )
+            seen_enough.set()
             # Tokens flow before their requests end: the server's own counter, on the same page, has fewer.
             replica = watcher.snapshot()
             assert finish_counter(watcher.page) < shown(live, "generation_tokens")
@@ -156,14 +169,15 @@ def test_load_is_seen_live_and_counted_exactly(server: str) -> None:
             assert replica.state is ReplicaState.OK
             assert 0 < shown(live, "kv_usage_ratio") < 1
 
-            usages = await load
+            usages = [usage for asked in await load for usage in asked]
             after = await watcher.look_until(lambda seen: shown(seen, "requests_running") == 0)
             for measure, used in (
                 ("generation_tokens", sum(usage.output for usage in usages)),
                 ("prompt_tokens_processed", sum(usage.prompt for usage in usages)),
             ):
                 assert shown(after, measure) - shown(before, measure) == used
-            assert sum(usage.output for usage in usages) == REQUESTS * OUTPUT_TOKENS
+            assert len(usages) >= REQUESTS
+            assert {usage.output for usage in usages} == {OUTPUT_TOKENS}
 
             replica = watcher.snapshot()
             assert replica.engine is EngineKind.LLAMACPP

@@ -21,6 +21,7 @@ def main() -> None:
     params = xllamacpp.CommonParams()
     params.model.path = args.model
     params.n_gpu_layers = 0
+    params.cpuparams.n_threads = 1  # threads that wait for each other take minutes on a busy machine
     params.port = args.port
     params.n_parallel = args.parallel
     params.n_ubatch = args.ubatch_size

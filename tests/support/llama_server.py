@@ -47,15 +47,13 @@ def _serve(settings: dict[str, object]) -> None:
     params.model.path = settings.pop("model")
     params.n_gpu_layers = 0
     params.port = 0
+    params.cpuparams.n_threads = 1  # threads that wait for each other take minutes on a busy machine
     drafts = settings.pop("draft_tokens", 0)
     if drafts:
         kinds = xllamacpp.common_speculative_type
         params.speculative.draft.mparams.path = params.model.path
         params.speculative.draft.n_max = drafts
-        for threads in (params.cpuparams, params.speculative.draft.cpuparams):
-            threads.n_threads = (
-                1  # two models whose threads wait for each other take minutes on a busy machine
-            )
+        params.speculative.draft.cpuparams.n_threads = 1
         params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
     for name, value in settings.items():
         setattr(params, name, value)

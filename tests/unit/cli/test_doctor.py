@@ -20,7 +20,7 @@ from enginetop.cli.main import main
 from enginetop.doctor.machine import GpuFacts
 from tests.support.engine_pages import fixture
 from tests.support.faulty_server import DROP, HANG, FaultyServer, Reply, Request, page
-from tests.support.watch_process import free_port
+from tests.support.watch_process import WAIT_SECONDS, free_port
 
 TLS = Path(__file__).parents[2] / "support" / "tls"
 SECRET = "sk-0123456789-very-secret"
@@ -37,6 +37,8 @@ def doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Captu
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(doctor_here, "gpu_facts", lambda targets: GpuFacts(problem="none here"))
+    monkeypatch.setattr("enginetop.cli.doctor._PATIENCE_SECONDS", WAIT_SECONDS)  # a busy machine is slow,
+    monkeypatch.setattr("enginetop.cli.doctor_probe._ROUND_SECONDS", WAIT_SECONDS)  # not the page
 
     def run(*argv: str) -> tuple[int, str]:
         code = main(["doctor", *argv])
@@ -110,6 +112,15 @@ def test_nothing_but_safe_pages_is_asked(doctor: Doctor, server: FaultyServer) -
         "/openapi.json",
     }
     assert replica.count("/metrics") == 5
+
+
+def test_a_slow_page_is_asked_twice_at_most(
+    doctor: Doctor, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("enginetop.cli.doctor_probe._ROUND_SECONDS", 0.0)
+    replica = server.replica(engine(page(LOADED)))
+    doctor(replica.url)
+    assert replica.count("/metrics") == 2
 
 
 def test_a_closed_port_and_a_name_that_is_none(doctor: Doctor) -> None:

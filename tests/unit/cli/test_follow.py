@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -93,10 +95,13 @@ def test_an_observation_says_how_far_it_is_once_a_minute(
             clock[0] += 20.0
             return replace(self._view, state=ChangeState.DONE) if clock[0] > 1170.0 else None
 
-    monkeypatch.setattr("enginetop.cli.control.time.monotonic", lambda: clock[0])
+    still = SimpleNamespace(
+        monotonic=lambda: clock[0], time=time.time, strftime=time.strftime, localtime=time.localtime
+    )
+    monkeypatch.setattr("enginetop.cli.control.time", still)  # the module's own: threads of others go on
     view = replace(OBSERVED, history=(), block=11, blocks=30, eta_seconds=1140.0)
     follow(cast(Controller, Slow(view)), since=0.0)
-    told = capsys.readouterr().err.splitlines()
+    told = [line for line in capsys.readouterr().err.splitlines() if " OBSERVE " in line]
     assert [line.partition(" OBSERVE ")[2] for line in told] == ["block 11 of 30, 19 min left"] * 2
 
 
