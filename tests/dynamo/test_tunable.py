@@ -27,6 +27,7 @@ from tests.dynamo.fleet import MODEL
 from tests.dynamo.installation import install
 from tests.dynamo.tunable_fleet import TunableFleet, TunableWorker
 from tests.vllm.load import Load
+from tests.vllm.server import wait_for
 from tuners.control.restartable import Load as Requests
 from tuners.control.stock.exchange import StockError, ask
 
@@ -124,6 +125,20 @@ def busy(fleet: TunableFleet) -> list[tuple[float, float]]:
     return [(gauge(one, names[0]), gauge(one, names[1])) for one in fleet.tunable]
 
 
+def room(fleet: TunableFleet) -> list[tuple[float, float]]:
+    """The first look in which more run than there were seats, and none waits. Clients that the machine keeps
+    from their turn leave seats empty in many a look.
+    """
+    looks: list[list[tuple[float, float]]] = []
+
+    def found() -> bool:
+        looks.append(busy(fleet))
+        return sum(running for running, _ in looks[-1]) > 2 * FEW and not any(waits for _, waits in looks[-1])
+
+    wait_for(found)
+    return looks[-1]
+
+
 def test_more_seats_are_tried_seen_audited_and_shorten_the_wait(
     fleet: TunableFleet, tmp_path: Path, record: dict[str, object]
 ) -> None:
@@ -133,7 +148,8 @@ def test_more_seats_are_tried_seen_audited_and_shorten_the_wait(
             time.sleep(0.2)
         before, crowd = first_tokens(fleet), busy(fleet)
         done = enginetop(tmp_path, "apply", str(plan), "--yes", "--format", "json", "--config", str(config))
-        after, roomy = first_tokens(fleet), busy(fleet)
+        after = first_tokens(fleet)
+        roomy = room(fleet)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     outcome = json.loads(done.stdout)
     assert (outcome["state"], outcome["verdict"]) == ("DONE", "improved")
@@ -141,8 +157,6 @@ def test_more_seats_are_tried_seen_audited_and_shorten_the_wait(
     for one in fleet.tunable:
         assert (one.row()["value"], one.row()["expires_in_seconds"]) == (MANY, None)
     assert all(running == FEW and waiting > 0 for running, waiting in crowd)
-    assert sum(running for running, _ in roomy) > 2 * FEW
-    assert all(waiting == 0 for _, waiting in roomy)
     assert after < before / 2
     rows = audited(tmp_path)
     assert rows[-1]["state"] == "DONE"

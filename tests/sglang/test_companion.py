@@ -21,14 +21,14 @@ from enginetop import __version__
 from enginetop.fleet.plan import Plan, PlannedChange, Scope, plan_text
 from tests.sglang.installation import install
 from tests.sglang.server import CHUNK_TOKENS, MAX_RUNNING, Server
-from tests.sglang.test_live import Watch
+from tests.support.watching import Watch
 from tests.vllm.load import Load
 from tests.vllm.server import wait_for
 from tuners.control.effect import Effect, find_effect
 from tuners.control.knob_api import ReplyKind
 from tuners.control.trace import NO_TRACE, Trace, trace_of
 
-pytestmark = [pytest.mark.sglang, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.sglang, pytest.mark.timeout(1800)]
 
 CHUNK, RUNNING = "max_num_batched_tokens", "max_num_seqs"
 PROMPT_BYTES = 180
@@ -48,7 +48,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, 
     try:
         for one in pair:
             one.wait_until_ready()
-        wait_for(lambda: all(one.knobs.read().sheet is not None for one in pair), 30.0)
+        wait_for(lambda: all(one.knobs.read().sheet is not None for one in pair))
         yield pair[0], pair[1]
     finally:
         for one in pair:
@@ -73,7 +73,7 @@ def change(server: Server, knob: str, value: int, ttl_seconds: float | None = 60
 
 def logged(server: Server, pattern: re.Pattern[str], start: int, enough: int) -> list[int]:
     """Figures of the server's log from `start` on, once there are enough of them."""
-    wait_for(lambda: len(pattern.findall(server.log()[start:])) >= enough, 60.0)
+    wait_for(lambda: len(pattern.findall(server.log()[start:])) >= enough)
     return [int(one) for one in pattern.findall(server.log()[start:])]
 
 
@@ -138,13 +138,13 @@ def test_a_running_cap_and_back(server: Server) -> None:
         return answer["num_running_reqs"], answer["num_waiting_reqs"]
 
     with Load(server.url, concurrency=12, max_tokens=120) as load:
-        wait_for(lambda: running()[0] == MAX_RUNNING, 60.0)
+        wait_for(lambda: running()[0] == MAX_RUNNING)
         change(server, RUNNING, 2)
-        wait_for(lambda: running() == (2, 10), 60.0)  # what ran above it has ended, nobody was let in
+        wait_for(lambda: running() == (2, 10))  # what ran above it has ended, nobody was let in
         start = len(server.log())
         held = logged(server, _DECODE, start, 20)
         assert server.knobs.reset(RUNNING).kind is ReplyKind.OK
-        wait_for(lambda: running()[0] == MAX_RUNNING, 60.0)
+        wait_for(lambda: running()[0] == MAX_RUNNING)
     print(f"\nFIGURE running: 8, then {max(held)} in {len(held)} reports at a cap of 2, then 8")
     print(f"FIGURE requests meanwhile: {len(load.usages)}, none failed")
     assert set(held) <= {1, 2}
@@ -192,7 +192,7 @@ def test_a_lease_ends_in_an_idle_engine(server: Server) -> None:
 def test_every_request_is_counted_once(server: Server) -> None:
     before = counts(server)
     with Load(server.url, concurrency=6, max_tokens=20) as load:
-        wait_for(lambda: len(load.usages) >= 40, 60.0)
+        wait_for(lambda: len(load.usages) >= 40)
     with httpx.Client(base_url=server.url, timeout=30.0) as client:
         body = {"model": "tiny", "messages": [{"role": "user", "content": "on and on"}], "stream": True}
         body |= {"max_tokens": 300, "ignore_eos": True}
@@ -202,7 +202,7 @@ def test_every_request_is_counted_once(server: Server) -> None:
     def gained(key: str) -> float:
         return counts(server)[key] - before[key]
 
-    wait_for(lambda: gained(ABORTED) == 1, 30.0)
+    wait_for(lambda: gained(ABORTED) == 1)
     ended = len(load.usages)
     print(f"\nFIGURE requests counted: {gained(ANSWERED):.0f} of {ended}, and one abort")
     assert gained(ANSWERED) == ended
@@ -277,7 +277,7 @@ def traffic(desk: Desk) -> Iterator[list[Load]]:
     """The same pace on both, as behind a load balancer."""
     loads = [Load(one.url, per_second=4.0, max_tokens=16, prompt_bytes=PROMPT_BYTES) for one in desk.servers]
     with loads[0], loads[1]:
-        wait_for(lambda: all(len(load.usages) >= 20 for load in loads), 60.0)
+        wait_for(lambda: all(len(load.usages) >= 20 for load in loads))
         yield loads
 
 
@@ -304,7 +304,7 @@ def test_enginetop_is_killed_and_the_engine_goes_back(desk: Desk) -> None:
     with traffic(desk) as loads:
         with desk.popen("apply", str(plan), "--yes", "--config", config) as running:
             try:
-                wait_for(lambda: canary.row(CHUNK).value == 64, 60.0)
+                wait_for(lambda: canary.row(CHUNK).value == 64)
                 assert canary.row(CHUNK).expires_in_seconds is not None
             finally:
                 running.send_signal(signal.SIGKILL)

@@ -8,21 +8,16 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from collectors.answer import Answer
 from collectors.engines.sglang import SGLANG
-from collectors.feed import TargetFeed
-from collectors.layout import LayoutCache
-from enginetop.fleet.fleet_tracker import FleetTracker
-from enginetop.fleet.model import EngineKind, ReplicaState, Target
-from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot, Scalar, Slo
+from enginetop.fleet.model import EngineKind, ReplicaState
 from tests.sglang.installation import SGLANG as VERSION
 from tests.sglang.installation import install
 from tests.sglang.server import CAPACITY_TOKENS, CHUNK_TOKENS, MAX_RUNNING, Server
+from tests.support.watching import Watch, distribution, scalar
 from tests.vllm.load import Load
 
-pytestmark = [pytest.mark.sglang, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.sglang, pytest.mark.timeout(1800)]
 
-WINDOW_SECONDS = 600.0
 LOAD_SECONDS = 40.0
 CLIENTS = 12
 MAX_TOKENS = 60
@@ -44,64 +39,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def watch(server: Server) -> Iterator[Watch]:
     with Watch(server.url) as one:
         yield one
-
-
-class Watch:
-    """Feed and tracker on a real server, with a plain GET in place of the collector's loop."""
-
-    def __init__(self, url: str) -> None:
-        self.asked: list[str] = []
-        self._url = url
-        target = Target(url, "s")
-        self._feed = TargetFeed(target, LayoutCache())
-        self._tracker = FleetTracker(
-            [target],
-            interval_seconds=0.5,
-            window_seconds=WINDOW_SECONDS,
-            slo_for=lambda _: Slo(),
-            fixed_spacing_seconds=0.5,
-        )
-        self._web = httpx.Client(base_url=url, timeout=30.0)
-        self.at = self.first_at = 0.0
-
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._web.close()
-
-    def look(self) -> ReplicaSnapshot:
-        answers: list[Answer] = []
-        while (path := self._feed.next_path(answers)) is not None:
-            self.asked.append(path)
-            response = self._web.get(path)
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            name = path.partition("?")[0]
-            answers.append(Answer(name, time.time(), 0.01, response.status_code, headers, response.content))
-        self.at = time.time()
-        self.first_at = self.first_at or self.at
-        self._tracker.observe(self._url, self._feed.take(answers, self.at, 0.1))
-        return self._tracker.snapshot(self.at).replicas[0]
-
-    def until_idle(self, seconds: float = 60.0) -> ReplicaSnapshot:
-        """The first look at an idle server; the scheduler reports its last steps late."""
-        deadline = time.monotonic() + seconds
-        while (replica := self.look()).state is not ReplicaState.IDLE and time.monotonic() < deadline:
-            time.sleep(0.5)
-        return replica
-
-
-def scalar(replica: ReplicaSnapshot, name: str) -> float:
-    signal = replica.signals[name]
-    assert isinstance(signal, Scalar)
-    assert isinstance(signal.value, float | int), (name, signal)
-    return signal.value
-
-
-def count(replica: ReplicaSnapshot, name: str) -> float:
-    signal = replica.signals[name]
-    assert isinstance(signal, Distribution)
-    return signal.count or 0
 
 
 def test_what_is_shown_is_what_its_clients_counted(server: Server, watch: Watch) -> None:
@@ -129,13 +66,12 @@ def test_what_is_shown_is_what_its_clients_counted(server: Server, watch: Watch)
             assert replica.state in (ReplicaState.OK, ReplicaState.IDLE)
             time.sleep(0.5)  # the pace of a collector, not a wait for anything
     last = watch.until_idle()
-    seconds = watch.at - watch.first_at
 
     assert load.failures == []
     ended = len(load.usages)
     prompt_tokens = sum(usage["prompt_tokens"] for usage in load.usages)
     output_tokens = sum(usage["completion_tokens"] for usage in load.usages)
-    shown = {name: scalar(last, name) * seconds for name in RATES}
+    shown = {name: scalar(last, name) * watch.seconds for name in RATES}
     print(f"\nFIGURE ready_seconds: {server.ready_seconds:.0f}")
     print(f"FIGURE clients: {ended} requests, {prompt_tokens} prompt and {output_tokens} output tokens")
     print("FIGURE enginetop: " + ", ".join(f"{name} {value:.1f}" for name, value in shown.items()))
@@ -145,10 +81,8 @@ def test_what_is_shown_is_what_its_clients_counted(server: Server, watch: Watch)
     # The live series counts decoded tokens: the first token of a request comes out of its prefill.
     assert shown["generation_tokens_per_second"] == pytest.approx(output_tokens - ended, rel=0.01)
     for name in ("ttft_seconds", "e2e_seconds", "tpot_seconds"):
-        assert count(last, name) == ended, name
-    lengths = last.signals["output_tokens"]
-    assert isinstance(lengths, Distribution)
-    assert lengths.sum == output_tokens
+        assert distribution(last, name).count == ended, name
+    assert distribution(last, "output_tokens").sum == output_tokens
 
     assert max(running) == MAX_RUNNING
     assert max(waiting) > 0

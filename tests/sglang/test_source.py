@@ -10,7 +10,7 @@ import pytest
 from enginetop_companion_sglang.checked_parts import ATTRIBUTES, CALLED, HOOKED, SUPPORTED, Part
 from tests.sglang.installation import SGLANG, install
 
-pytestmark = [pytest.mark.sglang, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.sglang, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

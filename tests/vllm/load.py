@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import threading
+import time
 from types import TracebackType
 from typing import Any
 
@@ -19,8 +20,9 @@ class Load:
 
     With `per_second` instead a request at that pace, whatever became of those before.
 
-    `failures` are answers that were not 200 or broke off; `usages` the usage of each completed one. A prompt
-    has `prompt_bytes` tokens (a token is a byte) and those of the template.
+    `failures` are answers that were not 200 or broke off; `usages` the usage of each completed one, and
+    `first_tokens` and `durations` its seconds to the first token and to the end. A prompt has `prompt_bytes`
+    tokens (a token is a byte) and those of the template.
     """
 
     def __init__(
@@ -35,6 +37,8 @@ class Load:
     ) -> None:
         self.failures: list[str] = []
         self.usages: list[dict[str, Any]] = []
+        self.first_tokens: list[float] = []
+        self.durations: list[float] = []
         self._url = url
         self._concurrency = concurrency
         self._per_second = per_second
@@ -89,15 +93,29 @@ class Load:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        usage = None
+        usage, first, began = None, 0.0, time.monotonic()
         async with web.stream("POST", "/v1/chat/completions", json=body) as answer:
             if answer.status_code != 200:
                 self.failures.append(f"HTTP {answer.status_code}")
                 return
             async for line in answer.aiter_lines():
                 if line.startswith("data: {"):
-                    usage = json.loads(line.removeprefix("data: ")).get("usage") or usage
+                    event = json.loads(line.removeprefix("data: "))
+                    usage = event.get("usage") or usage
+                    first = first or (_seconds_since(began) if _has_a_token(event) else 0.0)
         if usage is None:
             self.failures.append("broke off")
         else:
             self.usages.append(usage)
+            self.first_tokens.append(first)
+            self.durations.append(_seconds_since(began))
+
+
+def _has_a_token(event: dict[str, Any]) -> bool:
+    """The first event of a stream may tell the role of the speaker alone; an error has no choices."""
+    spoken = [choice["delta"] for choice in event.get("choices", ())]
+    return any(delta.get("content") or delta.get("reasoning") for delta in spoken)
+
+
+def _seconds_since(began: float) -> float:
+    return time.monotonic() - began

@@ -126,7 +126,7 @@ def traffic(desk: Desk) -> Iterator[list[Load]]:
     """The same pace on both, as behind a load balancer; short prompts, so that none is cut in pieces."""
     loads = [Load(server.url, per_second=4.0, max_tokens=24, prompt_bytes=10) for server in desk.servers]
     with loads[0], loads[1]:
-        wait_for(lambda: all(len(load.usages) >= 20 for load in loads), 60.0)
+        wait_for(lambda: all(len(load.usages) >= 20 for load in loads))
         yield loads
 
 
@@ -187,7 +187,7 @@ def test_enginetop_is_killed_and_the_engine_goes_back(desk: Desk, record: dict[s
             stderr=subprocess.DEVNULL,
         )
         try:
-            wait_for(lambda: canary.row(BUDGET)["value"] == 128, 60.0)
+            wait_for(lambda: canary.row(BUDGET)["value"] == 128)
             assert canary.row(BUDGET)["expires_in_seconds"] is not None
         finally:
             controller.send_signal(signal.SIGKILL)
