@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from collectors.fetch import Credentials
+from collectors.fetch import Credentials, FetchError
 from enginetop.alerts.book import AlertBook
 from enginetop.alerts.configured import configured_rules
 from enginetop.alerts.objective_checks import NO_CHANGES
@@ -101,6 +101,9 @@ def open_desk(settings: AlertSettings) -> tuple[Desk, Sequence[Alert]] | None:
     """
     if not settings.sinks:
         return None
+    for sink in settings.sinks:
+        if problem := _sink_problem(sink):
+            tell(f"{settings.origin}: sink {sink.name}: {problem}; until then its alerts wait")
     named = hashlib.sha256(str(Path(settings.origin).resolve()).encode()).hexdigest()[:12]
     outbox = Outbox(
         state_folder() / "alerts" / f"{named}.jsonl",
@@ -122,6 +125,22 @@ def _sink(settings: SinkSettings) -> Sink:
         return AlertmanagerSink(settings.name, _post(lambda: address, settings.credentials), time.time)
     body = slack_body if settings.kind == "slack" else plain_body
     return WebhookSink(settings.name, _post(lambda: _secret_address(settings), settings.credentials), body)
+
+
+def _sink_problem(settings: SinkSettings) -> str:
+    """Why nothing could be delivered now: who is paged by it should know before the first alert."""
+    try:
+        settings.credentials.authorization()
+        if settings.url_env is not None or settings.url_file is not None:
+            _secret_address(settings)
+    except FetchError as error:
+        return error.detail
+    except ValueError as error:
+        return str(error)
+    folder = Path(settings.path).parent if settings.path else None
+    if folder is not None and not (folder.is_dir() and os.access(folder, os.W_OK)):
+        return f"the folder {folder} is not there, or not writable"
+    return ""
 
 
 def _secret_address(settings: SinkSettings) -> str:

@@ -52,6 +52,8 @@ _SAID = {
     "NoEngineMetrics": "no engine metrics",
     "Unauthorized": "unauthorized",
 }
+_SAID_WHY = frozenset({"NoEngineMetrics", "Unauthorized"})
+"""Of these the state says nothing without its reason: whose key is missing, what answers there instead."""
 
 
 @frozen
@@ -147,6 +149,8 @@ def _matters(alert: Alert) -> bool:
 def _text(alert: Alert, names: Mapping[str, str], at: float) -> str:
     name = names.get(alert.target, alert.target)
     word = _SAID.get(alert.rule)
+    if word is not None and alert.rule in _SAID_WHY and alert.summary:
+        return f"{name} {word}: {alert.summary}"
     if word is not None:
         return f"{name} {word} {duration_text(at - alert.since)}"
     return f"{name} {alert.rule}: {alert.summary}"

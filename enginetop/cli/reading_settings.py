@@ -28,16 +28,16 @@ def config_origin(args: argparse.Namespace) -> str:
 
 
 def configured_targets(
-    arguments: Sequence[str], config: Config | None, *, only_named: bool
+    arguments: Sequence[str], config: Config | None, origin: str, *, only_named: bool
 ) -> tuple[tuple[Target, ...], dict[str, Credentials]]:
-    """The named targets, else those of the config file (`only_named`: none), and how each is reached that
-    needs more than a plain GET, by URL. ConfigError: two have one name.
+    """The named targets, else those of the config file `origin` (`only_named`: none), and how each is reached
+    that needs more than a plain GET, by URL. ConfigError: two have one name.
     """
     tables = config.targets if config else ()
     configured = [(parse_target(table.url, table.name), _credentials(table)) for table in tables]
     named = [parse_target(text) for text in arguments]
     targets = distinct(named or ([] if only_named else [target for target, _ in configured]))
-    _refuse_twin_names(targets)
+    _refuse_twin_names(targets, "" if named else f"{origin}: targets: ")
     wanted = {target.url for target in targets}
     credentials = {
         target.url: how for target, how in configured if target.url in wanted and how != NO_CREDENTIALS
@@ -45,13 +45,13 @@ def configured_targets(
     return targets, credentials
 
 
-def _refuse_twin_names(targets: Sequence[Target]) -> None:
+def _refuse_twin_names(targets: Sequence[Target], origin: str) -> None:
     owner: dict[str, str] = {}
     for target in targets:
         other = owner.setdefault(target.name, target.url)
         if other != target.url:
             raise ConfigError(
-                f"two targets are named {target.name!r} ({other}, {target.url}); name them apart"
+                f"{origin}two targets are named {target.name!r} ({other}, {target.url}); name them apart"
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,12 +57,14 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
     timeout = args.timeout or (config.timeout_seconds if config else None)
     window = args.window or (config.window_seconds if config else DEFAULT_WINDOW_SECONDS)
     targets, credentials = configured_targets(
-        args.targets, config, only_named=bool(getattr(args, "discover", ()))
+        args.targets, config, config_origin(args), only_named=bool(getattr(args, "discover", ()))
     )
     if args.slo is not None:
         doubts = [args.slo.doubt] if args.slo.doubt else []
     for doubt in doubts:
         warn(doubt)
+    for double in _doubles(config, config_origin(args)):
+        warn(double)
     slos = _slos(args.slo, config)
     for _, slo in slos:
         for warning in burn_warnings(slo):
@@ -102,6 +104,16 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
             "scrapes; add the exporters to its jobs"
         )
     return settings
+
+
+def _doubles(config: Config | None, origin: str) -> Iterator[str]:
+    """A line for each entry whose address another one has too: which of their keys counts nobody can say."""
+    owners: dict[str, int] = {}
+    for number, table in enumerate(config.targets if config else ()):
+        url = parse_target(table.url).url
+        first = owners.setdefault(url, number)
+        if first != number:
+            yield f"{origin}: targets.{number}: {url} is targets.{first} too, and read once; keep one of them"
 
 
 def _look(config: Config | None) -> Look:

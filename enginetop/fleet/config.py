@@ -23,16 +23,16 @@ from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.restart_tables import EngineApiTable, GatewayTable, HookTable, RestartTable
 from enginetop.fleet.snapshot import Slo
-from enginetop.fleet.strict_tables import first_problem
+from enginetop.fleet.strict_tables import Float, Int, first_problem
 
-_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Ratio = Annotated[float, Field(gt=0, lt=1)]
+_Seconds = Annotated[Float, Field(gt=0, allow_inf_nan=False)]
+_Ratio = Annotated[Float, Field(gt=0, lt=1)]
 
 
 def _seconds_of(told: object) -> object:
-    if not isinstance(told, str | bool):
+    if not isinstance(told, str):
         return told
-    seconds = plain_seconds(str(told))
+    seconds = plain_seconds(told)
     if seconds is None:
         raise ValueError(f'{told!r} is no time; write seconds (0.3), or a unit with it ("300ms")')
     return seconds
@@ -195,14 +195,14 @@ class SloTable(_Table):
 class ControlTable(_Table):
     """The `[control]` table: how changes are tried out. Without it nothing is ever written to an engine."""
 
-    warmup_seconds: Annotated[float, Field(ge=0, le=86400)] = 120.0
-    blocks: Annotated[int, Field(ge=2, le=1000)] = 30
-    block_seconds: Annotated[float, Field(ge=1, le=3600)] = 60.0
-    alpha: Annotated[float, Field(ge=0.001, le=0.25)] = 0.05
+    warmup_seconds: Annotated[Float, Field(ge=0, le=86400)] = 120.0
+    blocks: Annotated[Int, Field(ge=2, le=1000)] = 30
+    block_seconds: Annotated[Float, Field(ge=1, le=3600)] = 60.0
+    alpha: Annotated[Float, Field(ge=0.001, le=0.25)] = 0.05
     margin: _Ratio = 0.01
-    ttl_seconds: Annotated[float, Field(ge=30, le=3600)] = 180.0
-    restart_warmup_seconds: Annotated[float, Field(ge=0, le=86400)] = 300.0
-    most_at_once: Annotated[int, Field(ge=1, le=1000)] | None = None
+    ttl_seconds: Annotated[Float, Field(ge=30, le=3600)] = 180.0
+    restart_warmup_seconds: Annotated[Float, Field(ge=0, le=86400)] = 300.0
+    most_at_once: Annotated[Int, Field(ge=1, le=1000)] | None = None
     """Replicas that one wave of a promotion changes, at most; None: a quarter of them."""
     accept_open_admin: bool | tuple[str, ...] = False
     """Targets (names or addresses; true: all) that are changed though anybody who reaches them can do so."""
@@ -223,7 +223,7 @@ _LONGEST_CURRENCY = 16
 class CostTable(_Table):
     """The `[cost]` table: what an hour of one GPU costs; `currency` is only shown."""
 
-    per_gpu_hour: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+    per_gpu_hour: Annotated[Float, Field(gt=0, le=1e9, allow_inf_nan=False)]
     currency: str = ""
 
     @field_validator("currency")
@@ -234,7 +234,7 @@ class CostTable(_Table):
         return currency
 
 
-_Hold = Annotated[float, Field(ge=0, le=7 * 86400, allow_inf_nan=False)]
+_Hold = Annotated[Float, Field(ge=0, le=7 * 86400, allow_inf_nan=False)]
 _Word = Annotated[str, Field(min_length=1, max_length=100)]
 
 
@@ -300,7 +300,7 @@ class RecordsTable(_Table):
     format: Literal["auto", "enginetop", "sglang", "litellm", "openai"] = "auto"
     target: str | None = None
     begin: Literal["start", "end"] | None = Field(default=None, alias="from")
-    thinking_token_budget: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    thinking_token_budget: Annotated[Int, Field(ge=0, le=10**9)] | None = None
     """What the reasoning of these requests is limited to, where a record names no limit of its own."""
 
 
@@ -322,7 +322,7 @@ class ScreenTable(_Table):
 class Config(_Table):
     """The whole file. Every key may be missing."""
 
-    interval_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 2.0
+    interval_seconds: Annotated[Float, Field(ge=0.1, le=3600)] = 2.0
     timeout_seconds: _Seconds | None = None
     window_seconds: _Seconds = 60.0
     targets: tuple[TargetTable, ...] = ()

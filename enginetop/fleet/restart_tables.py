@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-_Patience = Annotated[float, Field(ge=1, le=86400)]
+from enginetop.fleet.strict_tables import Float
+
+_Patience = Annotated[Float, Field(ge=1, le=86400)]
 
 
 class _Table(BaseModel):
@@ -19,7 +21,7 @@ class HookTable(_Table):
     """One `[hooks.NAME]` entry: a command of this machine, run without a shell."""
 
     command: Annotated[tuple[str, ...], Field(min_length=1)]
-    timeout_seconds: Annotated[float, Field(ge=1, le=3600)] = 300.0
+    timeout_seconds: Annotated[Float, Field(ge=1, le=3600)] = 300.0
 
 
 class RestartTable(_Table):

@@ -3,9 +3,47 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, get_args
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
+
+
+def _no_truth(told: object) -> object:
+    if isinstance(told, bool):
+        raise ValueError("write a number, not true or false")
+    return told
+
+
+Float = Annotated[float, BeforeValidator(_no_truth)]
+Int = Annotated[int, BeforeValidator(_no_truth)]
+"""Numbers of a table. A truth value would be taken for 0 or 1, which nobody who writes one means."""
+
+_TABLE = "write a table, [{key}]"
+_NUMBER = "write a number"
+_TIME = "write a time with its offset, as in 2026-12-01T08:00:00Z"
+_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "string_type": 'write text, in quotes ("...")',
+        "bool_type": "write true or false",
+        "bool_parsing": "write true or false",
+        "float_type": _NUMBER,
+        "float_parsing": _NUMBER,
+        "int_type": _NUMBER,
+        "int_parsing": _NUMBER,
+        "int_from_float": "write a whole number",
+        "model_type": _TABLE,
+        "model_attributes_type": _TABLE,
+        "dict_type": _TABLE,
+        "mapping_type": _TABLE,
+        "datetime_type": _TIME,
+        "datetime_parsing": _TIME,
+        "datetime_from_date_parsing": _TIME,
+        "timezone_aware": _TIME,
+    }
+)
+"""What is wrong in the words of who writes TOML, where the validator's are those of its own types."""
 
 
 def first_problem(error: ValidationError, root: type[BaseModel]) -> str:
@@ -23,8 +61,21 @@ def first_problem(error: ValidationError, root: type[BaseModel]) -> str:
         near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
         return f"{key} is an unknown key; {hint}"
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"{key}: {message[:1].lower()}{message[1:]}"
+    message = _WORDS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+    if problem["type"] in {"tuple_type", "list_type"}:
+        message = _list_words(root, location)
+    message = message.format(key=key) if message is _TABLE else message
+    return f"{key}: {message[:1].lower()}{message[1:]}".removeprefix(": ")
+
+
+def _list_words(root: type[BaseModel], location: tuple[Any, ...]) -> str:
+    try:
+        annotation = _table_at(root, location[:-1]).model_fields[location[-1]].annotation
+    except (KeyError, StopIteration):  # inside of what is no table of ours
+        annotation = None
+    if any(isinstance(one, type) and issubclass(one, BaseModel) for one in get_args(annotation)):
+        return f"write it with two brackets, [[{location[-1]}]], once for each of them"
+    return 'write a list, ["...", "..."]'
 
 
 def _table_at(root: type[BaseModel], location: tuple[Any, ...]) -> type[BaseModel]:

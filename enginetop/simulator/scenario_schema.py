@@ -6,14 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from enginetop.fleet.strict_tables import Float, Int
 from enginetop.simulator.faults import FaultKind
 from enginetop.simulator.scenario import Arrival
 
-_Count = Annotated[int, Field(ge=1, le=10_000_000)]
-_Tokens = Annotated[int, Field(ge=0, le=10_000_000)]
-_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Ratio = Annotated[float, Field(ge=0, le=1)]
+_Count = Annotated[Int, Field(ge=1, le=10_000_000)]
+_Tokens = Annotated[Int, Field(ge=0, le=10_000_000)]
+_Positive = Annotated[Float, Field(gt=0, allow_inf_nan=False)]
+_NotNegative = Annotated[Float, Field(ge=0, allow_inf_nan=False)]
+_Ratio = Annotated[Float, Field(ge=0, le=1)]
 
 
 class _Table(BaseModel):
@@ -33,7 +34,7 @@ class LengthsTable(_Table):
     """A log-normal length; a median of 0 means none."""
 
     median: _NotNegative
-    sigma: Annotated[float, Field(ge=0, le=5)] = 0.0
+    sigma: Annotated[Float, Field(ge=0, le=5)] = 0.0
 
 
 class EngineTable(_Table):
@@ -41,17 +42,17 @@ class EngineTable(_Table):
 
     kind: Literal["vllm", "sglang"] = "vllm"
     model: Annotated[str, Field(min_length=1, max_length=200)] = "simulated-model"
-    replicas: Annotated[int, Field(ge=1, le=1000)] = 1
-    ranks: Annotated[int, Field(ge=1, le=64)] = 1
-    gpus: Annotated[int, Field(ge=1, le=512)] | None = None
+    replicas: Annotated[Int, Field(ge=1, le=1000)] = 1
+    ranks: Annotated[Int, Field(ge=1, le=64)] = 1
+    gpus: Annotated[Int, Field(ge=1, le=512)] | None = None
     role: Literal["aggregated", "prefill", "decode"] = "aggregated"
     max_num_batched_tokens: _Count = 8192
     max_num_seqs: _Count = 256
-    num_speculative_tokens: Annotated[int, Field(ge=0, le=64)] = 0
-    thinking_token_budget: Annotated[int, Field(ge=-1)] = -1
+    num_speculative_tokens: Annotated[Int, Field(ge=0, le=64)] = 0
+    thinking_token_budget: Annotated[Int, Field(ge=-1)] = -1
     max_model_len: _Count | None = None
     kv_blocks: _Count = 12_000
-    block_size: Annotated[int, Field(ge=1, le=1024)] = 16
+    block_size: Annotated[Int, Field(ge=1, le=1024)] = 16
     restart_seconds: _Positive = 60.0
     step: StepTable
     acceptance: tuple[_Ratio, ...] = ()
@@ -76,9 +77,9 @@ class TrafficTable(_Table):
     shared_prefixes: _Count = 1
     long_ratio: _Ratio = 0.0
     long_prompt_tokens: LengthsTable = LengthsTable(median=0.0)
-    max_tokens: Annotated[int, Field(ge=2)] | None = None
+    max_tokens: Annotated[Int, Field(ge=2)] | None = None
     abort_ratio: _Ratio = 0.0
-    burst_ratio: Annotated[float, Field(gt=1, le=1000)] = 3.0
+    burst_ratio: Annotated[Float, Field(gt=1, le=1000)] = 3.0
     burst_seconds: _Positive = 20.0
     wave_ratio: _Ratio = 0.5
     wave_period_seconds: _Positive = 600.0
@@ -90,14 +91,14 @@ class SloTable(_Table):
 
     ttft_seconds: _Positive = 1.0
     tpot_seconds: _Positive = 0.1
-    target: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    target: Annotated[Float, Field(gt=0, lt=1)] = 0.95
 
 
 class FaultTable(_Table):
     """One `[[faults]]` entry; `replica` is a number in the fleet, from 1 on."""
 
     at_seconds: _NotNegative
-    replica: Annotated[int, Field(ge=1)] = 1
+    replica: Annotated[Int, Field(ge=1)] = 1
     kind: FaultKind
     for_seconds: _NotNegative = 0.0
     every_seconds: _Positive | None = None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from collectors.fetch import NO_CREDENTIALS, Credentials
 from enginetop.alerts.sinks.courier import Delivery
 from enginetop.alerts.sinks.notice import Notice
-from enginetop.cli.alert_settings import SinkSettings
-from enginetop.cli.alerting import AuditNews, _sink
+from enginetop.cli.alert_settings import AlertSettings, SinkSettings
+from enginetop.cli.alerting import AuditNews, _sink, open_desk
 from enginetop.fleet.change import AuditRow, ChangeState
 from tests.support.watch_process import Receiver
 from tests.tui.snapshots import AT, alert
@@ -63,6 +64,52 @@ def test_an_address_that_cannot_be_used_is_told_without_it(
     assert problem in delivery.problem
     assert "S3CRET" not in delivery.problem
     assert delivery.problem
+
+
+def sink(kind: str, **fields: Any) -> SinkSettings:
+    known: dict[str, Any] = {"path": None, "url": None, "url_env": None, "url_file": None}
+    return SinkSettings(
+        **{**known, "kind": kind, "name": "s", "severity": "info", "credentials": NO_CREDENTIALS, **fields}
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (sink("webhook", url_env="E_UNSET"), "no address: the variable E_UNSET holds none"),
+        (sink("slack", url_file="/no/such"), "the file /no/such cannot be read: no such file or directory"),
+        (sink("file", path="/no/such/file"), "the folder /no/such is not there, or not writable"),
+        (
+            sink("alertmanager", url="http://a:1", credentials=Credentials(api_key_env="E_UNSET")),
+            "no API key: the variable E_UNSET",
+        ),
+        (sink("alertmanager", url="http://a:1"), ""),
+        (sink("file", path="alerts.jsonl"), ""),
+    ],
+    ids=lambda one: one.kind if isinstance(one, SinkSettings) else "",
+)
+def test_what_keeps_a_sink_from_delivering_is_told_before_the_first_alert(
+    settings: SinkSettings,
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("E_UNSET", raising=False)
+    opened = open_desk(AlertSettings(sinks=(settings,), origin="fleet.toml"))
+    assert opened is not None
+    opened[0].start()
+    opened[0].stop()
+    told = capsys.readouterr().err
+    if problem:
+        assert told.startswith("enginetop: fleet.toml: sink s: ")
+        assert problem in told
+        assert told.endswith("; until then its alerts wait\n")
+        assert told.count("\n") == 1
+    else:
+        assert told == ""
 
 
 @pytest.mark.parametrize(

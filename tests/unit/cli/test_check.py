@@ -97,6 +97,16 @@ def test_what_somebody_has_silenced_is_no_aside_either() -> None:
     assert verdict(fleet([one], alerts=(quiet,))) == (0, "OK 1 of 1: nothing to report; 1 silenced")
 
 
+@pytest.mark.parametrize(
+    ("rule", "said"), [("Unauthorized", "unauthorized"), ("NoEngineMetrics", "no engine metrics")]
+)
+def test_a_state_that_says_nothing_without_its_reason_has_it(rule: str, said: str) -> None:
+    one = alert(rule, A, "warning", "no API key: the file /k: No such file or directory, for 9 s")
+    assert verdict(with_alerts(one))[1] == (
+        f"WARNING 1 of 2: a {said}: no API key: the file /k: No such file or directory, for 9 s"
+    )
+
+
 def test_a_line_has_an_end_and_the_document_has_all() -> None:
     down = [down_replica(f"c{i}", seconds=72) for i in range(20)]
     slow = Outlier("tpot_seconds.p95", 0.062, 0.024, 5)
@@ -224,4 +234,6 @@ def test_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     records += [{**page, "t": t, "status": 401} for t in (10, 15)]
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     assert main(["check", "--replay", str(path)]) == 1
-    assert capsys.readouterr().out == "WARNING 1 of 1: r1:8000 unauthorized 5 s\n"
+    out = capsys.readouterr().out
+    assert out.startswith("WARNING 1 of 1: r1:8000 unauthorized: HTTP 401 at /metrics: needs an API key, ")
+    assert out.endswith(", for 5 s\n")

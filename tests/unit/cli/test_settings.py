@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,16 @@ def test_without_a_control_table_nothing_may_be_written(tmp_path: Path) -> None:
     assert _settings(tmp_path, "[control]")[0].control == ControlSettings()
 
 
+def test_one_address_twice_is_told_and_read_once(tmp_path: Path) -> None:
+    text = (
+        '[[targets]]\nurl = "r1:8000"\nname = "x"\n[[targets]]\nurl = "http://r1:8000/metrics"\nname = "y"\n'
+    )
+    settings, warnings = _settings(tmp_path, text)
+    assert [target.name for target in settings.targets] == ["x"]
+    said = "targets.1: http://r1:8000 is targets.0 too, and read once; keep one of them"
+    assert warnings == [f"{tmp_path / 'fleet.toml'}: {said}"]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -204,6 +215,25 @@ def test_without_a_control_table_nothing_may_be_written(tmp_path: Path) -> None:
         ('[[slo]]\nttft_seconds = "soon"', ["slo.0.ttft_seconds: 'soon' is no time", "0.3", "300ms"]),
         ('[[slo]]\ntpot_seconds = "0s"', ["slo.0.tpot_seconds: '0s' is no time"]),
         ("[[slo]]\nttft_seconds = true", ["slo.0.ttft_seconds"]),
+        ("interval_seconds = true", ["interval_seconds: write a number, not true or false"]),
+        ("[control]\nblocks = false", ["control.blocks: write a number, not true or false"]),
+        ("[control]\nblocks = 30.5", ["control.blocks: write a whole number"]),
+        ("[[alerts]]\nrule = 'TargetDown'\nfor_seconds = '30x'", ["alerts.0.for_seconds: write a number"]),
+        ('targets = "http://a:1"', ["targets: write it with two brackets, [[targets]], once for each"]),
+        (
+            "[targets]\nurl = 'http://a:1'",
+            ["targets: write it with two brackets, [[targets]], once for each"],
+        ),
+        ("[[targets]]\nurl = 5", ['targets.0.url: write text, in quotes ("...")']),
+        ("control = 1", ["control: write a table, [control]"]),
+        ("[screen]\ncolumns = 'run'", ['screen.columns: write a list, ["...", "..."]']),
+        ("[[silences]]\nuntil = 'tomorrow'", ["silences.0.until: write a time with its offset, as in 2026-"]),
+        ("[[silences]]\nuntil = 2027-01-01T00:00:00", ["silences.0.until: write a time with its offset"]),
+        ("[[targets]]\nurl = 'a:1'\ninsecure_skip_verify = 'maybe'", ["write true or false"]),
+        (
+            "[[targets]]\nurl = 'a:1'\n[targets.restart]\nengine = 'vllm'\nfile = '/x'\nhook = 'nope'",
+            ["fleet.toml: the hook 'nope' is not there"],
+        ),
         ("interval_seconds = ", ["not valid TOML"]),
         ("[control]\nwarmup = 1", ["control.warmup", "did you mean 'warmup_seconds'"]),
         ("[control]\nalpha = 0.9", ["control.alpha"]),
@@ -217,7 +247,9 @@ def test_a_bad_config_file_is_named_with_key_and_fix(tmp_path: Path, text: str, 
     with pytest.raises(ConfigError) as caught:
         _settings(tmp_path, text)
     message = str(caught.value)
+    assert message.startswith(f"{tmp_path / 'fleet.toml'}: ")
     assert "\n" not in message
+    assert not re.search(r"tuple|parse string|NoneType|: :", message)  # the words of our own machinery
     assert all(word in message for word in words)
 
 
