@@ -174,7 +174,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("neighbour(-1)", ("p",), "previous", "the previous replica of the list", _REPLICA, 4),
     Action("other(1)", ("n",), "next", "the next one beside it, those of its pool first", _BESIDE, 3),
     Action("other(-1)", ("p",), "previous", "the previous one beside it", _BESIDE, 4),
-    Action("tune", ("t",), "tune", "advice for this replica", _REPLICA, 5),
+    Action("tune", ("t",), "advice", "what the tuners say of this replica", _REPLICA, 5),
     Action("beside", ("v",), "beside", "another replica side by side with it", _REPLICA, 11),
     Action("raw_page", ("w",), "raw page", "its last page as it was served", _REPLICA, 11),
     Action("search", ("slash",), "search", "only the lines with these words", _RAW, 1, at_once=True),

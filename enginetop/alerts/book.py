@@ -21,7 +21,15 @@ from enginetop.alerts.rule import (
     identity,
     key_of,
 )
-from enginetop.alerts.silence import Acknowledgement, NobodyQuiet, Quiet, QuietSource, Silence, silenced_by
+from enginetop.alerts.silence import (
+    NOT_SILENCED,
+    Acknowledgement,
+    NobodyQuiet,
+    Quiet,
+    QuietSource,
+    Silence,
+    silenced_by,
+)
 from enginetop.alerts.standing import EachReplica, Standing
 from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
@@ -202,14 +210,18 @@ class AlertBook:
         marked = []
         for place, alert in enumerate(alerts):
             name = names.get(alert.target, alert.target)
-            by = (
-                causes.get(place, ""),
-                silenced_by(silences, alert, name, snapshot.at) if silences else "",
-                acknowledged.get(identity(alert), "") if acknowledged else "",
-            )
-            if by != (alert.inhibited_by, alert.silenced_by, alert.acknowledged_by):
-                inhibited, silenced, seen = by
-                alert = replace(alert, inhibited_by=inhibited, silenced_by=silenced, acknowledged_by=seen)
+            inhibited = causes.get(place, "")
+            silenced, until = silenced_by(silences, alert, name, snapshot.at) if silences else NOT_SILENCED
+            seen = acknowledged.get(identity(alert), "") if acknowledged else ""
+            former = (alert.inhibited_by, alert.silenced_by, alert.silenced_until, alert.acknowledged_by)
+            if (inhibited, silenced, until, seen) != former:
+                alert = replace(
+                    alert,
+                    inhibited_by=inhibited,
+                    silenced_by=silenced,
+                    silenced_until=until,
+                    acknowledged_by=seen,
+                )
             marked.append(alert)
         return tuple(sorted(marked, key=_gravity))
 

@@ -95,9 +95,18 @@ class NobodyQuiet:
         """Nothing to forget."""
 
 
-def silenced_by(silences: Iterable[Silence], alert: Alert, replica_name: str, at: float) -> str:
-    """Why an alert is silenced: the reason of the first silence that covers it; empty: it is not."""
-    for silence in silences:
-        if silence.covers(alert, replica_name, at):
-            return ": ".join(filter(None, (silence.by, silence.reason))) or "silenced"
-    return ""
+NOT_SILENCED: tuple[str, float | None] = ("", None)
+
+
+def silenced_by(
+    silences: Iterable[Silence], alert: Alert, replica_name: str, at: float
+) -> tuple[str, float | None]:
+    """Why an alert is silenced (the reason of the first silence that covers it) and until when (the last).
+
+    `NOT_SILENCED` where none does.
+    """
+    covering = [silence for silence in silences if silence.covers(alert, replica_name, at)]
+    if not covering:
+        return NOT_SILENCED
+    reason = ": ".join(filter(None, (covering[0].by, covering[0].reason))) or "silenced"
+    return reason, max(silence.until for silence in covering)

@@ -152,7 +152,7 @@ class Alert:
 
     `target` is a replica's URL, or `fleet`; `name` what it is called, empty where that is not known. What
     keeps a firing alert from being told, empty where nothing does: `inhibited_by` (the rule of its cause),
-    `silenced_by` (a reason), `acknowledged_by` (a person).
+    `silenced_by` (a reason), `acknowledged_by` (a person). `silenced_until`: Unix time, None where it is not.
     """
 
     rule: str
@@ -168,6 +168,7 @@ class Alert:
     silenced_by: str = ""
     acknowledged_by: str = ""
     name: str = ""
+    silenced_until: float | None = None
 
 
 @frozen

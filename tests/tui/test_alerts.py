@@ -22,6 +22,7 @@ from tui.app import FleetApp
 from tui.screens.alerts import AlertsScreen, WordsScreen
 from tui.screens.detail import DetailScreen
 from tui.screens.fleet import FleetScreen
+from tui.view import numbers
 
 A, B = "http://a.example:8000", "http://b.example:8000"
 DOWN = alert("TargetDown", A, "critical", "connection refused for 60 s")
@@ -136,7 +137,7 @@ def test_little_room_cuts_neither_the_age_nor_what_can_be_typed(quiet: QuietFile
 def test_what_is_quiet_stays_on_the_screen_and_is_marked(quiet: QuietFile) -> None:
     quieted = (
         replace(DOWN, acknowledged_by="ana: \x1b[2Jrebooting"),
-        replace(SLOW, silenced_by="load test"),
+        replace(SLOW, silenced_by="load test", silenced_until=SLOW.since + 1800),
         replace(alert("KvPressure", A), inhibited_by="TargetDown"),
         replace(alert("TpotSlo", B), state="pending"),
     )
@@ -145,7 +146,7 @@ def test_what_is_quiet_stays_on_the_screen_and_is_marked(quiet: QuietFile) -> No
         text = screen_text(app)
         for expected in (
             "firing 60 s · acknowledged by ana: ?[2Jrebooting",
-            "firing 60 s · silenced: load test",
+            f"firing 60 s · silenced until {numbers.date_and_time(SLOW.since + 1800)[11:]}: load test",
             "because of TargetDown",
             "pending 60 s",
             "3 firing, 3 of them quiet or looked after, 1 pending",

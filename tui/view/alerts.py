@@ -9,6 +9,7 @@ from enginetop.alerts.rule import FIRING, PENDING, identity
 from enginetop.fleet.snapshot import Alert
 from enginetop.fleet.state import duration_text
 from themes.loader import Ink
+from tui.view import numbers
 from tui.view.alert_condition import alert_severity
 from tui.view.cells import Line, Span, clip, fit, plain, printable, width_of
 from tui.view.figures import WIDE
@@ -66,11 +67,21 @@ def _line(picture: Picture, at: float, rule_width: int, name_width: int, alert: 
 
 def marks(alert: Alert) -> tuple[str, ...]:
     """What keeps an alert quiet, and who looks after it."""
-    found = (("acknowledged by", alert.acknowledged_by), ("silenced:", alert.silenced_by))
-    said = [f"{word} {text}" for word, text in found if text]
+    said = [f"acknowledged by {alert.acknowledged_by}"] if alert.acknowledged_by else []
+    if alert.silenced_by:
+        said.append(f"silenced{until_words(alert)}: {alert.silenced_by}")
     if alert.inhibited_by:
         said.append(f"because of {alert.inhibited_by}")
     return tuple(said)
+
+
+def until_words(alert: Alert) -> str:
+    """Until when it is silenced: the hour, with its day where that is not the day of the alert."""
+    until = alert.silenced_until
+    if until is None:
+        return ""
+    day, _, hour = numbers.date_and_time(until).partition(" ")
+    return f" until {hour if numbers.date_and_time(alert.since).startswith(day) else f'{day} {hour}'}"
 
 
 def alerts_title(picture: Picture, width: int) -> Line:

@@ -13,7 +13,7 @@ from enginetop.fleet.snapshot import Alert
 from enginetop.fleet.state import duration_text
 from tui.view import numbers
 from tui.view.alert_condition import alert_severity
-from tui.view.alerts import alert_key
+from tui.view.alerts import alert_key, until_words
 from tui.view.cells import (
     EMPTY_LINE,
     UNKNOWN,
@@ -109,7 +109,8 @@ def _quiet(picture: Picture, alert: Alert, width: int) -> Lines:
         told = f"not told: {alert.inhibited_by} fires at the same target and explains it"
         yield from paragraphs("quiet", (told,), width)
     if alert.silenced_by:
-        yield from paragraphs("silenced", (printable(alert.silenced_by),), width)
+        told = ": ".join(filter(None, (until_words(alert).strip(), printable(alert.silenced_by))))
+        yield from paragraphs("silenced", (told,), width)
     if alert.acknowledged_by:
         yield from paragraphs("taken by", (f"{printable(alert.acknowledged_by)}, until it is over",), width)
     alerts = picture.snapshot.alerts if picture.snapshot is not None else ()

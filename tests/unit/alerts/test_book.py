@@ -125,7 +125,21 @@ def test_inhibition_is_told_with_the_event() -> None:
 def test_silences(silence: Silence, at: float, silenced: str) -> None:
     watched = AlertBook(builtin_rules(60.0), [silence])
     shown = watched(replace(DOWN, at=AT + at))
-    assert [(a.rule, a.silenced_by) for a in shown.alerts] == [("TargetDown", silenced)]
+    until = silence.until if silenced else None
+    assert [(a.rule, a.silenced_by, a.silenced_until) for a in shown.alerts] == [
+        ("TargetDown", silenced, until)
+    ]
+
+
+def test_of_several_silences_the_first_gives_the_reason_and_the_last_the_end() -> None:
+    silences = [Silence(AT + 60, reason="a"), Silence(AT + 90, rule="Target*"), Silence(AT + 99, rule="Gpu*")]
+    watched = AlertBook(builtin_rules(60.0), silences)
+    found = [watched(replace(DOWN, at=AT + at)).alerts[0] for at in (0, 60, 90)]
+    assert [(one.silenced_by, one.silenced_until) for one in found] == [
+        ("a", AT + 90),
+        ("silenced", AT + 90),
+        ("", None),
+    ]
 
 
 class Notes:

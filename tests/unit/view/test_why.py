@@ -63,6 +63,10 @@ def test_what_keeps_an_alert_quiet_and_what_it_keeps_quiet() -> None:
     looked_after = replace(SLOW, acknowledged_by="kim", silenced_by="maintenance")
     assert " taken by    kim, until it is over" in texts(looked_after)
     assert " silenced    maintenance" in texts(looked_after)
+    day = 86_400.0
+    until = [texts(replace(looked_after, silenced_until=SLOW.since + later)) for later in (1800.0, 2 * day)]
+    assert " silenced    until 20:25: maintenance" in until[0]
+    assert " silenced    until 2025-12-01 19:55: maintenance" in until[1]
 
 
 def test_a_threshold_on_another_figure_is_no_line_in_the_plot() -> None:
