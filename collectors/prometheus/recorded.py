@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
+from math import isfinite
 
 from collectors.engines.detect import TABLES
 from collectors.prometheus.client import PrometheusClient
@@ -75,7 +76,7 @@ def _counts(
         series = client.over(f'sum by ({", ".join(by)}) ({name}{{job=~"{jobs}"}})', first, last, step)
         return {
             tuple(str(one["metric"].get(label, "")) for label in by): {
-                float(at): float(value) * step for at, value in one["values"]
+                float(at): count for at, value in one["values"] if isfinite(count := float(value) * step)
             }
             for one in series
         }
@@ -88,8 +89,6 @@ def _counts(
     ]
     found: list[tuple[float, Counts]] = []
     for at, requests in sorted(ended.items()):
-        if not math.isfinite(requests):
-            continue
         failed = sum(gone.get(at, 0.0) for gone in lost)
         (ttft, ttft_within), (tpot, tpot_within) = (half.get(at, (0.0, 0.0)) for half in halves)
         completed = max(0.0, requests - failed)
@@ -104,8 +103,12 @@ def _within(buckets: Mapping[tuple[str, ...], Points], limit: float) -> Mapping[
     """
     told: defaultdict[tuple[float, str], dict[float, float]] = defaultdict(dict)
     for (job, le), points in buckets.items():
+        try:
+            bound = canonical_bound(float(le))
+        except ValueError:
+            continue
         for at, value in points.items():
-            told[(at, job)][canonical_bound(float(le))] = value
+            told[(at, job)][bound] = value
     found: defaultdict[float, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
     for (at, _), counts in told.items():
         count = counts.pop(math.inf, None)

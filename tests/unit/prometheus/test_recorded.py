@@ -85,6 +85,29 @@ def test_the_burn_of_recorded_days_is_that_of_raw_ones() -> None:
     assert told[0][1] == pytest.approx(4.016)
 
 
+def test_a_number_that_is_none_burns_no_budget() -> None:
+    """Taken for a count it said that nothing completes, or ended the look."""
+    labels = {"job": "vllm", "instance": "vllm-2:8000"}
+
+    def counted(odd: dict[str, dict[str, str]]) -> list[tuple[float, ...]]:
+        fake = FakePrometheus(time=NOW)
+        record(fake, 0.2)
+        for name, more in odd.items():
+            fake.recorded(name, {**labels, **more}, NOW - 120.0, float("nan"))
+        with fake.serving() as url:
+            client = PrometheusClient(url)
+            counts = recorded_counts(client, LIMITS, NOW)
+            client.close()
+        return [(at, *one) for at, one in counts if at == NOW - 100.0]  # a multiple of 60 s
+
+    ((_, requests, completed, *_),) = counted({})
+    assert (requests, completed) == pytest.approx((120.0, 108.0))  # four engines of half a request a second
+    ((_, *lost),) = counted({"enginetop:requests_aborted:rate5m": {}})
+    assert lost[:2] == pytest.approx([120.0, 120.0])  # how many were lost then is not known
+    assert counted({"enginetop:ttft_seconds:buckets_rate5m": {"le": "soon"}}) == counted({})
+    assert counted({"enginetop:requests_finished:rate5m": {}}) == []
+
+
 def test_where_no_rule_is_recorded_nothing_is_asked_for() -> None:
     fake = FakePrometheus(time=NOW)
     with fake.serving() as url:
