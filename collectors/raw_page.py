@@ -56,7 +56,7 @@ class RawPageTap:
     def latest(self) -> RawScrape | None:
         """See `RawPages.latest`."""
         seen, made = self._seen, self._made
-        if seen is None:
+        if seen is None or seen.url != self._url:  # it came as somebody turned to another target
             return None
         if made is None or made[0] is not seen:
             keep = _recorded_fields() if self._keep is None else self._keep

@@ -65,6 +65,26 @@ def test_only_the_watched_target_is_kept_and_only_while_it_is() -> None:
     assert tap.latest() is None
 
 
+def test_who_turns_to_another_target_while_a_page_comes_is_not_shown_it() -> None:
+    """The user looks from another thread than the collector's."""
+    tap = RawPageTap({})
+
+    class Url(str):
+        """Compared as the user turns."""
+
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            same = str(self) == other
+            tap.watch(B.url)
+            return same
+
+    tap.watch(A.url)
+    scraped(tap, Target(Url(A.url), "a"), Answer("/metrics", 10.0, 0.012, body=PAGE))
+    assert tap.latest() is None
+
+
 @pytest.mark.parametrize(
     "hostile",
     ["\x1b[31mred", "a\x07bell", "left\u202eright", "zero\u200bwidth", "tag\U000e0041", "c1\x9b31m"],
