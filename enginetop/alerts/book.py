@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from enginetop.alerts.inhibit import inhibitors
 from enginetop.alerts.rule import (
@@ -34,7 +35,8 @@ from enginetop.alerts.standing import EachReplica, Standing
 from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
 
-_MOST_UNTAKEN = 10_000
+_MOST_UNTAKEN = 60
+"""Snapshots with changes that wait to be taken; a screen takes none."""
 _RESTART_GRACE_SECONDS = 300.0
 """After a restart or a reload, rates and windows need a while before they say anything."""
 _BOOKS_DIFFER_SECONDS = 60.0
@@ -66,7 +68,7 @@ class AlertBook:
         self._began: float | None = None
         self._over: set[Acknowledgement] = set()
         self._instances: dict[Key, Instance] = {}
-        self._events: deque[AlertEvent] = deque(maxlen=_MOST_UNTAKEN)
+        self._events: deque[tuple[AlertEvent, ...]] = deque(maxlen=_MOST_UNTAKEN)
         self._restored: tuple[Alert, ...] = ()
 
     def __call__(self, snapshot: FleetSnapshot) -> FleetSnapshot:
@@ -99,7 +101,7 @@ class AlertBook:
 
     def take_events(self) -> tuple[AlertEvent, ...]:
         """The changes of state since the last call, oldest first."""
-        events = tuple(self._events)
+        events = tuple(chain.from_iterable(self._events))
         self._events.clear()
         return events
 
@@ -226,9 +228,11 @@ class AlertBook:
         return tuple(sorted(marked, key=_gravity))
 
     def _note(self, at: float, changed: Sequence[Alert], alerts: Sequence[Alert]) -> None:
-        marked = {identity(alert): alert for alert in alerts} if changed else {}
-        for alert in changed:
-            self._events.append(AlertEvent(at, marked.get(identity(alert), alert)))
+        if changed:
+            marked = {identity(alert): alert for alert in alerts}
+            self._events.append(
+                tuple(AlertEvent(at, marked.get(identity(alert), alert)) for alert in changed)
+            )
 
 
 _STATES = ("firing", "pending", "resolved")

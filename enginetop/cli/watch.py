@@ -37,8 +37,8 @@ _SUMMARY_SECONDS = 60.0
 """How often the plain form sums up when no heartbeat is asked for."""
 _LOOK_SECONDS = 0.5
 _FOREVER_SECONDS = 1e6
-_MOST_UNPRINTED = 10_000
-"""Snapshots that a blocked stdout may be behind before quiet ones are left out."""
+_MOST_UNPRINTED = 100
+"""Snapshots that wait, each with its whole fleet, before those in which no alert changes are left out."""
 
 
 class _Wish(Enum):
