@@ -38,7 +38,10 @@ from enginetop.doctor.report import Report, document, lines
 from enginetop.doctor.target import target_findings
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
+from themes.loader import load_theme
+from tui.keymap import with_keys
 from tui.view.cells import plain
+from tui.view.placing import read_choice
 
 _PATIENCE_SECONDS = 5.0
 """How long each step may take where no --timeout is given: doctor waits for pages that a scrape gives up."""
@@ -59,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
     here = [
         *terminal_findings(doctor_here.terminal_facts()),
         *config_findings(config),
+        *_screen_findings(settings),
         *(one for one in secrets if not one.target),
         *folder_findings(doctor_here.folder_facts()),
         *(() if config.problem else sink_findings(doctor_here.sink_facts(settings.alerts.sinks))),
@@ -124,6 +128,21 @@ async def _look(targets: Sequence[Target], settings: Settings, patience: float) 
     found = await asyncio.gather(*(one(target) for target in targets))
     await asyncio.sleep(0)  # lets closed transports release their sockets
     return found
+
+
+def _screen_findings(settings: Settings) -> Iterator[Finding]:
+    """What only the screen asks of the config file, and would refuse to begin with."""
+    look, columns = settings.look, f"{settings.origin}: screen.columns"
+    for ask in (
+        lambda: with_keys(settings.keys, f"{settings.origin}: keys"),
+        lambda: read_choice(look.columns, columns) if look.columns else None,
+        lambda: load_theme(look.theme, config_path().parent / "themes") if look.theme else None,
+    ):
+        try:
+            ask()
+        except ConfigError as error:
+            what, _, fix = str(error).partition("; ")
+            yield Finding("config", Level.ERROR, what, fix or "correct the file")
 
 
 def _no_targets(targets: Sequence[Target], config: ConfigFacts) -> Iterator[Finding]:

@@ -263,6 +263,26 @@ def test_a_config_file_with_a_mistake_stops_no_look_at_named_targets(
     assert said(document, "sinks") == []  # whether it names any is not known
 
 
+@pytest.mark.parametrize(
+    ("table", "what"),
+    [
+        ('[keys]\nquitt = "q"', "keys.quitt: no such action"),
+        ('[keys]\nquit = "no such key"', "keys.quit: "),
+        ('[screen]\ntheme = "blu"', "theme 'blu' is not known"),
+        ('[screen]\ncolumns = ["nope"]', "screen.columns: "),
+        ('[screen]\ntheme = "light"\ncolumns = ["run"]\n[keys]\nquit = "Q"', ""),
+    ],
+)
+def test_what_only_the_screen_would_refuse_is_found(
+    doctor: Doctor, tmp_path: Path, table: str, what: str
+) -> None:
+    (tmp_path / "c.toml").write_text(f"{table}\n[[targets]]\nurl = '127.0.0.1:{free_port()}'\n")
+    _, document = asked(doctor, "--config", str(tmp_path / "c.toml"), "--timeout", "0.5")
+    errors = [told for level, told, fix in said(document, "config") if level == "error" and fix]
+    assert len(errors) == bool(what)
+    assert all(what in told for told in errors)
+
+
 def test_folders_that_cannot_be_looked_into(
     doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
