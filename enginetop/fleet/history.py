@@ -12,8 +12,9 @@ from typing import NamedTuple, TypeGuard
 from enginetop.fleet.extract import Extraction, shared_extraction
 from enginetop.fleet.facts import WindowFacts
 from enginetop.fleet.growth import Growth
-from enginetop.fleet.increase import NONE, Reached, SeriesTotals, Step
+from enginetop.fleet.increase import NONE, SeriesTotals, Step
 from enginetop.fleet.page_words import WordKeeper
+from enginetop.fleet.reached import Reached
 from enginetop.fleet.reading import Columns, Reading
 from enginetop.fleet.slots import Slots, slots_of
 from enginetop.fleet.snapshot import NO_GOODPUT, Goodput, Signals

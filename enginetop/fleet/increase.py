@@ -1,8 +1,7 @@
 """Steps of raw series from page to page: differences, resets, first sights, and counters that flip.
 
 Each step is added to a running total of its series. The increase over any window is then the difference of
-two totals, and resets inside the window are part of it. Over pages that only counted on, which nearly all do,
-it is the difference of their numbers: totals are added up only where something else happened in between.
+two totals (`reached`), and resets inside the window are part of it.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Collection, Sequence
-from operator import add, le, sub
+from operator import le
 from typing import NamedTuple
 
 from enginetop.fleet.frozen import frozen
-from enginetop.fleet.page_words import Base, WordKeeper
+from enginetop.fleet.reached import Reached
 from enginetop.fleet.reading import Columns, Reading
-from enginetop.fleet.slots import Kind, Pick, Slots, slots_of
+from enginetop.fleet.slots import Kind, Slots, slots_of
 
 LARGEST = 1e200
 """Greater numbers count as missing: sums and rates of them would not be finite."""
@@ -25,103 +24,6 @@ _SUM_NOISE = 1e-9  # relative; a float sum that is added up in another order may
 _TOKENS_KEPT = 8
 _LAYOUTS_KEPT = 8
 NONE: frozenset[int] = frozenset()
-
-
-class _Stretch:
-    """Pages on which every series only counted on. `totals` and `numbers` are those of its first page, the
-    latter None while that is the only one.
-    """
-
-    __slots__ = ("numbers", "totals")
-
-    def __init__(self, totals: array[float]) -> None:
-        self.totals = totals
-        self.numbers: array[float] | None = None
-
-
-class Reached:
-    """How far all series have come at one page, by slot; what it tells of gauges means nothing."""
-
-    __slots__ = ("_base", "_kept", "_known", "_stretch")
-
-    def __init__(self, stretch: _Stretch, numbers: array[float] | None = None) -> None:
-        """`numbers` of a page within the stretch; None: of its first one."""
-        self._stretch = stretch
-        self._kept: array[float] | bytes | None = numbers
-        self._base: Base | None = None
-        """Of what is kept of the numbers, where that is bytes."""
-        self._known: array[float] | None = None
-
-    @classmethod
-    def at(cls, totals: array[float]) -> Reached:
-        """At a page after which another stretch begins."""
-        return cls(_Stretch(totals))
-
-    def counted_on(self, before: Sequence[float], page: Sequence[float]) -> Reached:
-        """At the next page of the same stretch; `before` are the numbers of the page before it."""
-        stretch = self._stretch
-        if stretch.numbers is None:
-            stretch.numbers = array("d", before)
-        return Reached(stretch, page if isinstance(page, array) else array("d", page))
-
-    @property
-    def totals(self) -> array[float]:
-        """Running totals since first sight; never to be changed."""
-        stretch, numbers = self._stretch, self._numbers
-        if numbers is None or stretch.numbers is None:
-            return stretch.totals
-        if self._known is None:
-            self._known = array("d", map(add, stretch.totals, map(sub, numbers, stretch.numbers)))
-        return self._known
-
-    def __getitem__(self, slot: int) -> float:
-        """The running total of one series."""
-        stretch, numbers = self._stretch, self._numbers
-        if numbers is None or stretch.numbers is None:
-            return stretch.totals[slot]
-        return stretch.totals[slot] + (numbers[slot] - stretch.numbers[slot])
-
-    def picked(self, pick: Pick) -> Sequence[float]:
-        """The running totals of the series that `pick` takes; those of no other are added up."""
-        stretch, numbers = self._stretch, self._numbers
-        begun = pick(stretch.totals)
-        if numbers is None or stretch.numbers is None:
-            return begun
-        return list(map(add, begun, map(sub, pick(numbers), pick(stretch.numbers))))
-
-    def let_go(self) -> None:
-        """Keep no totals: they are worked out again if anybody asks."""
-        self._known = None
-
-    def shrink(self, keeper: WordKeeper) -> None:
-        """Keep of the numbers only what `keeper` says."""
-        if isinstance(self._kept, array) and (less := keeper.kept(self._kept)) is not None:
-            self._base, self._kept = less
-
-    def since(self, start: Reached) -> tuple[Sequence[float], Sequence[float]]:
-        """Numbers by slot, of `start` and of this, whose differences are what was gained in between. Series
-        that came later began from zero.
-        """
-        if start._stretch is self._stretch:
-            return start._raw(), self._raw()
-        begun, ended = start.totals, self.totals
-        missing = len(ended) - len(begun)
-        return (begun + array("d", bytes(8 * missing)) if missing else begun), ended
-
-    def _raw(self) -> array[float]:
-        numbers = self._numbers
-        if numbers is not None:
-            return numbers
-        first = self._stretch.numbers
-        return self._stretch.totals if first is None else first
-
-    @property
-    def _numbers(self) -> array[float] | None:
-        kept = self._kept
-        if not isinstance(kept, bytes):
-            return kept
-        assert self._base is not None  # set before these bytes were
-        return self._base.numbers(kept)
 
 
 class Step(NamedTuple):

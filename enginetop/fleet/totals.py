@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from enginetop.fleet.increase import Reached
+from enginetop.fleet.reached import Reached
 from enginetop.fleet.reading import Part
 from enginetop.fleet.slots import Pick, Slots, pick_of
 

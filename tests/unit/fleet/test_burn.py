@@ -8,7 +8,7 @@ from array import array
 import pytest
 
 from enginetop.fleet.burn import TIERS, WINDOWS, BurnHistory, Counts, RequestCounter
-from enginetop.fleet.increase import Reached
+from enginetop.fleet.reached import Reached
 from enginetop.fleet.reading import Series
 from enginetop.fleet.slots import Slots
 from enginetop.fleet.snapshot import BurnRow, Slo

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enginetop.fleet.increase import Reached, SeriesTotals
+from enginetop.fleet.increase import SeriesTotals
 from enginetop.fleet.model import Quality
+from enginetop.fleet.reached import Reached
 from enginetop.fleet.reading import Reading
 from tests.support.history_pages import INF, NAN, Told, columns, histogram, value
 

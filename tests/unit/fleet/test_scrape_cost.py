@@ -8,9 +8,9 @@ import pytest
 
 from enginetop.fleet.burn import RequestCounter
 from enginetop.fleet.fleet_tracker import FleetTracker
-from enginetop.fleet.increase import Reached
 from enginetop.fleet.model import ReplicaState, Target
 from enginetop.fleet.observation import FailureKind
+from enginetop.fleet.reached import Reached
 from enginetop.fleet.snapshot import FleetSnapshot, Slo
 from enginetop.fleet.state import judge
 from enginetop.fleet.totals import RunningTotals
@@ -53,7 +53,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counted("judged", "enginetop.fleet.state_watch.judge", judge)
     counted("added up", "enginetop.fleet.totals.RunningTotals._added_up", RunningTotals._added_up)
     counted("counted", "enginetop.fleet.burn.RequestCounter.take", RequestCounter.take)
-    counted("shrunk", "enginetop.fleet.increase.Reached.shrink", Reached.shrink)
+    counted("shrunk", "enginetop.fleet.reached.Reached.shrink", Reached.shrink)
     return found
 
 
