@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from collectors.deadlines import Deadlines
-from collectors.event_loop import EngineEventLoop
 from collectors.wheel import Wheel
+from tests.support.virtual_time import VirtualTime, in_virtual_time
 
 
 def timers() -> int:
@@ -106,10 +106,10 @@ class Waiter:
 
 
 @pytest.mark.parametrize("first", ["long", "short"])
-def test_deadlines_run_out_one_by_one_and_by_one_timer(first: str) -> None:
-    async def run() -> tuple[list[str], float]:
+def test_deadlines_run_out_one_by_one_and_by_one_timer(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(clock: VirtualTime) -> tuple[list[str], float]:
         over: list[str] = []
-        deadlines, began = Deadlines(), time.monotonic()
+        deadlines, began = Deadlines(), clock.now
         waits = {"long": 0.05, "short": 0.02}
         for name in (first, *(other for other in waits if other != first)):
             deadlines.set(Waiter(over, name), waits[name])
@@ -119,37 +119,38 @@ def test_deadlines_run_out_one_by_one_and_by_one_timer(first: str) -> None:
         assert timers() == 1
         while len(over) < 2:
             await asyncio.sleep(0.002)
-        took = time.monotonic() - began
+        took = clock.now - began
         assert timers() <= 1  # the sleep of this test
         deadlines.stop()
         return over, took
 
-    over, took = asyncio.run(run())
+    over, took = in_virtual_time(monkeypatch, run)
     assert over == ["short", "long"]
-    assert took >= 0.05
+    assert 0.05 <= took < 0.053  # it is looked every 2 ms
 
 
-def test_a_deadline_leaves_out_the_time_for_which_we_were_held_up() -> None:
-    async def run() -> float:
+def test_a_deadline_leaves_out_the_time_for_which_we_were_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(clock: VirtualTime) -> float:
         over: list[str] = []
-        loop, began = asyncio.get_running_loop(), time.monotonic()
+        loop, began = asyncio.get_running_loop(), clock.now
         Deadlines().set(Waiter(over, "late"), 0.15)
-        loop.call_soon(time.sleep, 0.25)
+        loop.call_soon(clock.sleep, 0.25)
         while not over:
             await asyncio.sleep(0.002)
-        return time.monotonic() - began
+        return clock.now - began
 
-    with asyncio.Runner(loop_factory=EngineEventLoop) as runner:
-        assert runner.run(run()) >= 0.25 + 0.1
+    assert 0.25 + 0.15 <= in_virtual_time(monkeypatch, run) < 0.25 + 0.153
 
 
-def test_a_deadline_that_breaks_somebody_does_not_keep_the_others_waiting() -> None:
+def test_a_deadline_that_breaks_somebody_does_not_keep_the_others_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Broken(Waiter):
         def run_out(self) -> None:
             super().run_out()
             raise ZeroDivisionError(self._name)
 
-    async def run() -> tuple[list[str], list[str]]:
+    async def run(_clock: VirtualTime) -> tuple[list[str], list[str]]:
         over: list[str] = []
         faults: list[str] = []
         asyncio.get_running_loop().set_exception_handler(
@@ -164,5 +165,5 @@ def test_a_deadline_that_breaks_somebody_does_not_keep_the_others_waiting() -> N
         deadlines.stop()
         return over, faults
 
-    over, faults = asyncio.run(run())
+    over, faults = in_virtual_time(monkeypatch, run)
     assert over == faults == ["a", "b", "c"]
