@@ -13,26 +13,39 @@ _HELD_UP_SECONDS = 0.1
 """A loop that does not come back to look for so long keeps those waiting who have answered."""
 
 
+_AT_A_STRETCH_SECONDS = 0.004
+_PAUSE_SECONDS = 0.0001
+"""A loop at work gives the interpreter away again and again, for a send or a receive, but takes it back
+before another thread has woken up, and each try begins that thread's waiting anew: a key had to wait until a
+whole burst of scrapes was over. So it stands aside for a moment after each such stretch."""
+
+
 _Found = list[Any] | Exception
 """Addresses, or why there are none: a result too, since those who wait for it may all have given up."""
 
 
 class _TimedSelector(selectors.DefaultSelector):
-    """Adds up how long the loop was held up."""
+    """Adds up how long the loop was held up, and stands aside for other threads after a stretch of work."""
 
     def __init__(self) -> None:
         super().__init__()
         self.held_up_seconds = 0.0
-        self._left = time.monotonic()
+        self._left = self._rested = time.monotonic()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        busy = time.monotonic() - self._left
+        asked = time.monotonic()
+        busy = asked - self._left
         if busy > _HELD_UP_SECONDS:
             self.held_up_seconds += busy
+        if asked - self._rested > _AT_A_STRETCH_SECONDS:
+            time.sleep(_PAUSE_SECONDS)
+            self._rested = time.monotonic()
         try:
             return super().select(timeout)
         finally:
             self._left = time.monotonic()
+            if self._left - asked > _PAUSE_SECONDS:
+                self._rested = self._left
 
 
 class EngineEventLoop(asyncio.SelectorEventLoop):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from collectors.clock import SteadyClock
-from collectors.event_loop import EngineEventLoop
+from collectors.event_loop import EngineEventLoop, _TimedSelector
 from collectors.http import HttpFetcher
 from enginetop.fleet.observation import FailureKind
 
@@ -139,3 +139,45 @@ def test_the_clock_follows_steps_forward_and_never_runs_back() -> None:
     assert clock.now() == 5001.0
     wall, steady = 5002.4, 56.0  # small differences are not jumped over
     assert clock.now() == 5002.0
+
+
+class HandTime:
+    """A clock that work and pauses move on."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.pauses = list[float]()
+
+    def monotonic(self) -> float:
+        """Now."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """A pause."""
+        self.pauses.append(round(self.now - 100.0, 4))
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("waited", "pauses"),
+    [(0.0, 10), (0.00005, 10), (0.002, 0)],
+    ids=["always at work", "answers lie there already", "it waits in between"],
+)
+def test_a_loop_at_work_stands_aside_every_few_milliseconds(
+    waited: float, pauses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thirty turns of 1.5 ms: the third of each three goes beyond 4 ms. Who waits by itself owes no pause."""
+    clock = HandTime()
+
+    def select(_selector: object, _timeout: float | None) -> list[object]:
+        clock.now += waited
+        return []
+
+    monkeypatch.setattr("collectors.event_loop.time", clock)
+    monkeypatch.setattr("selectors.DefaultSelector.select", select)
+    selector = _TimedSelector()
+    for _ in range(30):
+        clock.now += 0.0015
+        selector.select(0)
+    selector.close()
+    assert len(clock.pauses) == pauses

@@ -19,7 +19,7 @@ from enginetop.fleet.snapshot import Distribution, FleetSnapshot, Quantile, Scal
 from tests.property.test_view_properties import fleets, signal_maps
 from tests.tui.snapshots import alert, censored, distribution, fleet, replica
 from tui.time_travel import TimeTravel
-from tui.timeline import Timeline
+from tui.timeline import Timeline, _packed
 
 ONE = [replica("a1")]
 
@@ -255,3 +255,22 @@ def test_a_kept_picture_takes_what_it_is_said_to_take() -> None:
         tracemalloc.stop()
     assert pictures == 80
     assert 300 < taken / pictures < 2_500
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_to_pack_a_picture_nobody_looks_for_cycles(looks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[bool]()
+
+    def pack(_picture: FleetSnapshot) -> KeptSnapshot:
+        seen.append(gc.isenabled())
+        raise ValueError("it breaks")
+
+    monkeypatch.setattr("tui.timeline.KeptSnapshot", pack)
+    before = gc.isenabled()
+    (gc.enable if looks else gc.disable)()
+    try:
+        with pytest.raises(ValueError, match="breaks"):
+            _packed(fleet([replica("a")]))
+        assert (seen, gc.isenabled()) == ([False], looks)
+    finally:
+        (gc.enable if before else gc.disable)()
