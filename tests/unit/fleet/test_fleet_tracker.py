@@ -185,7 +185,7 @@ def test_only_what_changed_is_drawn_anew() -> None:
 
 
 def test_totals_tell_with_which_page_they_began() -> None:
-    """By it one that was forgotten and is listed again, or comes to an address, is told from the one before."""
+    """By it one that is listed again after all, or comes to an address, is told from the one before."""
     made = fleet(A, B)
     assert [one.first_page_at for one in made.snapshot(0.0).replicas] == [None, None]
     for at in (2.0, 4.0):
