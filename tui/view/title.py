@@ -16,8 +16,11 @@ LATE_SHARE = 0.95
 
 
 def screen_title(picture: Picture, title: str, aside: str, width: int) -> Line:
-    """Which screen this is, what of it is shown, and the badges."""
-    return spread((Span(f" {title}", "title"), Span(aside)), badges(picture), width)
+    """Which screen this is, what of it is shown, and the badges; in brief where all of them take too much."""
+    left, marks = (Span(f" {title}", "title"), Span(aside)), badges(picture)
+    if line_width((*left, *marks)) >= width:
+        marks = badges(picture, brief=True)
+    return spread(left, marks, width)
 
 
 def title_line(picture: Picture, width: int) -> Line:

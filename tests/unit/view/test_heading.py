@@ -18,7 +18,7 @@ from tui.view.footer import KeyHint, footer_hints, footer_line
 from tui.view.grid_notes import waiting_lines
 from tui.view.help import help_lines
 from tui.view.picture import Picture
-from tui.view.title import title_line
+from tui.view.title import screen_title, title_line
 from tui.view.totals import totals_line
 from tui.view.verdict import verdict_line
 
@@ -50,6 +50,15 @@ def test_title_tells_that_the_collector_is_late() -> None:
     assert [span.ink for span in line if "(3.0)" in span.text] == ["warn"]
     stopped = fleet([replica("a1")], collector=CollectorHealth(6.0, 0.0))
     assert "(none achieved)" in line_text(title_line(picture(stopped), 80))
+
+
+def test_badges_are_brief_where_they_would_cut_what_is_shown() -> None:
+    past = picture(TROUBLE, behind_seconds=10.0, simulated=True)
+    aside = " · A 18:11:45 · B 18:11:39"
+    assert line_text(screen_title(past, "compare fleet", aside, 80)) == (
+        " compare fleet · A 18:11:45 · B 18:11:39          10 s ago  SIMULATED READ-ONLY "
+    )
+    assert "10 s ago, live goes on" in line_text(screen_title(past, "compare fleet", aside, 100))
 
 
 def test_badges() -> None:
