@@ -144,7 +144,7 @@ def test_what_there_is_not(method: str, path: str, status: int) -> None:
     assert World().ask(method, path).status == status
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from(["GET", "PATCH", "PUT", "DELETE"]),
     st.sampled_from([KNOBS, SLO, f"{KNOBS}/%ff", f"{KNOBS}/max_num_seqs"]),

@@ -58,7 +58,7 @@ def everything(page: Page) -> tuple[object, ...]:
 
 
 @given(st.lists(st.tuples(series, numbers), max_size=12, unique_by=lambda item: repr(sorted_series(item[0]))))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_what_is_written_comes_back(samples: list[tuple[tuple[str, dict[str, str]], float]]) -> None:
     body = "\n".join(line_of(name, labels, value) for (name, labels), value in samples) + "\n"
     page = PageParser(LayoutCache()).parse(body.encode())
@@ -79,7 +79,7 @@ def sorted_series(one: tuple[str, dict[str, str]]) -> tuple[str, list[tuple[str,
     st.lists(st.one_of(st.binary(max_size=200), st.text(max_size=60).map(lambda t: t.encode())), max_size=4),
     st.sampled_from(["", "text/plain", "application/openmetrics-text; version=1.0.0"]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_garbage_never_raises(bodies: list[bytes], content_type: str) -> None:
     parser = PageParser(LayoutCache())
     for body in bodies:
@@ -90,7 +90,7 @@ def test_garbage_never_raises(bodies: list[bytes], content_type: str) -> None:
 
 
 @given(st.lists(st.text('m{}="\\, 1.e+-nNaAiIfF_xX#\n\r\tTYPE', max_size=80), max_size=4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_nearly_right_pages_never_raise_and_read_the_same_from_any_past(bodies: list[str]) -> None:
     layouts = LayoutCache()
     parser = PageParser(layouts)
@@ -156,7 +156,7 @@ c{d="\\\\"} 5
     st.lists(st.lists(edits(), max_size=4), min_size=1, max_size=8),
     st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_any_sequence_of_pages_reads_as_each_page_alone(
     base: bytes, steps: list[list[tuple[str, int, bytes]]], from_base: bool
 ) -> None:

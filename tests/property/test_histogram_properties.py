@@ -22,7 +22,7 @@ def histograms(draw: st.DrawFn) -> HistogramIncrease:
     return HistogramIncrease(bounds, cumulative[:-1], cumulative[-1], float(draw(st.integers(0, 1000))))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(histograms(), st.floats(0, 1))
 def test_a_quantile_lies_in_its_bucket_and_its_bucket_holds_the_rank(
     histogram: HistogramIncrease, q: float
@@ -46,7 +46,7 @@ def test_a_quantile_lies_in_its_bucket_and_its_bucket_holds_the_rank(
     assert index == 0 or histogram.cumulative[index - 1] <= rank
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(histograms(), st.floats(0, 1), st.floats(0, 1))
 def test_quantiles_rise_with_q(histogram: HistogramIncrease, one: float, other: float) -> None:
     low, high = histogram.quantile(min(one, other)), histogram.quantile(max(one, other))
@@ -56,7 +56,7 @@ def test_quantiles_rise_with_q(histogram: HistogramIncrease, one: float, other: 
         assert low.value <= high.value + 1e-9
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(histograms(), histograms(), histograms())
 def test_merging_is_associative_and_commutative(
     one: HistogramIncrease, two: HistogramIncrease, three: HistogramIncrease
@@ -71,7 +71,7 @@ def test_merging_is_associative_and_commutative(
             assert other == flat
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(histograms(), histograms())
 def test_a_merge_counts_what_its_parts_count_at_every_bound(
     one: HistogramIncrease, other: HistogramIncrease

@@ -156,7 +156,7 @@ def history_of(pages: list[Page]) -> TargetHistory:
     return history
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(runs(), st.integers(0, 11))
 def test_increases_are_those_of_the_contract(pages: list[Page], start: int) -> None:
     start = min(start, len(pages) - 2)

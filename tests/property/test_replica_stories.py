@@ -69,7 +69,7 @@ def cannot_be_reached(look: Observation) -> bool:
     return look.failure.kind in {FailureKind.REFUSED, FailureKind.DNS, FailureKind.TLS}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(stories, st.sampled_from([2.0, None]))
 def test_whatever_happens(story: list[tuple[int, float, Observation]], spacing: float | None) -> None:
     tracker = FleetTracker(

@@ -132,7 +132,7 @@ def test_no_line_is_wider_than_the_terminal_and_every_replica_has_one_row(
         assert line_width(ascii_line) == line_width(line), line_text(line)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(texts, widths)
 def test_cut_text_fits_and_starts_alike(text: str, width: int) -> None:
     assert width_of(cut_end(text, width)) <= width
@@ -140,7 +140,7 @@ def test_cut_text_fits_and_starts_alike(text: str, width: int) -> None:
     assert line_width(clip((*plain(text), *plain(text, "ok")), width)) <= width
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(texts, max_size=6), st.integers(1, 30))
 def test_names_fit_their_column(names: list[str], width: int) -> None:
     shown = shown_names(names, width)
@@ -148,7 +148,7 @@ def test_names_fit_their_column(names: list[str], width: int) -> None:
     assert all(width_of(name) <= width for name in shown)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(texts | st.from_regex(r"!?(kv|run|tok|zz)(>|<|=|>=|:)[0-9a-z.%]{0,6}", fullmatch=True))
 def test_a_filter_is_read_or_refused(text: str) -> None:
     try:

@@ -129,7 +129,7 @@ def test_a_lowered_ratio_decays_to_the_same_least_in_as_many_steps() -> None:
     assert knob.read() == 35
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     conservativeness=st.floats(0.01, 2.0),
     factor=st.floats(0.0, 1.0),

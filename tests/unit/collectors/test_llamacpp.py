@@ -351,7 +351,7 @@ def looks(steps: list[tuple[str, int, int]]) -> Iterator[tuple[float, int, int]]
     yield shown, server.finished, server.truth
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(_STEPS, max_size=60))
 def test_the_live_count_is_a_rising_lower_bound_and_exact_at_rest(steps: list[tuple[str, int, int]]) -> None:
     seen = list(looks(steps))
@@ -360,7 +360,7 @@ def test_the_live_count_is_a_rising_lower_bound_and_exact_at_rest(steps: list[tu
     assert seen[-1][0] == seen[-1][2]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(_STEPS_WITH_ABORTS, max_size=60))
 def test_aborted_requests_leave_it_a_lower_bound(steps: list[tuple[str, int, int]]) -> None:
     seen = list(looks(steps))

@@ -130,7 +130,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(JSON)
 def test_no_list_of_models_makes_trouble(models: object) -> None:
     outcome = outcome_of(models)

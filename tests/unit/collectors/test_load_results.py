@@ -180,7 +180,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(anything)
 def test_whatever_a_document_holds_runs_have_sane_numbers(document: object) -> None:
     _, runs = _runs(document)

@@ -166,7 +166,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(entries=st.lists(JSON_VALUES, max_size=4), info=JSON_VALUES)
 def test_no_json_breaks_the_reader(entries: list[Any], info: Any) -> None:
     told = loads_of({"loads": entries})

@@ -276,7 +276,7 @@ SAMPLES = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(first=st.lists(SAMPLES, max_size=25), second=st.lists(SAMPLES, max_size=25))
 def test_no_page_breaks_the_reading_of_a_window(first: list[str], second: list[str]) -> None:
     watch = Watch()

@@ -142,7 +142,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(VALUES, max_size=4), st.lists(VALUES, max_size=4))
 def test_no_record_makes_trouble(first: list[Json], second: list[Json]) -> None:
     queue = IterationQueue()

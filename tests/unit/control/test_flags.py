@@ -115,7 +115,7 @@ WORDS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(WORDS, st.integers(1, 999))
 def test_whatever_stands_there_the_new_value_is_the_one_that_counts(words: list[str], value: int) -> None:
     made = edited(("vllm", *words), VLLM, {SEATS: value})

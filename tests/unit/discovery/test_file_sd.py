@@ -147,7 +147,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(JSON)
 def test_any_document_is_a_list_or_an_error_in_words(document: Any) -> None:
     found = []

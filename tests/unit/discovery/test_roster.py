@@ -113,7 +113,7 @@ LISTS = st.lists(st.tuples(PLACES, st.sampled_from(["", "1", "2", "3"])), max_si
 STEPS = st.lists(st.tuples(st.sampled_from("fg"), LISTS), max_size=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(STEPS)
 def test_differences_add_up_to_the_lists(steps: list[tuple[str, list[tuple[str, str]]]]) -> None:
     """Whoever applies the differences has exactly the listed addresses, each once, whatever the lists do."""

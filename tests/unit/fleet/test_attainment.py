@@ -53,7 +53,7 @@ class TestWithinALimit:
     def test_nothing_observed_is_no_share(self) -> None:
         assert HistogramIncrease((0.5,), (0,), 0, 0.0).share_within(0.25) == NO_QUANTILE
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(st.lists(st.floats(0.01, 3.0), min_size=1, max_size=40), st.floats(0.01, 3.0))
     def test_the_truth_lies_between_the_bounds(self, observed: Sequence[float], limit: float) -> None:
         bounds = (0.1, 0.3, 0.5, 1.0, 2.0)
@@ -91,7 +91,7 @@ class TestJoint:
     def test_one_limit_without_figures_leaves_nothing(self) -> None:
         assert joint_share(NO_QUANTILE, EXACTLY_90) == NO_SPAN
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
     def test_the_truth_lies_between_the_bounds(self, requests: Sequence[tuple[bool, bool]]) -> None:
         n = len(requests)

@@ -113,7 +113,7 @@ def test_alerts() -> None:
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     model=st.text(max_size=20).filter(lambda text: "\r" not in text),
     value=st.floats(allow_nan=False),

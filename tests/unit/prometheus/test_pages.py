@@ -27,7 +27,7 @@ SERIES = st.dictionaries(
 ADDED = {"job": 'team "a"', "instance": "10.0.0.1:8000", "pod": "p\\1"}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(SERIES)
 def test_a_page_survives_its_scraper(series: dict[tuple[str, tuple[tuple[str, str], ...]], str]) -> None:
     members = Members()

@@ -104,7 +104,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(JSON.map(lambda value: b"data: " + json.dumps(value).encode()) | st.binary(max_size=9)))
 def test_nothing_that_a_server_sends_breaks_it(lines: list[bytes]) -> None:
     _, found = streamed(*lines, b"data: \xff", b"data: {" + b'"a":[' * 5000)

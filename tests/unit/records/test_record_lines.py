@@ -347,7 +347,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(sorted(SAMPLES)), st.data())
 def test_any_value_at_any_key_is_a_figure_or_nothing(name: str, data: st.DataObject) -> None:
     document = dict(SAMPLES[name])
@@ -360,7 +360,7 @@ def test_any_value_at_any_key_is_a_figure_or_nothing(name: str, data: st.DataObj
             assert value is None or 0 <= value < 1e10 + 1
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=60) | st.binary(max_size=60).map(lambda raw: raw.decode("utf-8", "replace")))
 def test_any_text_is_a_record_or_a_reason(text: str) -> None:
     assert record_or_reason(text) != ""

@@ -312,7 +312,7 @@ class TestStream:
             assert texts(tail) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.binary(max_size=12), max_size=12), st.data())
 def test_lines_do_not_depend_on_how_the_bytes_arrive(lines: list[bytes], data: st.DataObject) -> None:
     lines = [line.replace(b"\n", b"") for line in lines]

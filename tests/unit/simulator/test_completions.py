@@ -86,7 +86,7 @@ def test_a_budget_needs_a_model_that_thinks() -> None:
 
 
 @given(st.binary(max_size=60) | st.just(b"[" * 5000))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     for chat in (True, False):
         with contextlib.suppress(CompletionError):
@@ -178,7 +178,7 @@ def test_usage_can_be_left_out() -> None:
 
 
 @given(st.lists(st.integers(0, 7), max_size=6), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_pieces_make_up_the_whole(cuts: list[int], chat: bool) -> None:
     told = Wording(
         read(HELLO) if chat else read({"prompt": "x"}, chat=False), "id", "m", 0, True, "reasoning"

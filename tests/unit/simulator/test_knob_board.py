@@ -456,7 +456,7 @@ _ACTIONS = st.one_of(
 
 
 @given(st.lists(st.tuples(_SECONDS, _ACTIONS), max_size=40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_any_sequence_of_requests(steps: list[tuple[float, tuple[object, ...]]]) -> None:
     reference = Reference()
     engine = Engine()
@@ -495,7 +495,7 @@ def test_any_sequence_of_requests(steps: list[tuple[float, tuple[object, ...]]])
 
 
 @given(st.lists(st.tuples(_SECONDS, _ACTIONS), max_size=30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_controller_that_vanishes_leaves_nothing_behind(
     steps: list[tuple[float, tuple[object, ...]]],
 ) -> None:

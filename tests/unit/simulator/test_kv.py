@@ -90,7 +90,7 @@ def test_more_may_be_taken_than_there_is_until_some_is_given_back() -> None:
         st.tuples(st.sampled_from(["take", "give", "begin", "end"]), st.integers(0, 3), st.integers(1, 6))
     )
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_blocks_are_neither_lost_nor_made(moves: list[tuple[str, int, int]]) -> None:
     """Against a plain account: capacity = free + own blocks of requests + blocks of prefixes in use."""
     pool = BlockPool(40)

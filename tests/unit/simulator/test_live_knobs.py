@@ -229,7 +229,7 @@ START = EngineSettings(
         )
     )
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_step_always_has_room_for_all_that_decode(changes: list[tuple[str, int, int]]) -> None:
     running = 0
     knobs = LiveKnobs(START, lambda: running)

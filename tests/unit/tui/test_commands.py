@@ -121,7 +121,7 @@ def test_paces() -> None:
             parse_pace(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.text(max_size=40))
 def test_any_line_is_understood_or_refused_in_one_line(line: str) -> None:
     complete(line, COMMANDS, CONTEXT)
@@ -136,7 +136,7 @@ def test_any_line_is_understood_or_refused_in_one_line(line: str) -> None:
     assert refusal.isprintable()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.text(max_size=12))
 def test_completions_complete(line: str) -> None:
     assert all(found.startswith((line, line.lstrip())) for found in complete(line, COMMANDS, CONTEXT))

@@ -158,7 +158,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(steps, st.integers(1, 30))
 def test_the_ring_is_bounded_and_in_order(moves: list[tuple[float, bool, int]], most: int) -> None:
     line = Timeline(900.0, most)

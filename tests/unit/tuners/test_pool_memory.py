@@ -84,7 +84,7 @@ def test_pools_do_not_mix_and_are_forgotten() -> None:
     assert memory.settled([pool(lower())], 90.0)[0].advice[0].action == "withheld"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.booleans(), min_size=2, max_size=60))
 def test_a_suggestion_stays_for_a_minute_at_least(calls: list[bool]) -> None:
     said = [row.action == "lower" for row in told(lower() if call else HOLD for call in calls)]

@@ -307,7 +307,7 @@ def test_a_tpot_past_the_last_bucket_breaks_at_least() -> None:
     assert found.because[0].startswith("TPOT p95 over 80 ms breaks")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     tpot=st.floats(0.001, 0.2),
     ttft=st.floats(0.01, 2.0),

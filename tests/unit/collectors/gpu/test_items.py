@@ -141,7 +141,7 @@ JSON = st.recursive(
 KEYS = st.sampled_from([field.name for field in fields(GpuDevice)])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.dictionaries(KEYS, JSON, max_size=18))
 def test_nothing_in_an_item_crashes_or_reaches_the_terminal(item: dict[str, Any]) -> None:
     gpu = gpu_from_item(item)
