@@ -34,8 +34,8 @@ class Hands:
     def begin(self, _seconds: float, _time: object, tell: Callable[[Scrape], None]) -> None:
         self.told.append(tell)
 
-    def call_off(self) -> asyncio.Task[None] | None:
-        self.told.clear()
+    def call_off(self, number: int | None = None) -> asyncio.Task[None] | None:
+        (self.told if number is None else self.due).clear()  # the scrape in flight, or the call of the wheel
         return None
 
 
@@ -103,3 +103,32 @@ def test_our_own_lateness_is_not_taken_for_the_time_that_an_answer_takes(held_up
     hands.due.pop()()
     hands.steady += 1.1
     assert watch.overdue_seconds(1.0) == pytest.approx(1.1)
+
+
+def test_it_looks_out_of_turn_at_once_and_never_twice_at_a_time() -> None:
+    watch, hands = watched()
+    look(watch, hands, 0.1)
+    assert watch.rests(0.0)
+    hands.steady += 0.7
+    assert (watch.rests(0.7), watch.rests(0.8)) == (True, False)
+    watch.look_now()
+    assert (hands.due, len(hands.told), watch.rests(0.0)) == ([], 1, False)
+    watch.look_now()
+    assert len(hands.told) == 1
+    asked = hands.steady
+    hands.steady += 1.5
+    assert watch.overdue_seconds(1.0) == pytest.approx(1.5)
+    hands.told.pop()(Scrape("a", (), Observation(hands.steady, 1.5)))
+    assert len(hands.due) == 1
+    assert asked + 1.5 <= watch._turn.due <= asked + 4.0
+
+
+def test_its_end_calls_off_the_turn_or_the_scrape() -> None:
+    watch, hands = watched()
+    assert watch.end() is None
+    assert hands.due == []
+    watch, hands = watched()
+    hands.due.pop()()
+    assert len(hands.told) == 1
+    watch.end()
+    assert hands.told == []
