@@ -60,6 +60,17 @@ def test_gauges_take_no_room_and_make_no_other_base() -> None:
         assert keeper.kept(page) is not None or tick < 2
 
 
+def test_words_that_move_in_turns_are_all_picked_soon() -> None:
+    """Of two counters each page moves the one that stood still on the page before."""
+    keeper, page = WordKeeper(SLOTS), array("d", bytes(8 * len(SERIES)))
+    whole = []
+    for tick in range(12):
+        page = page[:]
+        page[2 + 3 * (tick % 2)] += 1.0
+        whole.append(keeper.kept(page) is None)
+    assert whole == [True] * 3 + [False] * 9
+
+
 def test_counts_of_a_window_take_a_third_of_their_numbers() -> None:
     """By hand: 12 of 46 series stand still and 32 count in whole numbers below two million, a word of 4 bytes
     each; one sum moves both its words. A header of 64 bytes and the fields are as large for 46 as for 460.
