@@ -266,7 +266,7 @@ def test_no_command_lets_a_secret_out(
     desk.run("rules")
     _prometheus(desk, server)
     _kubernetes(desk, server, monkeypatch)
-    _screen(desk, monkeypatch, read)
+    _screen(desk, monkeypatch)
     _bad_config_files(desk)
 
     _what_is_left(desk)
@@ -347,7 +347,7 @@ def _kubernetes(desk: Desk, server: FaultyServer, monkeypatch: pytest.MonkeyPatc
         desk.run("snapshot", "--kubernetes", *QUICK)
 
 
-def _screen(desk: Desk, monkeypatch: pytest.MonkeyPatch, read: tuple[str, ...]) -> None:
+def _screen(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every view of the screen, drawn and exported, and the raw page of every replica."""
 
     def drive(source: Any, **options: Any) -> int:
@@ -378,7 +378,8 @@ def _screen(desk: Desk, monkeypatch: pytest.MonkeyPatch, read: tuple[str, ...]) 
     with monkeypatch.context() as patched:
         patched.setattr(ui, "has_terminal", lambda: True)
         patched.setattr("tui.run.run_app", drive)
-        desk.run("--config", str(desk.given / "fleet.toml"), *read[2:])
+        slowly = ("--interval", "3", "--timeout", "0.25", "--window", "10")  # what is drawn is what counts
+        desk.run("--config", str(desk.given / "fleet.toml"), *slowly)
     assert [*desk.made.glob("enginetop-*.csv")]
 
 
