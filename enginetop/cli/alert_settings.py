@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -42,7 +43,7 @@ class AlertSettings:
 
 def alert_settings(config: Config, origin: str, window_seconds: float) -> AlertSettings:
     """The settings of a config file, checked. ConfigError in one line: `FILE: KEY: what is wrong`."""
-    rules = tuple(RuleTable(**table.model_dump()) for table in config.alerts)
+    rules = tuple(RuleTable(**asdict(table)) for table in config.alerts)
     try:
         configured_rules(rules, window_seconds)
         sinks = _sinks(config.sinks)

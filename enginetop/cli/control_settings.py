@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from enginetop.cli.settings import KnobPath
@@ -22,7 +23,7 @@ def control_settings(config: Config | None) -> ControlSettings | None:
     """The `[control]` table; None: read-only."""
     if config is None or config.control is None:
         return None
-    table = config.control.model_dump()
+    table = asdict(config.control)
     accepted = table.pop("accept_open_admin")
     if not isinstance(accepted, bool):
         accepted = frozenset(name for word in accepted for name in _names_of(word))

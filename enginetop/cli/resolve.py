@@ -143,7 +143,7 @@ def _read_config(named: str | None) -> tuple[Config | None, list[str]]:
             return None, []
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"{path}: {reason}; name a readable TOML file with --config") from error
-    # pydantic costs more CPU to import than a whole scrape: only who has a config file pays it
+    # what checks the file takes more CPU to import than a scrape: only who has one pays it
     from enginetop.fleet.config import parse_config, slo_doubts
 
     tables = parse_toml(text, str(path))

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import field
+from datetime import datetime
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self
-
-from pydantic import (
-    AwareDatetime,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from typing import Annotated, Any, Literal
 
 from enginetop.fleet.durations import LONGEST_PLAIN_SECONDS, doubt_of, plain_seconds
 from enginetop.fleet.efficiency import Price
-from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.frozen import frozen
 from enginetop.fleet.restart_tables import EngineApiTable, GatewayTable, HookTable, RestartTable
 from enginetop.fleet.snapshot import Slo
-from enginetop.fleet.strict_tables import Float, Int, first_problem
+from enginetop.fleet.strict_tables import Check, Float, Int, Key, Within, read_table
 
-_Seconds = Annotated[Float, Field(gt=0, allow_inf_nan=False)]
-_Ratio = Annotated[Float, Field(gt=0, lt=1)]
+_Seconds = Annotated[Float, Within(gt=0, allow_inf_nan=False)]
+_Ratio = Annotated[Float, Within(gt=0, lt=1)]
 
 
 def _seconds_of(told: object) -> object:
@@ -38,47 +29,42 @@ def _seconds_of(told: object) -> object:
     return seconds
 
 
-_Latency = Annotated[_Seconds, BeforeValidator(_seconds_of)]
+_Latency = Annotated[_Seconds, Check(_seconds_of, first=True)]
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+def _name_of_a_variable(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError("no name of a variable; write the name of the one that holds the key, not the key")
+    return name
 
 
-class _ReachedTable(_Table):
+def _plain_name(name: str) -> str:
+    if ":" in name or not name.isprintable() or not name:
+        raise ValueError("a user's name has no colon and no control character in it")
+    return name
+
+
+_Variable = Annotated[str, Check(_name_of_a_variable)]
+
+
+@frozen(kw_only=True)
+class _ReachedTable:
     """How something is reached. Secrets are named (a variable or a file), never written here."""
 
-    api_key_env: str | None = None
+    api_key_env: _Variable | None = None
     api_key_file: str | None = None
     ca_file: str | None = None
     insecure_skip_verify: bool = False
-    username: str | None = None
+    username: Annotated[str, Check(_plain_name)] | None = None
     """Basic authentication, with the password that the next two name."""
-    password_env: str | None = None
+    password_env: _Variable | None = None
     password_file: str | None = None
     client_cert_file: str | None = None
     """What we show of ourselves over TLS (PEM); its key is there too, or in `client_key_file`."""
     client_key_file: str | None = None
 
-    @field_validator("api_key_env", "password_env")
-    @classmethod
-    def _name_of_a_variable(cls, name: str | None) -> str | None:
-        if name is not None and not _VARIABLE.fullmatch(name):
-            raise ValueError(
-                "no name of a variable; write the name of the one that holds the key, not the key"
-            )
-        return name
-
-    @field_validator("username")
-    @classmethod
-    def _plain_name(cls, name: str | None) -> str | None:
-        if name is not None and (":" in name or not name.isprintable() or not name):
-            raise ValueError("a user's name has no colon and no control character in it")
-        return name
-
-    @model_validator(mode="after")
-    def _one_key(self) -> Self:
+    def __post_init__(self) -> None:
         if self.api_key_env is not None and self.api_key_file is not None:
             raise ValueError("api_key_env and api_key_file exclude each other; keep one")
         passwords = (self.password_env is not None) + (self.password_file is not None)
@@ -88,9 +74,9 @@ class _ReachedTable(_Table):
             raise ValueError("a username and an API key exclude each other; keep one")
         if self.client_key_file is not None and self.client_cert_file is None:
             raise ValueError("client_key_file belongs to a client_cert_file; name it too")
-        return self
 
 
+@frozen(kw_only=True)
 class TargetTable(_ReachedTable):
     """One `[[targets]]` entry."""
 
@@ -102,12 +88,11 @@ class TargetTable(_ReachedTable):
     restart: RestartTable | None = None
     engine_api: EngineApiTable | None = None
 
-    @model_validator(mode="after")
-    def _one_path(self) -> TargetTable:
+    def __post_init__(self) -> None:
+        _ReachedTable.__post_init__(self)  # `super()` does not know a class with slots
         ways = {key for key in ("control_url", "restart", "engine_api") if getattr(self, key) is not None}
         if len(ways) > 1:
             raise ValueError(f"{' and '.join(sorted(ways))} are paths to the same knobs; keep one")
-        return self
 
 
 DiscoveryKind = Literal["file_sd", "dns", "dynamo", "local", "prometheus", "kubernetes"]
@@ -125,6 +110,7 @@ PLACE_KEYS: Mapping[DiscoveryKind, str | None] = MappingProxyType(
 """The key that says where a source of each kind is; None: it needs none."""
 
 
+@frozen(kw_only=True)
 class DiscoveryTable(_ReachedTable):
     """One `[[discovery]]` entry: where targets are listed. The keys hold for the targets that it lists."""
 
@@ -142,8 +128,8 @@ class DiscoveryTable(_ReachedTable):
     knobs: Literal["engine", "owner"] = "engine"
     """Which knobs count of an engine in a pod that has a companion: the companion's, or its owner's flags."""
 
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
+    def __post_init__(self) -> None:
+        _ReachedTable.__post_init__(self)
         wanted = PLACE_KEYS[self.kind]
         given = [key for key in ("path", "name", "url") if getattr(self, key) is not None]
         if given != ([wanted] if wanted else []):
@@ -152,7 +138,6 @@ class DiscoveryTable(_ReachedTable):
         own = (self.context, self.namespace, self.reach, self.knobs)
         if self.kind != "kubernetes" and own != ("", "", "auto", "engine"):
             raise ValueError("context, namespace, reach and knobs are keys of kind kubernetes")
-        return self
 
     @property
     def place(self) -> str:
@@ -162,6 +147,7 @@ class DiscoveryTable(_ReachedTable):
         return self.path or self.name or self.url or ""
 
 
+@frozen(kw_only=True)
 class PrometheusTable(_ReachedTable):
     """The `[prometheus]` table: the fleet is read from there instead of from its engines."""
 
@@ -176,6 +162,7 @@ class PrometheusTable(_ReachedTable):
     """Ask the engines themselves for settings that it does not keep."""
 
 
+@frozen(kw_only=True)
 class GpuExporterTable(_ReachedTable):
     """One `[[gpu_exporters]]` entry: a page that tells of the GPUs of another machine."""
 
@@ -183,7 +170,8 @@ class GpuExporterTable(_ReachedTable):
     name: str | None = None
 
 
-class SloTable(_Table):
+@frozen(kw_only=True)
+class SloTable:
     """One `[[slo]]` entry; `model` is a shell pattern, the first entry that matches counts."""
 
     model: str = "*"
@@ -192,53 +180,54 @@ class SloTable(_Table):
     target: _Ratio = 0.95
 
 
-class ControlTable(_Table):
+def _all_or_some(accepted: object) -> bool | tuple[str, ...]:
+    if isinstance(accepted, bool):
+        return accepted
+    if isinstance(accepted, list | tuple) and all(isinstance(one, str) for one in accepted):
+        return tuple(accepted)
+    raise ValueError("write true, or a list of names or addresses of targets")
+
+
+@frozen(kw_only=True)
+class ControlTable:
     """The `[control]` table: how changes are tried out. Without it nothing is ever written to an engine."""
 
-    warmup_seconds: Annotated[Float, Field(ge=0, le=86400)] = 120.0
-    blocks: Annotated[Int, Field(ge=2, le=1000)] = 30
-    block_seconds: Annotated[Float, Field(ge=1, le=3600)] = 60.0
-    alpha: Annotated[Float, Field(ge=0.001, le=0.25)] = 0.05
+    warmup_seconds: Annotated[Float, Within(ge=0, le=86400)] = 120.0
+    blocks: Annotated[Int, Within(ge=2, le=1000)] = 30
+    block_seconds: Annotated[Float, Within(ge=1, le=3600)] = 60.0
+    alpha: Annotated[Float, Within(ge=0.001, le=0.25)] = 0.05
     margin: _Ratio = 0.01
-    ttl_seconds: Annotated[Float, Field(ge=30, le=3600)] = 180.0
-    restart_warmup_seconds: Annotated[Float, Field(ge=0, le=86400)] = 300.0
-    most_at_once: Annotated[Int, Field(ge=1, le=1000)] | None = None
+    ttl_seconds: Annotated[Float, Within(ge=30, le=3600)] = 180.0
+    restart_warmup_seconds: Annotated[Float, Within(ge=0, le=86400)] = 300.0
+    most_at_once: Annotated[Int, Within(ge=1, le=1000)] | None = None
     """Replicas that one wave of a promotion changes, at most; None: a quarter of them."""
-    accept_open_admin: bool | tuple[str, ...] = False
+    accept_open_admin: Annotated[bool | tuple[str, ...], Check(_all_or_some, first=True)] = False
     """Targets (names or addresses; true: all) that are changed though anybody who reaches them can do so."""
-
-    @field_validator("accept_open_admin", mode="before")
-    @classmethod
-    def _all_or_some(cls, accepted: object) -> object:
-        if isinstance(accepted, bool):
-            return accepted
-        if isinstance(accepted, list | tuple) and all(isinstance(one, str) for one in accepted):
-            return tuple(accepted)
-        raise ValueError("write true, or a list of names or addresses of targets")
 
 
 _LONGEST_CURRENCY = 16
 
 
-class CostTable(_Table):
+def _short_text(currency: str) -> str:
+    if len(currency) > _LONGEST_CURRENCY or not currency.isprintable():
+        raise ValueError(f"a currency is at most {_LONGEST_CURRENCY} printable characters, like EUR or $")
+    return currency
+
+
+@frozen(kw_only=True)
+class CostTable:
     """The `[cost]` table: what an hour of one GPU costs; `currency` is only shown."""
 
-    per_gpu_hour: Annotated[Float, Field(gt=0, le=1e9, allow_inf_nan=False)]
-    currency: str = ""
-
-    @field_validator("currency")
-    @classmethod
-    def _short_text(cls, currency: str) -> str:
-        if len(currency) > _LONGEST_CURRENCY or not currency.isprintable():
-            raise ValueError(f"a currency is at most {_LONGEST_CURRENCY} printable characters, like EUR or $")
-        return currency
+    per_gpu_hour: Annotated[Float, Within(gt=0, le=1e9, allow_inf_nan=False)]
+    currency: Annotated[str, Check(_short_text)] = ""
 
 
-_Hold = Annotated[Float, Field(ge=0, le=7 * 86400, allow_inf_nan=False)]
-_Word = Annotated[str, Field(min_length=1, max_length=100)]
+_Hold = Annotated[Float, Within(ge=0, le=7 * 86400, allow_inf_nan=False)]
+_Word = Annotated[str, Within(min_length=1, max_length=100)]
 
 
-class AlertTable(_Table):
+@frozen(kw_only=True)
+class AlertTable:
     """One `[[alerts]]` entry: a rule of the user's (with `when`), or how a built-in one is to be held."""
 
     rule: _Word
@@ -250,16 +239,19 @@ class AlertTable(_Table):
     summary: str = ""
 
 
-class SilenceTable(_Table):
+@frozen(kw_only=True)
+class SilenceTable:
     """One `[[silences]]` entry: alerts that are not told until a time. Patterns are shell patterns."""
 
-    until: AwareDatetime
+    until: datetime
+    """With its time zone."""
     rule: str = "*"
     target: str = "*"
     reason: str = ""
 
 
-class SinkTable(_Table):
+@frozen(kw_only=True)
+class SinkTable:
     """One `[[sinks]]` entry: where `watch` delivers alerts besides stdout.
 
     The address of a webhook is a secret by itself: it is named (a variable or a file), never written here.
@@ -278,40 +270,41 @@ class SinkTable(_Table):
     ca_file: str | None = None
     insecure_skip_verify: bool = False
 
-    @model_validator(mode="after")
-    def _one_address(self) -> SinkTable:
+    def __post_init__(self) -> None:
         wanted = {"file": ("path",), "alertmanager": ("url",)}.get(self.kind, ("url_env", "url_file"))
         given = [key for key in ("path", "url", "url_env", "url_file") if getattr(self, key) is not None]
         if len(given) != 1 or given[0] not in wanted:
             raise ValueError(f"a sink of kind {self.kind} needs {' or '.join(wanted)}, and no other address")
         if self.token_env is not None and self.token_file is not None:
             raise ValueError("token_env and token_file exclude each other; keep one")
-        return self
 
 
-class RecordsTable(_Table):
+@frozen(kw_only=True)
+class RecordsTable:
     """One `[[records]]` entry: a log of single requests to be followed.
 
     `target` is the URL or the name of the target whose requests they are; none: as each record says. `from`
     end (the default of commands that go on) or start: whether what is in the file already counts.
     """
 
-    path: Annotated[str, Field(min_length=1)]
+    path: Annotated[str, Within(min_length=1)]
     format: Literal["auto", "enginetop", "sglang", "litellm", "openai"] = "auto"
     target: str | None = None
-    begin: Literal["start", "end"] | None = Field(default=None, alias="from")
-    thinking_token_budget: Annotated[Int, Field(ge=0, le=10**9)] | None = None
+    begin: Annotated[Literal["start", "end"] | None, Key("from")] = None
+    thinking_token_budget: Annotated[Int, Within(ge=0, le=10**9)] | None = None
     """What the reasoning of these requests is limited to, where a record names no limit of its own."""
 
 
-class WatchTable(_Table):
+@frozen(kw_only=True)
+class WatchTable:
     """The `[watch]` table: what a headless run serves itself."""
 
     listen: str | None = None
     listen_any_address: bool = False
 
 
-class ScreenTable(_Table):
+@frozen(kw_only=True)
+class ScreenTable:
     """The `[screen]` table: how the terminal UI looks. `--theme` and columns saved there outrank it."""
 
     theme: str | None = None
@@ -319,10 +312,11 @@ class ScreenTable(_Table):
     ascii: bool = False
 
 
-class Config(_Table):
+@frozen(kw_only=True)
+class Config:
     """The whole file. Every key may be missing."""
 
-    interval_seconds: Annotated[Float, Field(ge=0.1, le=3600)] = 2.0
+    interval_seconds: Annotated[Float, Within(ge=0.1, le=3600)] = 2.0
     timeout_seconds: _Seconds | None = None
     window_seconds: _Seconds = 60.0
     targets: tuple[TargetTable, ...] = ()
@@ -338,28 +332,22 @@ class Config(_Table):
     records: tuple[RecordsTable, ...] = ()
     watch: WatchTable = WatchTable()
     screen: ScreenTable = ScreenTable()
-    keys: Mapping[str, str | tuple[str, ...]] = {}
+    keys: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     """The user's own keys on the screen: word of an action = key, or keys."""
-    hooks: Mapping[str, HookTable] = {}
+    hooks: Mapping[str, HookTable] = field(default_factory=dict)
     """Commands of this machine by name; whoever refers to one knows no more than its name."""
     gateways: tuple[GatewayTable, ...] = ()
 
-    @model_validator(mode="after")
-    def _known_hooks(self) -> Config:
+    def __post_init__(self) -> None:
         restarts = (target.restart for target in self.targets if target.restart is not None)
         for hook in (*(restart.hook for restart in restarts), *(gateway.hook for gateway in self.gateways)):
             if hook is not None and hook not in self.hooks:
                 known = ", ".join(self.hooks) or "none"
                 raise ValueError(f"the hook {hook!r} is not there; write [hooks.NAME] (there are: {known})")
-        return self
-
-    @model_validator(mode="after")
-    def _gateways_apart(self) -> Config:
         names = [gateway.name for gateway in self.gateways]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"two gateways are named {twice!r}; name them apart")
-        return self
 
 
 def parse_config(data: Mapping[str, Any], origin: str) -> Config:
@@ -367,10 +355,7 @@ def parse_config(data: Mapping[str, Any], origin: str) -> Config:
 
     Raises ConfigError with one line: `FILE: KEY: what is wrong and how to mend it`.
     """
-    try:
-        return Config.model_validate(data)
-    except ValidationError as error:
-        raise ConfigError(f"{origin}: {first_problem(error, Config)}") from error
+    return read_table(Config, data, origin)
 
 
 def price_of(table: CostTable) -> Price:

@@ -6,25 +6,22 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from enginetop.fleet.frozen import frozen
+from enginetop.fleet.strict_tables import Float, Within
 
-from enginetop.fleet.strict_tables import Float
-
-_Patience = Annotated[Float, Field(ge=1, le=86400)]
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+_Patience = Annotated[Float, Within(ge=1, le=86400)]
 
 
-class HookTable(_Table):
+@frozen(kw_only=True)
+class HookTable:
     """One `[hooks.NAME]` entry: a command of this machine, run without a shell."""
 
-    command: Annotated[tuple[str, ...], Field(min_length=1)]
-    timeout_seconds: Annotated[Float, Field(ge=1, le=3600)] = 300.0
+    command: Annotated[tuple[str, ...], Within(min_length=1)]
+    timeout_seconds: Annotated[Float, Within(ge=1, le=3600)] = 300.0
 
 
-class RestartTable(_Table):
+@frozen(kw_only=True)
+class RestartTable:
     """A `[targets.restart]` table.
 
     Either `unit`, a systemd unit whose command a drop-in overrides, or `file`, where the numbers stand, and
@@ -40,27 +37,26 @@ class RestartTable(_Table):
     ready_seconds: _Patience = 900.0
     cut_requests: bool = False
 
-    @model_validator(mode="after")
-    def _one_way(self) -> RestartTable:
+    def __post_init__(self) -> None:
         if (self.unit is None) == (self.file is None):
             raise ValueError("write either unit (of systemd), or file and hook")
         if self.file is not None and (self.hook is None or self.engine is None):
             raise ValueError("a file needs hook (the name of a command under [hooks]) and engine")
         if self.unit is not None and self.hook is not None:
             raise ValueError("a unit is restarted by systemctl; leave hook out")
-        return self
 
 
-class GatewayTable(_Table):
+@frozen(kw_only=True)
+class GatewayTable:
     """One `[[gateways]]` entry: `hook` reads and sets the default thinking budget of all requests through it.
 
     `targets` are the engines behind it: names or addresses, shell patterns. Of two gateways that lead to an
     engine the first one counts.
     """
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+    name: Annotated[str, Within(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     hook: str
-    targets: Annotated[tuple[str, ...], Field(min_length=1)]
+    targets: Annotated[tuple[str, ...], Within(min_length=1)]
 
 
 NEEDS: dict[str, tuple[str, ...]] = {
@@ -72,7 +68,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
 """What a path has to be told beside its name, as keys of an `engine_api` table; others need nothing more."""
 
 
-class EngineApiTable(_Table):
+@frozen(kw_only=True)
+class EngineApiTable:
     """A `[targets.engine_api]` table: `path` is a path of `enginetop.fleet.plan.ENGINE_APIS`.
 
     `model` is the model that is loaded anew (of `dynamo_busy`: whose admission is limited), `preset` the
@@ -96,15 +93,13 @@ class EngineApiTable(_Table):
     model: str | None = None
     preset: str | None = None
     cards: str | None = None
-    taint: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,63}$")] | None = None
+    taint: Annotated[str, Within(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,63}$")] | None = None
     drain_seconds: _Patience = 120.0
     ready_seconds: _Patience = 900.0
     cut_requests: bool = False
 
-    @model_validator(mode="after")
-    def _all_there(self) -> EngineApiTable:
+    def __post_init__(self) -> None:
         needs = NEEDS.get(self.path, ())
         for key in ("model", "preset", "cards", "taint"):
             if (getattr(self, key) is not None) != (key in needs):
                 raise ValueError(f"{self.path} {'needs' if key in needs else 'takes no'} {key}")
-        return self

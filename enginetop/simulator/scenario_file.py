@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.snapshot import Slo
-from enginetop.fleet.strict_tables import first_problem
+from enginetop.fleet.strict_tables import read_table
 from enginetop.fleet.toml_text import parse_toml
 from enginetop.simulator.builtin import SCENARIOS, scenario_named
 from enginetop.simulator.faults import Fault
@@ -54,10 +53,7 @@ def parse_scenario(text: str, origin: str) -> Scenario:
     Raises ConfigError with one line: `FILE: KEY: what is wrong and how to mend it`.
     """
     data = parse_toml(text, origin)
-    try:
-        table = ScenarioTable.model_validate(data)
-    except ValidationError as error:
-        raise ConfigError(f"{origin}: {first_problem(error, ScenarioTable)}") from error
+    table = read_table(ScenarioTable, data, origin)
     try:
         return _scenario(table)
     except ConfigError as error:
@@ -96,7 +92,7 @@ def _engine(table: EngineTable) -> EngineSettings:
         max_model_len=_model_len(table),
         gpus=table.gpus or table.ranks,
         kv_blocks=table.kv_blocks,
-        step=StepTime(**table.step.model_dump()),
+        step=StepTime(**asdict(table.step)),
         max_num_batched_tokens=table.max_num_batched_tokens,
         max_num_seqs=table.max_num_seqs,
         num_speculative_tokens=table.num_speculative_tokens,
@@ -117,7 +113,7 @@ def _model_len(table: EngineTable) -> int:
 
 
 def _traffic(table: TrafficTable, engine: EngineTable) -> Traffic:
-    fields = table.model_dump()
+    fields = asdict(table)
     longest = _model_len(engine)
     output = table.max_tokens or min(8192, longest // 2)
     prompt = max(1.0, table.prompt_tokens.median, table.long_prompt_tokens.median)
@@ -132,4 +128,6 @@ def _traffic(table: TrafficTable, engine: EngineTable) -> Traffic:
 
 
 def _fault(table: FaultTable) -> Fault:
-    return Fault(**table.model_dump(exclude={"replica"}))
+    fields = asdict(table)
+    del fields["replica"]
+    return Fault(**fields)

@@ -89,6 +89,7 @@ def test_a_redirect_to_another_host(server: FaultyServer, capsys: pytest.Capture
             b'[[targets]]\nurl = "http://a:1"\napi_key = "sk-0"',  # no value: it is not left out as one
             "targets.0.api_key is an unknown key; did you mean 'api_key_env'?",
         ),
+        (b'[hooks.up]\ncomand = ["x"]', "hooks.up.comand is an unknown key; did you mean 'command'?"),
         (b'[[tragets]]\nurl = "http://a:1"', "tragets is an unknown key; did you mean 'targets'?"),
         (b"[fleet]\ninterval_seconds = 1", "fleet is an unknown key; known keys: interval_seconds, "),
         (b"[[targets]]\nname = 'a'", "targets.0.url: field required"),

@@ -89,16 +89,14 @@ class Rig:
         """A board as another process would make it."""
         models = {"llamacpp_router": "a", "triton_load": "m", "dynamo_busy": "tiny"}
         router, taint = self.writer.path == "llamacpp_router", self.writer.path == "dynamo_taint"
-        table = EngineApiTable.model_validate(
-            {
-                "path": self.writer.path,
-                "model": models.get(self.writer.path),
-                "preset": str(self.folder / "models.ini") if router else None,
-                "cards": str(self.folder / "cards") if taint else None,
-                "taint": "t" if taint else None,
-                "drain_seconds": 30.0,
-                "ready_seconds": 60.0,
-            }
+        table = EngineApiTable(
+            path=self.writer.path,  # type: ignore[arg-type]  # one of those
+            model=models.get(self.writer.path),
+            preset=str(self.folder / "models.ini") if router else None,
+            cards=str(self.folder / "cards") if taint else None,
+            taint="t" if taint else None,
+            drain_seconds=30.0,
+            ready_seconds=60.0,
         )
         return board(
             table,
