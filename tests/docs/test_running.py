@@ -80,8 +80,8 @@ RUN = {
 HASTE = {
     "tune": ("--observe", "1", "--interval", "0.2"),
     "demo": ("--replicas", "2", "--interval", "0.2"),
-    "snapshot": ("--interval", "0.2"),
-    "": ("--interval", "0.2"),
+    "snapshot": ("--interval", "0.2", "--timeout", "60"),
+    "": ("--interval", "0.2", "--timeout", "60"),
 }
 """What spares a test the waiting."""
 
