@@ -78,7 +78,7 @@ class Desk:
         return str(path)
 
     def words(self, *argv: str) -> list[str]:
-        return [*argv, "--config", str(self.config), "--interval", "0.3"]
+        return [*argv, "--config", str(self.config), "--interval", "0.3", "--timeout", "30"]
 
     def run(self, *argv: str) -> tuple[int, str, str]:
         """Exit code, stdout, stderr of one command."""
