@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ pytestmark = [pytest.mark.dynamo, pytest.mark.timeout(600)]
 SEATS = "max_num_seqs"
 FEW, MANY = 4, 32
 CLIENTS = 24
+Look = list[tuple[float, float]]
+"""Running and waiting requests of each worker."""
 
 
 @pytest.fixture(scope="module")
@@ -119,21 +121,27 @@ def gauge(worker: TunableWorker, name: str) -> float:
     return float(line.rpartition(" ")[2])
 
 
-def busy(fleet: TunableFleet) -> list[tuple[float, float]]:
-    """Running and waiting requests of each worker."""
+def busy(fleet: TunableFleet) -> Look:
     names = ("num_requests_running", "num_requests_waiting")
     return [(gauge(one, names[0]), gauge(one, names[1])) for one in fleet.tunable]
 
 
-def room(fleet: TunableFleet) -> list[tuple[float, float]]:
-    """The first look in which more run than there were seats, and none waits. Clients that the machine keeps
-    from their turn leave seats empty in many a look.
-    """
-    looks: list[list[tuple[float, float]]] = []
+def crowded(look: Look) -> bool:
+    return all(running == FEW and waiting > 0 for running, waiting in look)
+
+
+def roomy(look: Look) -> bool:
+    """More run than there were seats, and none waits."""
+    return sum(running for running, _ in look) > 2 * FEW and not any(waiting for _, waiting in look)
+
+
+def first_look(fleet: TunableFleet, wanted: Callable[[Look], bool]) -> Look:
+    """The first of which that holds: clients whom the machine starves leave seats empty in many."""
+    looks: list[Look] = []
 
     def found() -> bool:
         looks.append(busy(fleet))
-        return sum(running for running, _ in looks[-1]) > 2 * FEW and not any(waits for _, waits in looks[-1])
+        return wanted(looks[-1])
 
     wait_for(found)
     return looks[-1]
@@ -144,19 +152,17 @@ def test_more_seats_are_tried_seen_audited_and_shorten_the_wait(
 ) -> None:
     config, plan = configured(fleet, tmp_path), planned(fleet, tmp_path)
     with Load(fleet.frontend, concurrency=CLIENTS, max_tokens=20) as load:
-        while min(running for running, _ in busy(fleet)) < FEW:
-            time.sleep(0.2)
-        before, crowd = first_tokens(fleet), busy(fleet)
+        crowd = first_look(fleet, crowded)
+        before = first_tokens(fleet)
         done = enginetop(tmp_path, "apply", str(plan), "--yes", "--format", "json", "--config", str(config))
         after = first_tokens(fleet)
-        roomy = room(fleet)
+        space = first_look(fleet, roomy)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     outcome = json.loads(done.stdout)
     assert (outcome["state"], outcome["verdict"]) == ("DONE", "improved")
     assert load.failures == []
     for one in fleet.tunable:
         assert (one.row()["value"], one.row()["expires_in_seconds"]) == (MANY, None)
-    assert all(running == FEW and waiting > 0 for running, waiting in crowd)
     assert after < before / 2
     rows = audited(tmp_path)
     assert rows[-1]["state"] == "DONE"
@@ -164,7 +170,7 @@ def test_more_seats_are_tried_seen_audited_and_shorten_the_wait(
     assert "effect seen on 2 of 2" in rows[-1]["detail"]
     record[f"two workers, {CLIENTS} clients, max_num_seqs {FEW} -> {MANY} by enginetop apply"] = (
         f"{outcome['state']}, {outcome['verdict']}; TTFT p50 {1000 * before:.0f} -> {1000 * after:.0f} ms; "
-        f"running/waiting {crowd} -> {roomy}; {len(load.usages)} requests, none failed; {rows[-1]['detail']}"
+        f"running/waiting {crowd} -> {space}; {len(load.usages)} requests, none failed; {rows[-1]['detail']}"
     )
 
 
