@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from bench.keys import Cursor, spread
 from bench.screen import BUDGETS, over_budget
 from bench.screen_fleet import Churn
 from bench.screen_terminal import Terminal
@@ -45,3 +46,32 @@ def test_the_terminal_counts_bytes_and_frames() -> None:
         assert received == 38  # 10, the eight of the mark, 20
         terminal.press(b"\n")
         assert sum(terminal.frames_for(0.2)) <= 2  # the line end, echoed
+
+
+class Said(Terminal):
+    """A terminal of which is known what comes."""
+
+    def __init__(self, *blocks: str) -> None:
+        self._blocks = [block.encode() for block in blocks]
+
+    def read(self, seconds: float) -> bytes:
+        return self._blocks.pop(0)
+
+
+def test_a_cursor_is_followed_over_colours_and_torn_frames() -> None:
+    long = "\x1b[38;5;9m" + 9000 * "x"
+    cursor = Cursor(
+        Said("▸\x1b[1mn001 ● ok", "no row", "\x1b[2;1H▸", "\x1b[1;38;5;9mn002 ▲" + long, "▸n002 again")
+    )
+    moves = [(cursor.read(0.0), cursor.row) for _ in range(5)]
+    assert moves == [(True, b"n001"), (False, b"n001"), (False, b"n001"), (True, b"n002"), (False, b"n002")]
+
+
+def test_a_hundred_times_by_hand() -> None:
+    assert spread("key", [number / 1000 for number in range(100)]) == {
+        "key_ms_median": 49.5,
+        "key_ms_p90": 90.0,
+        "key_ms_p99": 99.0,
+        "key_ms_max": 99.0,
+    }
+    assert spread("key", []) == {}
