@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -246,6 +247,48 @@ def test_how_long_the_terminal_took_is_measured() -> None:
     outlet.flush()
     assert (outlet.pending, outlet.drain_seconds) == (0, 3.5)
     assert os.read(reader, 100) == "abc ä".encode()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_it_is_measured_from_the_first_write_that_waits() -> None:
+    reader, writer = os.pipe()
+    clock = Clock()
+    outlet = Outlet(writer, lambda: None, clock)
+    for text, now in (("a", 1.0), ("b", 3.0)):
+        clock.now = now
+        outlet.expect()
+        outlet.write(text)
+    clock.now = 4.5
+    outlet.flush()
+    assert (outlet.pending, outlet.drain_seconds) == (0, 3.5)
+    clock.now = 6.0
+    outlet.expect()
+    outlet.write("c")
+    clock.now = 6.25
+    outlet.flush()
+    assert outlet.drain_seconds == 0.25
+    assert os.read(reader, 100) == b"abc"
+    os.close(reader)
+    os.close(writer)
+
+
+def test_what_is_taken_in_parts_and_after_a_refusal_comes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    write, refused = os.write, iter((False, True, False, True))
+
+    def grudging(fd: int, data: bytes) -> int:
+        if next(refused, False):
+            raise BlockingIOError
+        return write(fd, data[:3])
+
+    monkeypatch.setattr("tui.patient_driver.os", SimpleNamespace(write=grudging))
+    outlet = Outlet(writer, lambda: None, Clock())
+    outlet.expect()
+    outlet.write("0123456789")
+    outlet.flush()
+    assert (outlet.pending, outlet.lost) == (0, False)
+    assert os.read(reader, 100) == b"0123456789"
     os.close(reader)
     os.close(writer)
 
