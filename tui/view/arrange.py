@@ -10,7 +10,7 @@ from enginetop.fleet.model import EngineKind, Role
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tui.view.column import Column
 from tui.view.columns import BY_KEY
-from tui.view.condition import FAILING_STATES, Conditions
+from tui.view.condition import Conditions, says_why
 from tui.view.detail_marks import mark_words
 from tui.view.engines import engine_name
 
@@ -93,7 +93,7 @@ def arrange(replicas: Sequence[ReplicaSnapshot], conditions: Conditions, sort: S
 
 def _replica_items(replica: ReplicaSnapshot) -> list[Item]:
     items = [Item(replica)]
-    if replica.state in FAILING_STATES:
+    if says_why(replica):
         items.append(Item(replica, reason=True))
     return items
 

@@ -25,7 +25,7 @@ from tui.view.column_kinds import (
     warn_above,
     words,
 )
-from tui.view.condition import FAILING_STATES
+from tui.view.condition import says_why
 from tui.view.engines import engine_text
 from tui.view.gpu_words import is_held_back
 from tui.view.severity import GLYPH_OF, Severity
@@ -120,7 +120,7 @@ def _draw_throttle(row: GridRow, width: int) -> Line:
 
 def _draw_why(row: GridRow, width: int) -> Line:
     """The reason of the condition, unless the row's second line has it."""
-    if row.replica.state in FAILING_STATES:
+    if says_why(row.replica):
         return ()
     return plain(cut_end(row.condition.because, width), row.condition.ink)
 

@@ -63,6 +63,14 @@ FAILING_STATES = frozenset(
 )
 """States that are trouble by themselves, and say why on a line of their own."""
 
+
+def says_why(replica: ReplicaSnapshot) -> bool:
+    """Whether the reason of its state has a line of its own: trouble, or it was looked at and never read."""
+    if replica.state in FAILING_STATES:
+        return True
+    return replica.state is ReplicaState.UNKNOWN and replica.last_failure is not None
+
+
 _RULES_OF: Mapping[str, frozenset[str]] = {
     "down": frozenset({"TargetDown"}),
     "no access": frozenset({"Unauthorized"}),

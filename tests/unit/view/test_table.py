@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role
+from enginetop.fleet.observation import Failure, FailureKind
 from enginetop.fleet.snapshot import Goodput, ModelSummary, ReplicaSnapshot, Slo, Span
 from tests.tui.snapshots import (
     AT,
@@ -210,6 +211,17 @@ def test_a_filter_leaves_matching_rows_and_their_groups() -> None:
     assert names(shown) == "b1"
     assert len(shown) == 2
     assert shown.shown == 1
+
+
+def test_who_was_looked_at_and_never_read_says_why_at_once() -> None:
+    """A table of one scrape is all that a script or a person without a terminal gets to see."""
+    why = "ssh to b: no such host name once, just now"
+    failure = Failure(FailureKind.DNS, AT, why)
+    unseen = replica("a", ReplicaState.UNKNOWN, scraped_at=None, last_failure=failure, reasons=(why,))
+    shown = table([unseen, replica("b", ReplicaState.UNKNOWN, scraped_at=None)])
+    assert line_text(shown.line(2)) == f"    {why}"
+    assert not shown.is_row(2)
+    assert len(shown) == 4  # who was not looked at yet has nothing to say
 
 
 def test_the_position_of_a_target_is_its_row_not_its_reason() -> None:
