@@ -51,6 +51,10 @@ def play(
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:
+            for _ in range(100):  # until something is on the screen: then the source is started
+                await pilot.pause()
+                if source.started or app.failures:
+                    break
             await pilot.pause()
             await story(app, pilot, source)
 
