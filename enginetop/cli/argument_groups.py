@@ -156,11 +156,16 @@ def add_gpu_exporters(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """What every command that reads pages takes."""
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Which config file."""
     parser.add_argument(
         "--config", metavar="FILE", help="config file (default: enginetop/config.toml under XDG_CONFIG_HOME)"
     )
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """What every command that reads pages takes."""
+    add_config(parser)
     parser.add_argument(
         "--interval", type=interval_seconds, metavar="S", help="seconds between scrapes (default 2)"
     )

@@ -7,6 +7,7 @@ import argparse
 from enginetop.cli.argument_groups import (
     TARGET_HELP,
     add_common,
+    add_config,
     add_discovery,
     add_gpu_exporters,
     add_prometheus,
@@ -248,6 +249,27 @@ def rules_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.set_defaults(
         targets=[], discover=[], replay=None, interval=None, timeout=None, window=None, slo=None
+    )
+
+
+def config_arguments(parser: argparse.ArgumentParser) -> None:
+    acts = ("init", "validate", "print")
+    parser.add_argument("act", choices=acts, metavar="{init,validate,print}", help="what to do")
+    parser.add_argument("--force", action="store_true", help="init: overwrite the file that is there")
+    parser.add_argument("--format", choices=("toml", "json"), help="print: default toml")
+    add_config(parser)
+    parser.set_defaults(
+        targets=[],
+        discover=[],
+        gpu_exporters=[],
+        prometheus=None,
+        replay=None,
+        records=[],
+        thinking_budget=None,
+        interval=None,
+        timeout=None,
+        window=None,
+        slo=None,
     )
 
 

@@ -17,6 +17,7 @@ from collectors.local_engines import local_targets
 from collectors.sanitise import clean_text
 from collectors.secrets import without_secrets
 from enginetop.cli import doctor_here
+from enginetop.cli.config_check import screen_problems
 from enginetop.cli.doctor_paths import path_findings
 from enginetop.cli.doctor_probe import probe
 from enginetop.cli.doctor_sources import exporter_findings, prometheus_findings
@@ -38,10 +39,7 @@ from enginetop.doctor.report import Report, document, lines
 from enginetop.doctor.target import target_findings
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
-from themes.loader import load_theme
-from tui.keymap import with_keys
 from tui.view.cells import plain
-from tui.view.placing import read_choice
 
 _PATIENCE_SECONDS = 5.0
 """How long each step may take where no --timeout is given: doctor waits for pages that a scrape gives up."""
@@ -131,18 +129,9 @@ async def _look(targets: Sequence[Target], settings: Settings, patience: float) 
 
 
 def _screen_findings(settings: Settings) -> Iterator[Finding]:
-    """What only the screen asks of the config file, and would refuse to begin with."""
-    look, columns = settings.look, f"{settings.origin}: screen.columns"
-    for ask in (
-        lambda: with_keys(settings.keys, f"{settings.origin}: keys"),
-        lambda: read_choice(look.columns, columns) if look.columns else None,
-        lambda: load_theme(look.theme, config_path().parent / "themes") if look.theme else None,
-    ):
-        try:
-            ask()
-        except ConfigError as error:
-            what, _, fix = str(error).partition("; ")
-            yield Finding("config", Level.ERROR, what, fix or "correct the file")
+    for problem in screen_problems(settings.keys, settings.look, settings.origin):
+        what, _, fix = problem.partition("; ")
+        yield Finding("config", Level.ERROR, what, fix or "correct the file")
 
 
 def _no_targets(targets: Sequence[Target], config: ConfigFacts) -> Iterator[Finding]:

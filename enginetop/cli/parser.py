@@ -68,6 +68,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "doctor", "say what is wrong here and with the targets, and the fix", "doctor", take.doctor_arguments
     ),
+    Command("config", "the config file: init, validate, print", "config_file", take.config_arguments),
     Command("replay", "play a recording back in the terminal UI", "replay", take.replay_arguments),
     Command("completion", "print completions for bash, zsh or fish", "completion", take.completion_arguments),
 )

@@ -32,26 +32,26 @@ class PrometheusSetting:
     parameters: tuple[tuple[str, str], ...] = ()
 
 
-def prometheus_url(text: str) -> str:
-    """The base URL of a server. ConfigError when the text is none; it is not repeated: it may hold a key."""
+def prometheus_url(text: str, origin: str = "--prometheus") -> str:
+    """The base URL of a server. ConfigError, which begins with `origin`, when the text is none; it is not
+    repeated: it may hold a key.
+    """
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         port = parts.port
     except ValueError:
-        raise ConfigError("--prometheus: no address; write http(s)://host:port[/prefix]") from None
+        raise ConfigError(f"{origin}: no address; write http(s)://host:port[/prefix]") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigError(
-            "--prometheus: no credentials and no query in an address; name a variable or a file with "
+            f"{origin}: no credentials and no query in an address; name a variable or a file with "
             "api_key_env or api_key_file in the [prometheus] table of the config file"
         )
     if parts.scheme == "ssh":
-        raise ConfigError(f"--prometheus: {BY_HAND}")
+        raise ConfigError(f"{origin}: {BY_HAND}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError("--prometheus: no address; write http(s)://host:port[/prefix]")
+        raise ConfigError(f"{origin}: no address; write http(s)://host:port[/prefix]")
     if "%" in parts.hostname:
-        raise ConfigError(
-            "--prometheus: an address with a zone is not asked; write another one of that server"
-        )
+        raise ConfigError(f"{origin}: an address with a zone is not asked; write another one of that server")
     host = in_brackets(parts.hostname)
     path = parts.path.rstrip("/").removesuffix("/api/v1")
     return f"{parts.scheme}://{host}{f':{port}' if port is not None else ''}{path}"

@@ -79,9 +79,10 @@ def prometheus_setting(args: argparse.Namespace, config: Config | None) -> Prome
         return None
     if flag is None and not hasattr(args, "prometheus"):
         return None
-    url = prometheus_url(flag if flag is not None else table.url if table is not None else "")
+    told = "" if table is None else prometheus_url(table.url, f"{config_origin(args)}: prometheus.url")
+    url = told if flag is None else prometheus_url(flag)
     direct: bool = getattr(args, "direct_knobs", False)
-    if table is None or prometheus_url(table.url) != url:
+    if table is None or told != url:
         return PrometheusSetting(url, direct_knobs=direct)
     thanos = (("dedup", table.dedup), ("partial_response", table.partial_response))
     parameters = tuple((name, str(wish).lower()) for name, wish in thanos if wish is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from collectors.scrape import DEADLINE_SHARE
 from enginetop.alerts.configured import rule_warnings
@@ -92,8 +92,8 @@ def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
         discovery=discovery_settings(args, config, targets),
         prometheus=prometheus_setting(args, config),
         gpu_exporters=gpu_exporters(args, config),
-        keys=_keys(config),
-        look=_look(config),
+        keys=user_keys(config),
+        look=user_look(config),
         origin=config_origin(args),
     )
     if settings.unverified:
@@ -116,11 +116,13 @@ def _doubles(config: Config | None, origin: str) -> Iterator[str]:
             yield f"{origin}: targets.{number}: {url} is targets.{first} too, and read once; keep one of them"
 
 
-def _look(config: Config | None) -> Look:
+def user_look(config: Config | None) -> Look:
+    """The `[screen]` table."""
     return Look(config.screen.theme, config.screen.columns, config.screen.ascii) if config else Look()
 
 
-def _keys(config: Config | None) -> dict[str, tuple[str, ...]]:
+def user_keys(config: Config | None) -> dict[str, tuple[str, ...]]:
+    """The `[keys]` table."""
     table = config.keys if config else {}
     return {word: (keys,) if isinstance(keys, str) else keys for word, keys in table.items()}
 
@@ -133,21 +135,39 @@ def _price(config: Config | None) -> Price | None:
     return price_of(config.cost)
 
 
-def _read_config(named: str | None) -> tuple[Config | None, list[str]]:
-    """The config file, and what speaks against its objectives."""
+def config_tables(named: str | None) -> dict[str, Any] | None:
+    """What is in the config file, unchecked; None: none is named, and none in the usual place.
+
+    Raises ConfigError where it cannot be read or is no TOML.
+    """
     path = Path(named) if named else config_path()
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         if not named and isinstance(error, FileNotFoundError | NotADirectoryError):
-            return None, []
+            return None
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(f"{path}: {reason}; name a readable TOML file with --config") from error
+    return parse_toml(text, str(path))
+
+
+def _read_config(named: str | None) -> tuple[Config | None, list[str]]:
+    """The config file, and what speaks against its objectives."""
+    tables = config_tables(named)
+    if tables is None:
+        return None, []
     # what checks the file takes more CPU to import than a scrape: only who has one pays it
     from enginetop.fleet.config import parse_config, slo_doubts
 
-    tables = parse_toml(text, str(path))
-    config = parse_config(tables, str(path))
+    origin = str(Path(named) if named else config_path())
+    config = parse_config(tables, origin)
+    for problem in address_problems(config, origin):
+        raise ConfigError(problem)
+    return config, slo_doubts(tables, origin)
+
+
+def address_problems(config: Config, origin: str) -> Iterator[str]:
+    """A line for each address of a target that is none."""
     for number, table in enumerate(config.targets):
         api = None if table.engine_api is None else table.engine_api.url
         for key, url in (("url", table.url), ("engine_api.url", api)):
@@ -155,8 +175,7 @@ def _read_config(named: str | None) -> tuple[Config | None, list[str]]:
                 if url is not None:
                     parse_target(url)
             except ConfigError as error:
-                raise ConfigError(f"{path}: targets.{number}.{key}: {error}") from error
-    return config, slo_doubts(tables, str(path))
+                yield f"{origin}: targets.{number}.{key}: {error}"
 
 
 def _alerts(named: str | None, config: Config | None, window_seconds: float) -> AlertSettings:

@@ -47,7 +47,7 @@ def _behind_ssh(text: str, name: str | None) -> Target:
     try:
         address = ssh_address(SCHEME + text[len(SCHEME) :])
     except ValueError as error:
-        raise ConfigError(f"target {_without_secrets(text)!r}: {error}; {HOW}") from None
+        raise ConfigError(f"target {shown_address(text)!r}: {error}; {HOW}") from None
     path, page = _page_of(address.path)
     base = replace(address, path=path)
     return Target(url=base.url, name=one_line(name or "") or base.name, metrics_path=page)
@@ -68,7 +68,7 @@ def distinct(targets: Iterable[Target]) -> tuple[Target, ...]:
     return tuple(first.values())
 
 
-def _without_secrets(text: str) -> str:
+def shown_address(text: str) -> str:
     """The address as a message may repeat it: keys stand before an `@`, in a query or in a fragment."""
     before, at, text = text.rpartition("@")
     query = _QUERY.search(text)
@@ -88,7 +88,7 @@ def _lacks_zone(host: str) -> bool:
 
 
 def _split(text: str) -> SplitResult:
-    shown = _without_secrets(text)
+    shown = shown_address(text)
     written = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(written)

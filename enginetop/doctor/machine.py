@@ -86,14 +86,19 @@ class ConfigFacts:
     writes: bool = False
 
 
+def file_words(targets: int, *, writes: bool) -> str:
+    """What is in a config file, in short."""
+    changes = "changes allowed" if writes else "read-only: no [control] table"
+    return f"{_count(targets, 'target')}, {changes}"
+
+
 def config_findings(facts: ConfigFacts) -> Iterator[Finding]:
     """Whether the config file can be used."""
     if facts.problem:
         what, _, fix = facts.problem.partition("; ")
         yield Finding("config", Level.ERROR, what, fix or "correct the file")
     elif facts.found:
-        changes = "changes allowed" if facts.writes else "read-only: no [control] table"
-        yield Finding("config", Level.OK, f"{facts.path}: {_count(facts.targets, 'target')}, {changes}")
+        yield Finding("config", Level.OK, f"{facts.path}: {file_words(facts.targets, writes=facts.writes)}")
     else:
         yield Finding("config", Level.INFO, f"none at {facts.path}: defaults, read-only")
     for warning in facts.warnings:

@@ -19,12 +19,13 @@ from typing import (
     Literal,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
 )
 
-from pydantic_core import SchemaValidator, ValidationError, core_schema
+from pydantic_core import ErrorDetails, SchemaValidator, ValidationError, core_schema
 from pydantic_core.core_schema import CoreSchema
 
 from enginetop.fleet.errors import ConfigError
@@ -82,8 +83,44 @@ def read_table(kind: type[T], data: Mapping[str, Any], origin: str) -> T:
     try:
         table: T = SchemaValidator(_table_schema(kind, data)).validate_python(data)
     except ValidationError as error:
-        raise ConfigError(f"{origin}: {_first_problem(error, kind)}") from error
+        raise ConfigError(f"{origin}: {_problems(error, kind)[0]}") from error
     return table
+
+
+def table_problems(kind: type, data: Mapping[str, Any], origin: str) -> list[str]:
+    """Everything that `read_table` would refuse, a line each; the first is what it would say."""
+    try:
+        SchemaValidator(_table_schema(kind, data)).validate_python(data)
+    except ValidationError as error:
+        return [f"{origin}: {problem}" for problem in _problems(error, kind)]
+    return []
+
+
+def filled_in(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says that `read_table` takes, in its own words, with the defaults of what it does not say.
+
+    Left out is what is not set at all, and defaults with nothing in them.
+    """
+    found = {}
+    for key, (one, annotation) in _keys(kind).items():
+        told = one.default_factory() if one.default_factory is not MISSING else one.default
+        if key in data or told not in (None, (), {}):
+            found[key] = _filled(annotation, data.get(key, told))
+    return found
+
+
+def _filled(annotation: Any, told: Any) -> Any:
+    kind = _parts(annotation)[0]
+    if len(choices := _choices(kind)) == 1:
+        kind = _parts(choices[0])[0]
+    origin, inner = get_origin(kind), get_args(kind)
+    if is_dataclass(kind):
+        return filled_in(cast("type", kind), told if isinstance(told, Mapping) else {})
+    if origin is Mapping:
+        return {name: _filled(inner[1], one) for name, one in told.items()}
+    if isinstance(told, list | tuple):
+        return [_filled(inner[0], one) if origin is tuple else one for one in told]
+    return told
 
 
 def _keys(kind: Any) -> Mapping[str, tuple[Field[Any], Any]]:
@@ -143,7 +180,7 @@ def _schema(annotation: Any) -> CoreSchema:
 def _schema_of(kind: Any, bounds: dict[str, Any]) -> CoreSchema:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        choices = [_schema(one) for one in inner if one is not NoneType]
+        choices = [_schema(one) for one in _choices(kind)]
         schema = core_schema.union_schema([*choices]) if len(choices) > 1 else choices[0]
         return core_schema.nullable_schema(schema) if NoneType in inner else schema
     if origin is Literal:
@@ -181,14 +218,22 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
 """What is wrong in the words of who writes TOML, where the validator's are those of its own types."""
 
 
-def _first_problem(error: ValidationError, root: type) -> str:
-    """The first problem of a document, after its key; of an unknown one with the nearest that is known.
+def _problems(error: ValidationError, root: type) -> list[str]:
+    """The problems of a document, each after its key; of an unknown one with the nearest that is known.
 
-    An unknown key comes before all else: it explains why a known one is missing.
+    An unknown key comes before all else: it explains why a known one is missing. Of a value that may be of
+    several types there is one problem, in the words of the first.
     """
-    problems = error.errors(include_url=False, include_input=False)
-    problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
-    location = problem["loc"]
+    found = error.errors(include_url=False, include_input=False)
+    found.sort(key=lambda problem: problem["type"] != "extra_forbidden")
+    told: dict[Sequence[int | str], str] = {}
+    for problem in found:
+        location = _without_choice(root, problem["loc"])
+        told.setdefault(location, _in_words(problem, location, root))
+    return [*told.values()]
+
+
+def _in_words(problem: ErrorDetails, location: Sequence[int | str], root: type) -> str:
     key = ".".join(str(part) for part in location)
     if problem["type"] == "extra_forbidden":
         known = [*_keys(_type_at(root, location[:-1]))]
@@ -216,10 +261,33 @@ def _type_at(root: type, location: Sequence[int | str]) -> Any:
     """
     found: Any = root
     for part in location:
-        if is_dataclass(found):
-            found = _parts(_keys(found)[str(part)][1])[0]
-        else:
-            found = get_args(found)[0 if isinstance(part, int) else 1]
-        if get_origin(found) in (Union, UnionType):
-            found = next(one for one in get_args(found) if one is not NoneType)
+        found = _type_within(found, part)
+        found = next(iter(_choices(found)), found)
     return found
+
+
+def _type_within(found: Any, part: int | str) -> Any:
+    if is_dataclass(found):
+        return _parts(_keys(found)[str(part)][1])[0]
+    return get_args(found)[0 if isinstance(part, int) else 1]
+
+
+def _without_choice(root: type, location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """The location of a value without the name of the type that was tried, where there are several."""
+    found: Any = root
+    for depth, part in enumerate(location):
+        choices = _choices(found)
+        if len(choices) > 1:
+            return location[:depth]
+        found = choices[0] if choices else found
+        if is_dataclass(found) and part not in _keys(found):
+            break
+        found = _type_within(found, part)
+    return location
+
+
+def _choices(kind: Any) -> list[Any]:
+    """The types that a value may be of, where its type is made of others."""
+    if get_origin(kind) not in (Union, UnionType):
+        return []
+    return [one for one in get_args(kind) if one is not NoneType]

@@ -264,6 +264,7 @@ def test_no_command_lets_a_secret_out(
         desk.run("probe", desk.targets[name], *probe)
     desk.run("launch", "--engine", "vllm", "--url", chatty, "--", "no-such-engine", "--api-key", PAGES)
     desk.run("rules")
+    desk.run("config", "validate", *desk.config)
     _prometheus(desk, server)
     _kubernetes(desk, server, monkeypatch)
     _screen(desk, monkeypatch)
@@ -408,6 +409,8 @@ def _bad_config_files(desk: Desk) -> None:
         path.write_text(text)
         for command in ("snapshot", "doctor", "watch"):
             desk.run(command, "--config", str(path), *QUICK[:2], cut_after=1.0)
+        for act in ("validate", "print"):
+            desk.run("config", act, "--config", str(path))
 
 
 NEEDED = {
@@ -417,6 +420,7 @@ NEEDED = {
     "replay": ("r.jsonl",),
     "probe": ("127.0.0.1:1",),
     "silence": ("list",),
+    "config": ("print",),
     "sim": ("--scenario", "no-such"),
     "demo": ("--list",),
 }
