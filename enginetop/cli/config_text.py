@@ -29,7 +29,7 @@ def effective(tables: Document, settings: Settings) -> dict[str, Any]:
     from enginetop.fleet.config import Config
     from enginetop.fleet.strict_tables import filled_in
 
-    told = {"timeout_seconds": settings.timeout_seconds, **tables}
+    told = {**tables, "timeout_seconds": tables.get("timeout_seconds", settings.timeout_seconds)}
     return {key: _shown(key, value) for key, value in filled_in(Config, told).items()}
 
 

@@ -99,10 +99,13 @@ def table_problems(kind: type, data: Mapping[str, Any], origin: str) -> list[str
 def filled_in(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
     """What a file says that `read_table` takes, in its own words, with the defaults of what it does not say.
 
-    Left out is what is not set at all, and defaults with nothing in them.
+    Its own keys come first, in its order. Left out is what is not set at all, and defaults with nothing in
+    them.
     """
     found = {}
-    for key, (one, annotation) in _keys(kind).items():
+    keys = _keys(kind)
+    for key in dict.fromkeys((*data, *keys)):
+        one, annotation = keys[key]
         told = one.default_factory() if one.default_factory is not MISSING else one.default
         if key in data or told not in (None, (), {}):
             found[key] = _filled(annotation, data.get(key, told))
@@ -234,7 +237,7 @@ def _problems(error: ValidationError, root: type) -> list[str]:
 
 
 def _in_words(problem: ErrorDetails, location: Sequence[int | str], root: type) -> str:
-    key = ".".join(str(part) for part in location)
+    key = ".".join(_shown(part) for part in location)
     if problem["type"] == "extra_forbidden":
         known = [*_keys(_type_at(root, location[:-1]))]
         near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.6)
@@ -245,6 +248,11 @@ def _in_words(problem: ErrorDetails, location: Sequence[int | str], root: type) 
         message = _list_words(root, location)
     message = message.format(key=key) if message is _TABLE else message
     return f"{key}: {message[:1].lower()}{message[1:]}".removeprefix(": ")
+
+
+def _shown(part: int | str) -> str:
+    text = str(part)
+    return text if text.isprintable() else repr(text)
 
 
 def _list_words(root: type, location: Sequence[int | str]) -> str:

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import tomllib
+from contextlib import nullcontext
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +25,8 @@ from enginetop.cli.parser import parse
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
 from enginetop.fleet.config import Config, parse_config
-from enginetop.fleet.strict_tables import filled_in
+from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.strict_tables import filled_in, table_problems
 
 USED = re.sub(r"^#(?=\S)", "", STARTER, flags=re.M)
 """The starter file with all its examples in use."""
@@ -282,7 +284,7 @@ def test_a_user_without_a_home_names_a_file(
         ("[[targets]]\nurl = 'a:1'\n[targets.restart]\nfile = 'x'", ["targets.0.restart: a file needs hook"]),
         ("[[gateways]]\nname = 'g'\nhook = 'h'\ntargets = ['a']", ["the hook 'h' is not there; write"]),
         ("interval_seconds = ", ["not valid TOML: "]),
-        ('"\\u001b[31m" = 1', ["\ufffd[31m is an unknown key"]),
+        ('"\\u001b[31m" = 1', ["'\\x1b[31m' is an unknown key"]),
     ],
 )
 def test_every_finding_is_a_line_with_file_and_key(
@@ -418,6 +420,27 @@ def test_a_document_is_written_as_an_independent_reader_reads_it(
     assert tomllib.loads(text) == document
     assert all(sign.isprintable() or sign == "\n" for sign in text)
     assert text.isascii() or not ascii_only
+
+
+_below = ("url", "name", "rule", "kind", "target", "hook", "restart", "file", "no-such")
+_keys = st.sampled_from([*filled_in(Config, tomllib.loads(USED)), *_below])
+_odd = st.recursive(
+    _plain,
+    lambda inner: st.dictionaries(_keys, inner, max_size=3) | st.lists(inner, max_size=2),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(_keys, _odd, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_whatever_a_file_says_the_first_problem_is_among_all(data: dict[str, Any]) -> None:
+    problems = table_problems(Config, data, "c.toml")
+    with pytest.raises(ConfigError) if problems else nullcontext() as caught:
+        parse_config(data, "c.toml")
+    if caught is not None:
+        assert str(caught.value) == problems[0]
+    assert len({*problems}) == len(problems)
+    assert all(line.startswith("c.toml: ") and line.isprintable() for line in problems)
 
 
 _names = _texts.filter(lambda name: name.isprintable())
