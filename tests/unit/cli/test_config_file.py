@@ -167,6 +167,10 @@ def test_a_folder_that_may_not_be_written(
     code, out, said = _run(capsys, "init", "--config", "x/c.toml")
     assert (code, out) == (2, "")
     assert said == ["x/c.toml: permission denied; name another file with --config"]
+    Path("x/c.toml").write_text("")
+    assert _run(capsys, "init", "--config", "x/c.toml")[2] == [
+        "x/c.toml: it is there already; --force overwrites it"
+    ]
 
 
 def test_a_disk_that_is_full_leaves_nothing(
@@ -197,9 +201,15 @@ def test_a_file_system_without_links(
     assert _run(capsys, "init", "--config", "c.toml")[0] == 2
 
 
+@pytest.mark.parametrize("links", [True, False])
 def test_a_file_that_came_in_between_stays(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    links: bool, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if not links:
+        monkeypatch.setattr(Path, "hardlink_to", no_links)
     monkeypatch.setattr(os, "fsync", lambda _: Path("c.toml").write_text("# another's\n"))
     assert _run(capsys, "init", "--config", "c.toml")[0] == 2
     assert [one.name for one in Path().iterdir()] == ["c.toml"]
@@ -276,7 +286,10 @@ def test_a_user_without_a_home_names_a_file(
             "[[discovery]]\nkind = 'dns'\nname = 'x'\n[[discovery]]\nkind = 'dns'\nname = 'y'",
             ["dns 'x': ", "dns 'y': "],
         ),
-        ("[prometheus]\nurl = 'ftp://x'", ["prometheus.url: no address; write http(s)://"]),
+        (
+            "[prometheus]\nurl = 'ftp://x'\n[[alerts]]\nrule = 'X'\n[screen]\ncolumns = ['no']",
+            ["prometheus.url: no address; write http(s)://", "alerts.0.rule: ", "screen.columns: "],
+        ),
         (
             "[screen]\ncolumns = ['no']\ntheme = 'none-such'\n[keys]\nnone-such = 'x'",
             ["keys.none-such: no such action", "screen.columns: no column is called 'no'", "none-such"],
