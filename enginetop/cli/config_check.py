@@ -34,26 +34,35 @@ if TYPE_CHECKING:
 
 @frozen
 class Checked:
-    """A config file that was looked through: `settings` are there when nothing is wrong with it."""
+    """A config file that was looked through: `settings` are there when nothing is wrong with it.
+
+    `tables` are what it says; None: there is no file, or it cannot be read.
+    """
 
     problems: tuple[str, ...]
-    doubts: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
     settings: Settings | None = None
+    tables: Mapping[str, Any] | None = None
 
 
 def checked(args: argparse.Namespace) -> Checked:
     """Look through the config file of these arguments; no file at all is an empty one.
 
-    What commands do with it decides. Only where they refuse it is it taken apart for everything else that
-    they would come upon.
+    It is read once: a pipe has nothing to say the second time. What commands do with it decides. Only where
+    they refuse it is it taken apart for everything else that they would come upon.
     """
     doubts: list[str] = []
     try:
-        settings = resolve(args, doubts.append)
+        tables = config_tables(args.config)
     except ConfigError as error:
-        return Checked((*dict.fromkeys((str(error), *_all_problems(args))),), tuple(doubts))
-    problems = tuple(screen_problems(settings.keys, settings.look, settings.origin))
-    return Checked(problems, tuple(doubts), None if problems else settings)
+        return Checked((str(error),))
+    try:
+        settings = resolve(args, doubts.append, lambda _: tables)
+    except ConfigError as error:
+        problems = dict.fromkeys((str(error), *_all_problems(args, tables or {})))
+        return Checked((*problems,), tuple(doubts), tables=tables)
+    of_screen = tuple(screen_problems(settings.keys, settings.look, settings.origin))
+    return Checked(of_screen, tuple(doubts), None if of_screen else settings, tables)
 
 
 def screen_problems(keys: Mapping[str, Sequence[str]], look: Look, origin: str) -> Iterator[str]:
@@ -67,15 +76,11 @@ def screen_problems(keys: Mapping[str, Sequence[str]], look: Look, origin: str) 
     )
 
 
-def _all_problems(args: argparse.Namespace) -> Iterator[str]:
+def _all_problems(args: argparse.Namespace, tables: Mapping[str, Any]) -> Iterator[str]:
     from enginetop.fleet.config import Config, parse_config
     from enginetop.fleet.strict_tables import table_problems
 
     origin = config_origin(args)
-    try:
-        tables = config_tables(args.config) or {}
-    except ConfigError:
-        return  # it was said why
     problems = table_problems(Config, tables, origin)
     if problems:
         yield from problems

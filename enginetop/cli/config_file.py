@@ -19,7 +19,6 @@ from enginetop.cli.config_check import Checked, checked
 from enginetop.cli.config_starter import STARTER
 from enginetop.cli.config_text import effective, toml_text
 from enginetop.cli.diagnostics import tell
-from enginetop.cli.resolve import config_tables
 from enginetop.cli.settings import config_path
 from enginetop.doctor.machine import file_words
 from enginetop.fleet.errors import ConfigError
@@ -103,14 +102,15 @@ def _link(path: Path, beside: Path) -> None:
 
 
 def _validate(args: argparse.Namespace) -> int:
-    path = Path(args.config) if args.config else config_path()
-    if not args.config and config_tables(None) is None:
-        raise ConfigError(f"{path}: no such file; enginetop config init writes one")
     found = checked(args)
     code = _tell(found)
-    if found.settings is not None:
-        words = file_words(len(found.settings.targets), writes=found.settings.control is not None)
-        print(_shown(f"{path}: ok, {words}"))
+    if found.settings is None:
+        return code
+    origin = found.settings.origin
+    if found.tables is None:
+        raise ConfigError(f"{origin}: no such file; enginetop config init writes one")
+    words = file_words(len(found.settings.targets), writes=found.settings.control is not None)
+    print(_shown(f"{origin}: ok, {words}"))
     return code
 
 
@@ -119,15 +119,14 @@ def _print(args: argparse.Namespace) -> int:
     code = _tell(found)
     if found.settings is None:
         return code
-    tables = config_tables(args.config)
-    document = effective(tables or {}, found.settings)
+    document = effective(found.tables or {}, found.settings)
     if args.format == "json":
         indent = 2 if sys.stdout.isatty() else None
         print(json.dumps(document, allow_nan=False, default=datetime.isoformat, indent=indent))
         return code
     path = _shown(found.settings.origin)
     ascii_only = "utf" not in (sys.stdout.encoding or "").lower()
-    print(f"# {path}, with defaults" if tables is not None else f"# no file at {path}: defaults")
+    print(f"# {path}, with defaults" if found.tables is not None else f"# no file at {path}: defaults")
     print(toml_text(document, ascii_only=ascii_only), end="")
     return code
 

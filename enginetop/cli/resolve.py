@@ -43,16 +43,22 @@ DEFAULT_WINDOW_SECONDS = 60.0
 _LONGEST_DEFAULT_TIMEOUT_SECONDS = 10.0
 
 
-def resolve(args: argparse.Namespace, warn: Callable[[str], None]) -> Settings:
+ConfigReader = Callable[[str | None], dict[str, Any] | None]
+"""Tables of the config file that `--config` names, as `config_tables` reads them."""
+
+
+def resolve(
+    args: argparse.Namespace, warn: Callable[[str], None], read: ConfigReader | None = None
+) -> Settings:
     """Settings from parsed arguments and the config file they lead to.
 
     `warn` receives one line for everything that is valid and cannot do what it is there for. Raises
     ConfigError when the file or an argument cannot be used. The targets may be empty: the caller decides what
-    that means.
+    that means. `read` stands in for `config_tables`, for who has read the file.
     """
     if getattr(args, "replay", None) and args.targets:
         raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
-    config, doubts = _read_config(args.config)
+    config, doubts = _read_config(args.config, read or config_tables)
     interval = args.interval or (config.interval_seconds if config else DEFAULT_INTERVAL_SECONDS)
     timeout = args.timeout or (config.timeout_seconds if config else None)
     window = args.window or (config.window_seconds if config else DEFAULT_WINDOW_SECONDS)
@@ -151,9 +157,9 @@ def config_tables(named: str | None) -> dict[str, Any] | None:
     return parse_toml(text, str(path))
 
 
-def _read_config(named: str | None) -> tuple[Config | None, list[str]]:
+def _read_config(named: str | None, read: ConfigReader) -> tuple[Config | None, list[str]]:
     """The config file, and what speaks against its objectives."""
-    tables = config_tables(named)
+    tables = read(named)
     if tables is None:
         return None, []
     # what checks the file takes more CPU to import than a scrape: only who has one pays it

@@ -382,6 +382,18 @@ def test_what_is_printed_reads_back_as_the_same_settings(
     assert json.loads(document) == json.loads(json.dumps(tomllib.loads(out), default=datetime.isoformat))
 
 
+@pytest.mark.parametrize("act", ["validate", "print"])
+def test_a_pipe_is_read_once(act: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As of `--config <(...)`."""
+    reading, writing = os.pipe()
+    os.write(writing, b"interval_seconds = 7\n[control]\nblocks = 31\n")
+    os.close(writing)
+    code, out, said = _run(capsys, act, "--config", f"/dev/fd/{reading}")
+    os.close(reading)
+    assert (code, said) == (0, [])
+    assert ("changes allowed" if act == "validate" else "blocks = 31\n") in out
+
+
 def test_nothing_of_a_secret_is_printed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("c.toml").write_text(
         "[[targets]]\nurl = 'https://a:1'\napi_key_file = '/run/secrets/token'\n"
