@@ -10,6 +10,7 @@ from textual.app import App
 from textual.screen import Screen
 
 from tui.patient_driver import PatientDriver
+from tui.sure_timers import SureTimers
 from tui.widgets.line_view import LineView
 
 PAINT_SPACING_SECONDS = 0.5
@@ -21,7 +22,7 @@ _LONGEST_SPACING_SECONDS = 10.0
 _SIGNALS = (signal.SIGHUP, signal.SIGTERM)
 
 
-class LinkedApp(App[None]):
+class LinkedApp(SureTimers, App[None]):
     """An app for a terminal that may be slow, stalled or gone."""
 
     def __init__(self, *, ansi_color: bool | None) -> None:

@@ -9,10 +9,11 @@ from textual.geometry import Region
 from textual.screen import Screen
 from textual.widget import Widget
 
+from tui.sure_timers import SureTimers
 from tui.widgets.line_view import LineView
 
 
-class WholeScreen(Screen[None]):
+class WholeScreen(SureTimers, Screen[None]):
     """Paints when its size is known, and withholds what Textual would draw of the steps of a layout."""
 
     def __init__(self) -> None:
