@@ -136,6 +136,7 @@ class Soak:
         During a fault of the machine, the watch or the terminal a replica dies: its alert must not be lost.
         """
         machine = {
+            "stalled tty": self._stalled_tty,  # long before a resize, which would have all drawn anew
             "unknown name": self._unknown_name,
             "clock step": self._clock_step,
             "descriptors": self._descriptors,
@@ -143,7 +144,6 @@ class Soak:
             "receiver away": self._receiver_away,
             "sighup": self._sighup,
             "resize": self._resize,
-            "stalled tty": self._stalled_tty,
         }
         own = [partial(self._strike, fault.mode, fault.rule, fault.mode.value) for fault in REPLICA_FAULTS]
         return own + [partial(self._strike_in, fault, name) for name, fault in machine.items()]

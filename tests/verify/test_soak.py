@@ -12,6 +12,9 @@ _MOST_MIB = 250.0
 """Far above what sixteen replicas take; an endless answer that is kept goes far beyond it."""
 
 _INTERVAL_SECONDS = 1.0
+_LONGEST_SILENCE_SECONDS = 60.0
+"""A screen draws every few seconds. One that waits for a call that never comes is silent for ever."""
+
 _SLACK_SECONDS = 2.0
 """What a machine that others use too may take beyond the two intervals in which a fault is visible."""
 
@@ -26,6 +29,9 @@ def test_every_fault_is_seen_and_over_and_its_alert_told() -> None:
     assert [row for row in rows if (row.visible_seconds or 0.0) - row.starved_seconds > latest] == []
     assert figures["never_recovered"] == []
     assert figures["alerts_lost"] == []
+    silence = figures["longest_silence_of_screen_seconds"]
+    assert isinstance(silence, float)
+    assert silence < _LONGEST_SILENCE_SECONDS
     for process in ("watch", "screen"):
         held = figures[process]
         assert isinstance(held, dict)
