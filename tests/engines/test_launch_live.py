@@ -17,7 +17,7 @@ from tests.support.tiny_gguf import UNPRINTABLE_TOKENS, write_tiny_model
 
 BUDGET, SEATS = "max_num_batched_tokens", "max_num_seqs"
 BARRED = [[token, False] for token in range(UNPRINTABLE_TOKENS)]
-OUTPUT_TOKENS = 40
+OUTPUT_TOKENS = 1200
 IN_FLIGHT = 3
 
 
