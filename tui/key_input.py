@@ -10,7 +10,7 @@ import asyncio
 import os
 import select
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from threading import Event
 
@@ -63,7 +63,7 @@ class KeyParser:
     """Tells of the keys in the bytes of a terminal.
 
     What may be the beginning of more (an escape) is told by `rest`, once nothing has followed for Textual's
-    escape delay.
+    escape delay. A sequence that Textual's parser breaks at is left out.
     """
 
     def __init__(self, tell: Callable[[Message], None]) -> None:
@@ -72,14 +72,21 @@ class KeyParser:
 
     def take(self, block: bytes) -> None:
         """What came."""
-        text = self._decode(block)
-        for message in self._parser.feed(text) if text else ():  # an empty text would end the parser
-            self._tell(message)
+        for character in self._decode(block):  # one by one, so that what follows a broken sequence is told
+            self._tell_all(self._parser.feed(character))
         self.rest()
 
     def rest(self) -> None:
         """Nothing came for a while."""
-        for message in self._parser.tick():
+        self._tell_all(self._parser.tick())
+
+    def _tell_all(self, parsed: Iterable[Message]) -> None:
+        try:
+            messages = list(parsed)
+        except Exception:  # noqa: BLE001 - a number too large, a part that it does not know: its parser is dead
+            self._parser = XTermParser()
+            return
+        for message in messages:
             self._tell(message)
 
     def close(self) -> None:

@@ -72,6 +72,11 @@ IN_PIECES = [
     (("ä".encode()[:1], "ä".encode()[1:]), ["ä"]),
     (("ä".encode()[:1], b"", "ä".encode()[1:]), ["ä"]),
     ((b"\xffq",), ["replacement_character", "q"]),
+    ((b"j\x1b[97;1:3uk",), ["j", "k"]),  # a release, as the kitty protocol tells it where it is asked to
+    ((b"\x1b[1;1:3A\x1b[B", b"q"), ["down", "q"]),
+    ((b"\x1b[99999999uq",), ["q"]),  # beyond Unicode
+    ((b"\x1b[97;;99999999999uq",), ["q"]),  # beyond a C integer
+    ((b"\x1b[48;24;80;0;0t\x1b[<0;1;1Mq",), ["q"]),  # a cell of no pixels, and a click
 ]
 """What is typed, an empty block being a pause, and the keys."""
 
