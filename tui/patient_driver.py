@@ -121,6 +121,7 @@ class PatientDriver(LinuxDriver):
         self._file = cast("Any", self.outlet)
         self.exit_event = self._leaving = Leaving()
         self._keys: LoopKeys | None = None
+        self._taken = False
 
     def start_application_mode(self) -> None:
         """Take the terminal, and tell its size at every change.
@@ -128,10 +129,22 @@ class PatientDriver(LinuxDriver):
         Textual reads the size in the handler of the signal. One that comes while another is handled is
         handled first, so that the older size was told last and stayed.
         """
+        self._forget_ready()
         self.outlet.ready = never_blocking(self.outlet.fileno(), os.O_WRONLY)
+        former = self._writer_thread
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        self._taken = self._writer_thread is not former  # not in the background
         loop = asyncio.get_running_loop()
         signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(self._tell_size))
+
+    def resume_application_mode(self) -> None:
+        """Take the terminal again. Stopped by SIGSTOP, which nobody hears, we give it back first.
+
+        Else the modes that we set would be taken for those of the shell, and the threads be there twice.
+        """
+        if self._taken:
+            self.suspend_application_mode()
+        super().resume_application_mode()
 
     def _tell_size(self) -> None:
         if not self._in_band_window_resize:
@@ -199,12 +212,16 @@ class PatientDriver(LinuxDriver):
 
     def close(self) -> None:
         """End the writer thread; one that is stuck in a stalled terminal is left behind."""
-        if self.outlet.ready is not None:
-            os.close(self.outlet.ready)
-            self.outlet.ready = None
+        self._taken = False
+        self._forget_ready()
         closing = threading.Thread(target=super().close, name="enginetop-closing", daemon=True)
         closing.start()
         closing.join(_LAST_SECONDS)
+
+    def _forget_ready(self) -> None:
+        if self.outlet.ready is not None:
+            os.close(self.outlet.ready)
+            self.outlet.ready = None
 
     def _lost(self) -> None:
         self._app.post_message(TerminalLost())

@@ -229,6 +229,26 @@ def test_suspended_and_continued(tmp_path: Path) -> None:
         ended_clean(one)
 
 
+def test_stopped_unasked_it_gives_back_what_it_found(tmp_path: Path) -> None:
+    """By a signal that nobody can hear (`kill -STOP`, cpulimit): it has not given the terminal back."""
+
+    def held(one: Terminal) -> tuple[int, ...]:
+        return tuple(len([*Path(f"/proc/{one.process.pid}/{what}").iterdir()]) for what in ("task", "fd"))
+
+    with terminal(tmp_path) as one:
+        former = held(one)
+        for _ in range(2):
+            one.process.send_signal(signal.SIGSTOP)
+            os.waitpid(one.process.pid, os.WUNTRACED)
+            drawn = len(one.drawn)
+            one.process.send_signal(signal.SIGCONT)
+            one.wait(lambda start=drawn: b"n00" in one.drawn[start:], "the picture again")  # type: ignore[misc]
+        one.wait(lambda: held(one) == former, "threads and files")
+        one.type(b"q")
+        assert one.end() == 0
+        ended_clean(one)
+
+
 class Clock:
     now = 0.0
 
