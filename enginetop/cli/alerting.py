@@ -138,9 +138,16 @@ def _sink_problem(settings: SinkSettings) -> str:
     except ValueError as error:
         return str(error)
     folder = Path(settings.path).parent if settings.path else None
-    if folder is not None and not (folder.is_dir() and os.access(folder, os.W_OK)):
+    if folder is not None and not _is_writable(folder):
         return f"the folder {folder} is not there, or not writable"
     return ""
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        return folder.is_dir() and os.access(folder, os.W_OK)
+    except OSError:  # a name that is too long for any, a folder around it that cannot be looked into
+        return False
 
 
 def _secret_address(settings: SinkSettings) -> str:
@@ -158,7 +165,12 @@ def _secret_address(settings: SinkSettings) -> str:
                 f"no address: {source} cannot be read: {(reason or 'unknown').lower()}"
             ) from None
     address = address.strip()
-    if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:  # its words repeat the address, which is a secret
+        usable = False
+    if not usable:
         raise ValueError(f"no address: {source} holds none")
     return address
 

@@ -48,7 +48,10 @@ def webhook(**address: str) -> SinkSettings:
         (None, "cannot be read: no such file or directory"),
         ("", "holds none"),
         ("ftp://S3CRET", "holds none"),
-        ("http://[S3CRET", "Invalid IPv6 URL"),
+        ("http://[S3CRET", "holds none"),
+        ("http://[S3CRET]/x", "holds none"),
+        ("http://S3CRET\u2100@127.0.0.1:1/x", "holds none"),
+        ("http://127.0.0.1:S3CRET/x", ""),
         ("http://127.0.0.1:1/S3CRET", "connection refused"),
         ("http://S3CRET.invalid/S3CRET?S3CRET", ""),
     ],
@@ -58,7 +61,7 @@ def test_an_address_that_cannot_be_used_is_told_without_it(
 ) -> None:
     file = tmp_path / "address"
     if written is not None:
-        file.write_text(written + "\n")
+        file.write_text(written + "\n", encoding="utf-8")
     delivery = _sink(webhook(url_file=str(file))).deliver([Notice(1, AT, alert("R", URL))])
     assert delivery.taken == 0
     assert problem in delivery.problem
@@ -79,6 +82,8 @@ def sink(kind: str, **fields: Any) -> SinkSettings:
         (sink("webhook", url_env="E_UNSET"), "no address: the variable E_UNSET holds none"),
         (sink("slack", url_file="/no/such"), "the file /no/such cannot be read: no such file or directory"),
         (sink("file", path="/no/such/file"), "the folder /no/such is not there, or not writable"),
+        (sink("file", path=f"/{'a' * 300}/file"), "a is not there, or not writable"),
+        (sink("file", path="/no\0such/file"), "such is not there, or not writable"),
         (
             sink("alertmanager", url="http://a:1", credentials=Credentials(api_key_env="E_UNSET")),
             "no API key: the variable E_UNSET",
