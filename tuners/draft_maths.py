@@ -46,11 +46,11 @@ def luck_ratio(positions: Sequence[float], drafts: int, output_tokens: float) ->
 
 
 def extrapolated(positions: Sequence[float]) -> float:
-    """A guess of the next position's acceptance: the last conditional chance goes on."""
+    """A guess of the next position's acceptance: the last conditional chance goes on, which is at most 1."""
     if not positions or positions[-1] <= 0:
         return 0.0
     before = positions[-2] if len(positions) > 1 else 1.0
-    return positions[-1] * positions[-1] / before
+    return positions[-1] * (positions[-1] / before if before > positions[-1] else 1.0)
 
 
 def falls_from_position_to_position(positions: Sequence[float], tolerance: float = 1e-9) -> bool:

@@ -257,6 +257,8 @@ def _positions(case: Case) -> Sequence[float] | str:
         return "acceptance outside of 0 to 1: not to be believed"
     if not falls_from_position_to_position(positions, tolerance=0.01):
         return "acceptance rises with the position: counters of several numbers of drafts are mixed"
+    if len(positions) < case.knobs.drafts:
+        return f"acceptance is counted for {len(positions)} positions, {case.knobs.drafts} drafts are set"
     drafted = case.drafted_steps
     if drafted is not None:
         low, high = wilson(positions[0] * drafted, drafted)

@@ -72,7 +72,17 @@ def test_length_and_acceptance_from_the_counters_of_positions() -> None:
         accepted_length(MEASURED, 6)
 
 
-@pytest.mark.parametrize(("positions", "guess"), [((), 0.0), ((0.6,), 0.36), ((0.5, 0.0), 0.0)])
+@pytest.mark.parametrize(
+    ("positions", "guess"),
+    [
+        ((), 0.0),
+        ((0.6,), 0.36),
+        ((0.5, 0.0), 0.0),
+        # counts of one page that do not quite fit: a chance is 1 at most
+        ((0.5, 0.0, 0.005), 0.005),
+        ((0.5, 0.001, 0.009), 0.009),
+    ],
+)
 def test_guesses_at_the_edges(positions: tuple[float, ...], guess: float) -> None:
     assert extrapolated(positions) == pytest.approx(guess)
 

@@ -138,6 +138,7 @@ def test_drafts_that_bring_nothing_go_once_their_cost_was_measured() -> None:
         (drafting(), line()[:5], {}, "5 busy windows"),
         (drafting(), None, {"held_seconds": 20.0}, "seen for 20 s"),
         (drafting(), None, {"drafted_steps": 60.0}, "60 drafts are too few"),
+        (drafting((0.4, 0.3)), None, {}, "counted for 2 positions, 4 drafts are set"),
         (
             drafting(
                 changes={
