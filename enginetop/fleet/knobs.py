@@ -6,7 +6,6 @@ changes of one knob since the engine started.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -18,6 +17,8 @@ KNOBS_SCHEMA = "enginetop.knobs/1"
 KNOB_API = "knob_api"
 """The path of a companion inside of the engine: knobs change while it runs."""
 _LONGEST_TEXT = 4096
+_LARGEST = 1 << 53
+"""Floats hold whole numbers exactly up to this; JSON itself has no end."""
 FAILED, STUCK = "failed", "stuck"
 BY_HAND = "; by hand: "
 """What stands between the reason of a failure and the exact command for a person, which ends the text."""
@@ -258,7 +259,7 @@ def parse_row(document: object) -> KnobRow:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
 
 def _text(document: Mapping[str, Any], key: str) -> str:
@@ -276,7 +277,7 @@ def _plain(text: str) -> str:
 
 def _whole(document: Mapping[str, Any], key: str) -> int:
     value = document.get(key)
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _LARGEST:
         raise KnobSheetError(f"{key}: not a whole number")
     return value
 

@@ -88,6 +88,7 @@ def test_bounds_are_told() -> None:
         ({"ttl_seconds": "60"}, "ttl_seconds"),
         ({"ttl_seconds": True}, "ttl_seconds"),
         ({"ttl_seconds": 1e9}, "ttl_seconds"),
+        ({"ttl_seconds": 10**400}, "ttl_seconds"),
         ({"value": 128.0}, "value"),
         ({"value": True}, "value"),
         ({"value": None}, "value"),
@@ -123,6 +124,7 @@ def test_objective() -> None:
         {"ttft_seconds": 1},
         {"ttft_seconds": 0, "tpot_seconds": 1},
         {"ttft_seconds": "1", "tpot_seconds": 1},
+        {"ttft_seconds": 10**400, "tpot_seconds": 1},
     ):
         assert world.ask("PUT", SLO, bad).status == 400
     assert world.ask("GET", SLO).body == {"ttft_seconds": 0.6, "tpot_seconds": 0.05}

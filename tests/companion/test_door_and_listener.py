@@ -19,9 +19,10 @@ from enginetop_companion.listener import (
     LARGEST_BODY,
     AddressTakenError,
     Listener,
+    listen,
     ruled_by_others,
 )
-from enginetop_companion.settings import Address
+from enginetop_companion.settings import Address, Objective, Settings
 
 LOG = logging.getLogger("tests.companion")
 TOKEN = "s3cret-token"
@@ -219,3 +220,14 @@ def test_a_taken_port(token_file: Path) -> None:
         address = Address(host="127.0.0.1", port=other.getsockname()[1])
         with pytest.raises(AddressTakenError):
             asyncio.run(Listener(Door(token_file, Clock()), echo, LOG).start(address))
+
+
+def test_an_address_of_another_machine_is_not_said_to_be_taken(
+    token_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    elsewhere = Address(host="192.0.2.1", port=9400)  # of no machine: RFC 5737
+    found = asyncio.run(listen(Settings(elsewhere, token_file, Objective()), echo, LOG))
+    assert found is None
+    (told,) = caplog.records
+    assert told.levelno == logging.WARNING
+    assert told.getMessage().startswith("enginetop companion: no knob API at 192.0.2.1:9400, ")

