@@ -20,9 +20,9 @@ class Load:
 
     With `per_second` instead a request at that pace, whatever became of those before.
 
-    `failures` are answers that were not 200 or broke off; `usages` the usage of each completed one, and
-    `first_tokens` and `durations` its seconds to the first token and to the end. A prompt has `prompt_bytes`
-    tokens (a token is a byte) and those of the template.
+    `failures` are answers that were not 200, told of an error in their stream or broke off; `usages` the
+    usage of each completed one, and `first_tokens` and `durations` its seconds to the first token and to the
+    end. A prompt has `prompt_bytes` tokens (a token is a byte) and those of the template.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Load:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        usage, first, began = None, 0.0, time.monotonic()
+        usage, error, first, began = None, None, 0.0, time.monotonic()
         async with web.stream("POST", "/v1/chat/completions", json=body) as answer:
             if answer.status_code != 200:
                 self.failures.append(f"HTTP {answer.status_code}")
@@ -102,8 +102,11 @@ class Load:
                 if line.startswith("data: {"):
                     event = json.loads(line.removeprefix("data: "))
                     usage = event.get("usage") or usage
+                    error = event.get("error") or error
                     first = first or (_seconds_since(began) if _has_a_token(event) else 0.0)
-        if usage is None:
+        if error is not None:
+            self.failures.append(f"HTTP {error.get('code')} in its stream")
+        elif usage is None:
             self.failures.append("broke off")
         else:
             self.usages.append(usage)

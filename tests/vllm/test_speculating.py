@@ -8,6 +8,8 @@ import time
 import httpx
 import pytest
 
+from enginetop.fleet.snapshot import ReplicaSnapshot
+from tests.support.watching import Watch, scalar
 from tests.vllm.load import Load
 from tests.vllm.server import DRAFT_TOKENS, Server, drafts_per_step, run_for, wait_for
 
@@ -169,23 +171,32 @@ def test_the_watermark_keeps_blocks_free(speculating: Server, record: dict[str, 
 
 
 def test_queue_limits_refuse_what_is_beyond_them(speculating: Server, record: dict[str, object]) -> None:
-    def there() -> float:
-        page = speculating.page()
-        return page.value(RUNNING) + page.value(WAITING)
+    with Watch(speculating.url) as watch:
 
-    with Load(speculating.url, max_tokens=100) as load:
-        wait_for(lambda: there() > 8)
-        assert load.failures == []
-        assert speculating.change("max_num_queued_reqs", 4).status_code == 200
-        wait_for(lambda: 0 < there() <= 4)
-        refused = len(load.failures)
-        assert refused > 0
-        speculating.reset("max_num_queued_reqs")
-        wait_for(lambda: there() > 8)
-    # one that slips by vLLM's first look is refused in its stream by the second
-    assert set(load.failures) <= {"HTTP 503", "broke off"}
-    assert load.failures.count("HTTP 503") > 0.9 * len(load.failures)
+        def there(row: ReplicaSnapshot) -> float:
+            return scalar(row, "requests_running") + scalar(row, "requests_waiting")
+
+        watch.until_idle()
+        with Load(speculating.url, max_tokens=100) as load:
+            watch.until(lambda row: there(row) > 8)
+            assert load.failures == []
+            assert speculating.change("max_num_queued_reqs", 4).status_code == 200
+            watch.until(lambda row: 0 < there(row) <= 4)
+            refused = len(load.failures)
+            assert refused > 0
+            speculating.reset("max_num_queued_reqs")
+            watch.until(lambda row: there(row) > 8)
+        last = watch.until_idle()
+    # Those that slip by vLLM's first look together are refused in their streams by the second.
+    assert {"HTTP 503"} <= set(load.failures) <= {"HTTP 503", "HTTP 503 in its stream"}
+    shown = scalar(last, "requests_rejected_per_second") * watch.seconds
+    assert shown == pytest.approx(len(load.failures))
     record["max_num_queued_reqs 4 with 12 clients: in the server, refused until then"] = [4, refused]
+    record["refused in all by clients, of these in their streams, by enginetop"] = [
+        len(load.failures),
+        load.failures.count("HTTP 503 in its stream"),
+        round(shown, 1),
+    ]
     body = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "max_tokens": 2}
     assert speculating.change("max_num_queued_tokens", 0).status_code == 200
     assert speculating.web.post("/v1/chat/completions", json=body).status_code == 503
