@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -270,18 +271,16 @@ class LiveEngine:
     async def _tick(self, started_at: float, early: Alarm) -> None:
         due = started_at + self._interval
         while True:
-            reached = await self._until(due, early) == due
+            rung = await early.wait(due - self._clock.monotonic())
             self._publish()
-            if reached:
+            if not rung:
                 due += self._interval
-                behind = int(max(0.0, self._clock.monotonic() - due) // self._interval)
-                self._pace.late_ticks += behind
-                due += behind * self._interval
-
-    async def _until(self, due: float, alarm: Alarm) -> float:
-        """Wait until `due` or until rung; `due`, or the time of ringing."""
-        rung = await alarm.wait(due - self._clock.monotonic())
-        return self._clock.monotonic() if rung else due
+                # A turn that is due by now is dropped: where a picture takes longer than an interval, the
+                # next one at once would leave the loop no time for scrapes, nor to be stopped.
+                late = self._clock.monotonic() - due
+                missed = max(0, math.floor(late / self._interval) + 1)
+                self._pace.late_ticks += missed
+                due += missed * self._interval
 
     def _refresh(self) -> None:
         gap = min(_REFRESH_GAP_SECONDS, self._interval / 2)

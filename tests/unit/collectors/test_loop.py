@@ -513,6 +513,21 @@ def test_slow_scrapes_drop_turns_and_say_so(turns: int) -> None:
     assert most == 1
 
 
+def test_pictures_that_take_longer_than_an_interval_leave_time_for_scrapes() -> None:
+    fetcher = FakeFetcher({"http://a": moving})
+    looks: list[int] = []
+
+    def slow(snapshot: FleetSnapshot) -> FleetSnapshot:
+        looks.append(fetcher.counts.get("http://a", 0))
+        if len(looks) < 20:
+            time.sleep(0.03)  # the work of a large fleet
+        return snapshot
+
+    with running(fetcher, ["http://a"], interval_seconds=0.02, finish=slow) as engine:
+        wait_until(engine, lambda seen: len(looks) >= 20 and seen.collector.late_ticks > 0)
+    assert looks[19] >= 3  # the loop got to an answer between pictures, again and again
+
+
 def drops(collector: CollectorHealth) -> bool:
     """Whether more is asked than achieved."""
     return (collector.asked_per_second or 0) > (collector.achieved_per_second or 0)
