@@ -107,9 +107,9 @@ def _authority(scheme: str, address: str) -> str:
 
 
 def _page_of(metrics_path: str) -> tuple[str, str]:
-    """The path of the base URL, and the page below it."""
-    bare = metrics_path.partition("?")[0].rstrip("/")
+    """The path of the base URL, and the page below it, without a query: an engine's page has none."""
+    bare = metrics_path.partition("?")[0]
     for known in METRICS_PATHS:
-        if bare.endswith(known):
-            return bare[: -len(known)], known
-    return "", metrics_path
+        if bare.rstrip("/").endswith(known):
+            return bare.rstrip("/").removesuffix(known), known
+    return "", bare

@@ -20,7 +20,7 @@ import httpx
 
 from collectors.fetch import USER_AGENT, FetchError, connection_fault
 from collectors.full_http import proxy_for, tls_context
-from collectors.json_fields import integer, items, text
+from collectors.json_fields import integer, items, text, verbatim
 from collectors.kubernetes.context import Context, KubernetesError
 from collectors.kubernetes.identity import Identity
 from collectors.origin import Origin
@@ -101,7 +101,7 @@ class KubernetesClient:
                 found, following, restarted = [], "", True
                 continue
             found.extend(item for item in items(page, "items") if isinstance(item, dict))
-            following = text(page, "metadata", "continue") or ""
+            following = verbatim(page, "metadata", "continue") or ""
             if not following:
                 return ItemList(tuple(found), text(page, "metadata", "resourceVersion") or "")
 

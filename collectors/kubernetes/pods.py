@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from urllib.parse import unquote
 
 from collectors.json_fields import integer, items, text
 from collectors.kubernetes.stacks import COMMANDS, ENGINE_CONTAINERS, IMAGES, KINDS, OWNED, Kind, Stack
@@ -90,7 +91,7 @@ def serving_pod(pod: Fields, owner_kind: str = "", *, known: Kind | None = None)
         address=text(pod, "status", "podIP") or "",
         port=_port(kind, containers, container, annotations, line, runs_port),
         scheme=_scheme(container, annotations),
-        metrics_path=annotations.get(f"{_SCRAPE}path"),
+        metrics_path=_metrics_path(annotations.get(f"{_SCRAPE}path", "")),
         model=labels.get(kind.model_label),
         ready=any(
             text(one, "type") == "Ready" and text(one, "status") == "True"
@@ -182,6 +183,17 @@ def _scheme(container: Fields, annotations: Mapping[str, str]) -> str:
     """`https` where the pod says so, or is asked so by its own readiness probe."""
     said = annotations.get(f"{_SCRAPE}scheme") or text(container, "readinessProbe", "httpGet", "scheme") or ""
     return "https" if said.lower() == "https" else "http"
+
+
+def _metrics_path(said: str) -> str | None:
+    """The page that an annotation names, without a query. As for Prometheus, its first slash may lack.
+
+    None where it names none: then it is to be found. A pod's words become a part of an address: they must
+    not lead out of the way through an API server.
+    """
+    path = "/" + said.partition("?")[0].removeprefix("/")
+    blank = any(c.isspace() or not c.isprintable() for c in path)
+    return None if path == "/" or blank or ".." in unquote(path).split("/") else path
 
 
 def _flag(line: str, flag: str) -> str | None:

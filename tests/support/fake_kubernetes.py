@@ -25,6 +25,8 @@ Key = tuple[str, str, str, str]
 """Group and version (`v1`, `apps/v1`), plural, namespace, name."""
 
 TOKEN = "fake-cluster-token"
+_OPAQUE = "." + "A" * 600
+"""A `continue` token is as long as its server likes."""
 
 
 class RefusedError(Exception):
@@ -123,14 +125,14 @@ class FakeKubernetes:
             for key, item in sorted(self._items.items())
             if key[:2] == (api, plural) and namespace in ("", key[2]) and _selected(item, query)
         ]
-        start = int(query.get("continue", "0"))
+        start = int(query.get("continue", "0").removesuffix(_OPAQUE))
         if start and self.continues_expire:
             self.continues_expire -= 1
             raise RefusedError(410, "Expired", "The provided continue parameter is too old")
         end = start + int(query.get("limit", "100000"))
         meta = {"resourceVersion": str(self._version)}
         if end < len(found):
-            meta["continue"] = str(end)
+            meta["continue"] = f"{end}{_OPAQUE}"
         return {"kind": "List", "apiVersion": api, "metadata": meta, "items": found[start:end]}
 
     def events(self, api: str, plural: str, namespace: str, query: Mapping[str, str]) -> Iterator[Item]:

@@ -44,6 +44,21 @@ def test_both_forms_say_the_same(tmp_path: Path, name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "base", "page"),
+    [
+        ("/metrics", "", "/metrics"),
+        ("/a/metrics/?x=1", "/a", "/metrics"),
+        ("/stats", "", "/stats"),
+        ("/stats?format=text", "", "/stats"),  # an answer tells its path without: it would be asked for ever
+        ("/", "", "/"),
+    ],
+)
+def test_a_page_is_asked_without_a_query(path: str, base: str, page: str) -> None:
+    (found,) = listed_in([{"targets": ["h:1"], "labels": {"__metrics_path__": path}}])
+    assert (found.target.url, found.target.metrics_path) == (f"http://h:1{base}", page)
+
+
+@pytest.mark.parametrize(
     ("broken", "why"),
     [
         (json.dumps(GROUPS)[:-20], "not JSON (line 1)"),

@@ -195,3 +195,28 @@ def test_no_pod_however_strange_stops_us(part: str, junk: Any) -> None:
     strange["spec"]["containers"][0].update({"ports": junk, "args": junk, "env": junk, "command": junk})
     strange["metadata"].update({"annotations": junk, "ownerReferences": junk})
     serving_pod(strange)
+
+
+@pytest.mark.parametrize(
+    ("said", "page"),
+    [
+        ("/metrics", "/metrics"),
+        ("metrics", "/metrics"),
+        ("/v1/stats/", "/v1/stats/"),
+        ("/metrics?format=text", "/metrics"),
+        ("/stats?format=text", "/stats"),
+        ("", None),
+        ("/", None),
+        ("?a", None),
+        ("/a b", None),
+        ("/a\x1b[2J", None),
+        ("/../../secrets", None),
+        ("/%2e%2e/secrets", None),
+        ("..", None),
+        ("/a..b", "/a..b"),
+    ],
+)
+def test_the_page_that_an_annotation_names(said: str, page: str | None) -> None:
+    found = serving_pod(pod("a", VLLM_STACK, annotations={"prometheus.io/path": said}))
+    assert found is not None
+    assert found.metrics_path == page

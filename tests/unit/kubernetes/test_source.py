@@ -148,6 +148,18 @@ def test_pods_without_an_address_and_too_many_for_the_server_are_told_of(
     assert (len(names), names[0]) == (MOST_THROUGH_SERVER + 1, "zz-canary"), "what is compared is there"
 
 
+@pytest.mark.parametrize("reach", [Reach.DIRECT, Reach.PROXY])
+@pytest.mark.parametrize("said", ["metrics", "/a b", "/..", "?x", "/stats?x"])
+def test_what_one_pod_says_of_its_page_hides_no_other(
+    fake: FakeKubernetes, client: KubernetesClient, reach: Reach, said: str
+) -> None:
+    fake.put("v1", "pods", pod("odd", VLLM_STACK, annotations={"prometheus.io/path": said}))
+    fake.put("v1", "pods", pod("plain", VLLM_STACK))
+    found = KubernetesPods("", reach, client=client).look()
+    assert [one.target.name for one in found] == ["odd", "plain"]
+    assert all((one.target.metrics_path or "/").startswith("/") for one in found)
+
+
 def test_a_pod_that_comes_back_elsewhere_is_the_same(fake: FakeKubernetes, client: KubernetesClient) -> None:
     fake.put("v1", "pods", pod("engine-0", VLLM_STACK, address="10.1.0.7"))
     source = KubernetesPods("", Reach.DIRECT, client=client)
