@@ -104,17 +104,20 @@ class Controller:
         """Begin a plan; returns at once.
 
         ControlError (with a line in the audit) when a change is under way here or in another process, when
-        one was left unfinished, or when this plan was carried out before.
+        one was left unfinished, when this plan was carried out before, or when it has no world.
         """
         holder = self._take_lock(f"change {plan.id}")
-        trouble = f"another controller is at work: {holder}" if holder else self._obstacle(plan)
-        if trouble:
+        try:
+            if holder:
+                raise ControlError(f"another controller is at work: {holder}")
+            self._refuse_obstacles(plan)
+            world = self._world_of(plan, self._world, False)
+        except ControlError as error:
             if not holder:
                 self._store.lock.release()
-            self.refuse(plan, trouble)
-            raise ControlError(trouble)
+            self.refuse(plan, str(error))
+            raise
         journal = RememberingJournal(self._store)
-        world = self._world_of(plan, self._world, False)
         self._current = plan.id
         self._launch(
             lambda: driver.run_change(
@@ -265,16 +268,12 @@ class Controller:
         except StoredChangeError as error:
             raise ControlError(str(error)) from None
 
-    def _obstacle(self, plan: Plan) -> str:
-        try:
-            unfinished = self._store.unfinished()
-        except StoredChangeError as error:
-            return str(error)
-        if unfinished:
-            return f"the change {unfinished[0]} is not finished: roll it back first"
+    def _refuse_obstacles(self, plan: Plan) -> None:
+        """ControlError where a change was left unfinished, or where this plan was carried out before."""
+        if unfinished := self._unfinished():
+            raise ControlError(f"the change {unfinished[0]} is not finished: roll it back first")
         if plan.id in self._store.ids():
-            return f"the plan {plan.id} was carried out before; make a new one"
-        return ""
+            raise ControlError(f"the plan {plan.id} was carried out before; make a new one")
 
     def _undo(self, change: str, why: str) -> None:
         progress = resume_to_undo(

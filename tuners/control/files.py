@@ -11,13 +11,20 @@ from pathlib import Path
 _PRIVATE = 0o600
 
 
-def write_synced(path: Path, data: bytes) -> None:
-    """Replace a file atomically, readable by its owner only. OSError when that fails; the old file stays."""
+def write_synced(path: Path, data: bytes, *, like: os.stat_result | None = None) -> None:
+    """Replace a file atomically, readable by its owner only, or with the owner and mode of `like`.
+
+    OSError when that fails; the old file stays.
+    """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     beside = path.with_name(f".{path.name}.{os.getpid()}.new")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE)
     try:
         with os.fdopen(handle, "wb") as file:
+            if like is not None:
+                if (like.st_uid, like.st_gid) != (os.getuid(), os.getgid()):
+                    os.fchown(file.fileno(), like.st_uid, like.st_gid)
+                os.fchmod(file.fileno(), like.st_mode & 0o7777)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -29,16 +36,13 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def replace_kept(path: Path, data: bytes) -> None:
-    """Replace an existing file at once, its owner and its mode kept. OSError, also where it may not be
-    written itself (PermissionError) though its folder may.
+    """Replace an existing file at once, its owner and its mode kept, and links that lead to it. OSError, with
+    nothing changed, also where it may not be written itself (PermissionError) though its folder may.
     """
-    before = path.stat()
+    path = path.resolve(strict=True)
     if not os.access(path, os.W_OK):
         raise PermissionError(13, "permission denied")
-    write_synced(path, data)
-    path.chmod(before.st_mode & 0o7777)
-    if (before.st_uid, before.st_gid) != (os.getuid(), os.getgid()):
-        os.chown(path, before.st_uid, before.st_gid)
+    write_synced(path, data, like=path.stat())
 
 
 def append_synced(path: Path, data: bytes, *, keep_bytes: int) -> None:
@@ -76,7 +80,7 @@ class OwnerLock:
         self._handle: int | None = None
 
     def take(self, name: str) -> str:
-        """Take the lock for `name`; returns who else has it, an empty text when it is ours now."""
+        """Take the lock for `name`; returns who else has it, an empty text when it is ours now. OSError."""
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT, _PRIVATE)
         try:
@@ -86,7 +90,11 @@ class OwnerLock:
             os.close(handle)
             return " ".join(holder.split()) or "another process"
         self._handle = handle
-        self.rename(name)
+        try:
+            self.rename(name)
+        except OSError:  # a full disk: what cannot be written is not held
+            self.release()
+            raise
         return ""
 
     def rename(self, name: str) -> None:
@@ -97,10 +105,13 @@ class OwnerLock:
 
     def release(self) -> None:
         """Let go; without effect when it is not held."""
-        if self._handle is not None:
-            os.ftruncate(self._handle, 0)
-            os.close(self._handle)
-            self._handle = None
+        handle, self._handle = self._handle, None
+        if handle is None:
+            return
+        try:
+            os.ftruncate(handle, 0)
+        finally:
+            os.close(handle)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -64,7 +64,10 @@ def resume_to_undo(
     """
     plan, state, since = stored_plan(document)
     finished = state in FINAL_STATES
-    written = plan.targets if finished else tuple(map(str, document.get("written", ())))
+    listed = document.get("written")
+    if not isinstance(listed, list):
+        raise StoredChangeError("a damaged stored change: written")
+    written = plan.targets if finished else tuple(map(str, listed))
     stored = document.get("ending")
     ending = Ending(ChangeState.ROLLED_BACK if written else ChangeState.REFUSED, why, now, asked=True)
     if isinstance(stored, Mapping) and not finished:
@@ -77,7 +80,10 @@ def resume_to_undo(
             )
         except (KeyError, ValueError):
             raise StoredChangeError("a damaged stored change: ending") from None
-    verdict = document.get("verdict")
+    try:
+        verdict = None if document.get("verdict") is None else Verdict(document["verdict"])
+    except ValueError:
+        raise StoredChangeError("a damaged stored change: verdict") from None
     return Progress(
         plan=plan,
         settings=settings,
@@ -96,6 +102,6 @@ def resume_to_undo(
         began=since,
         judgement=None
         if verdict is None
-        else Judgement(Verdict(verdict), None, None, None, None, str(document.get("why", ""))),
+        else Judgement(verdict, None, None, None, None, str(document.get("why", ""))),
         ending=ending,
     )

@@ -139,6 +139,9 @@ class RestartBoard:
                 return self._done(knob, now)
             if move.phase == DRAINING and value == move.former[name]:
                 self._cancel(move, "the change was taken back before anything was restarted")
+                self._values.hold(
+                    name, ttl_seconds, now
+                )  # of a way back: the loan of the value ended with it
                 return self._done(knob, now)
             return self._refusal(429, knob, now, f"the engine is {move.phase.replace('_', ' ')}", 2.0)
         if value == self._values.present[name] and not self.failed:

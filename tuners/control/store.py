@@ -62,12 +62,13 @@ class ChangeStore:
         self.audit.append(rows)
 
     def stop_wanted(self, change: str) -> str:
-        """See `Journal`."""
-        if self._kill_switch.exists():
-            return f"the kill switch {self._kill_switch} is on"
-        if self._stop_file(change).exists():
-            return "a rollback was asked for"
-        return ""
+        """See `Journal`. Where nobody can look whether it is wanted, it is."""
+        try:
+            if self._kill_switch.exists():
+                return f"the kill switch {self._kill_switch} is on"
+            return "a rollback was asked for" if self._stop_file(change).exists() else ""
+        except OSError as error:
+            return f"the state folder {self.folder} cannot be read ({error.strerror or error})"
 
     def request_stop(self, change: str) -> None:
         """Ask the controller of a change, wherever it runs, to undo it."""

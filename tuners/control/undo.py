@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from enginetop.fleet.change import ChangeState
 from enginetop.fleet.knobs import BY_HAND, FAILED, KNOBS_PATH, VALUE, KnobRow, KnobSheet, split_command
-from enginetop.fleet.plan import VIA_GATEWAY, VIA_KUBERNETES
+from enginetop.fleet.plan import VIA_GATEWAY, VIA_KUBERNETES, PlannedChange
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.progress import Ending, Purpose, Turn
 
@@ -65,7 +65,7 @@ def _look(turn: Turn, ending: Ending, target: str, reply: KnobReply) -> Ending:
     row = sheet.knob(change.knob)
     if row is None:
         return _undone(ending, target, f"{target} has no knob {change.knob} any more")
-    if sheet.instance_of(change.knob) != change.instance:
+    if sheet.instance_of(change.knob) != change.instance and not _wrote_after_restart(row, change):
         return _undone(ending, target, f"{target} was restarted and runs with {row.value}")
     turn.touch(target, takes_seconds=row.takes_seconds, moves=row.moves)
     if row.phase == FAILED:  # what a person has to do is remembered while it is tried once more
@@ -86,6 +86,13 @@ def _look(turn: Turn, ending: Ending, target: str, reply: KnobReply) -> Ending:
     elif turn.now - turn.progress.written[target].undo_asked_at >= RETRY_SECONDS:
         _write_back(turn, target, sheet)
     return ending
+
+
+def _wrote_after_restart(row: KnobRow, change: PlannedChange) -> bool:
+    """Whether a restarted engine has our value all the same: it restarted before it was written, between the
+    preflight and its wave. Where it starts with that value by itself, somebody wants it so.
+    """
+    return row.value == change.after and (row.expires_in_seconds is not None or row.start != change.after)
 
 
 def _led_astray(turn: Turn, target: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,12 +12,14 @@ import pytest
 
 from collectors.clock import SteadyClock
 from enginetop.fleet.change import FINAL_STATES, ChangeState, ChangeView, Verdict
+from enginetop.fleet.plan import Plan
 from enginetop.fleet.ports import ChangeControl
 from enginetop.fleet.snapshot import Advice, FleetSnapshot
 from tests.support.control_runs import SHORT, gain, loss, values
 from tests.support.virtual_fleet import KNOB, START, VERSION, VirtualFleet, plan_for, three
 from tuners.control.controller import Controller
-from tuners.control.driver import ControlError
+from tuners.control.driver import ControlError, World
+from tuners.control.recovery import StoredChangeError
 from tuners.control.store import ChangeStore
 
 OLD, NEW = 2048, 512
@@ -347,6 +350,53 @@ def test_what_was_left_unfinished_is_undone_first(
     assert "ended before the change did" in view.detail
     assert values(fleet) == BACK
     assert after.recover() == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "junk"), [("verdict", "splendid"), ("written", None), ("ending", {"to": "X"})]
+)
+def test_an_unfinished_change_that_is_damaged_is_told_of_in_a_line(
+    make: Callable[..., tuple[VirtualFleet, Source, Controller]], tmp_path: Path, key: str, junk: object
+) -> None:
+    fleet, source, controller = make(three())
+    source.hold_at(200.0)
+    controller.begin(plan_for(fleet), "me")
+    _until(controller, ChangeState.OBSERVE)
+    stored = json.loads((tmp_path / "state" / "changes" / "7f3a.json").read_bytes())
+    (tmp_path / "other" / "changes").mkdir(parents=True)
+    (tmp_path / "other" / "changes" / "7f3a.json").write_text(json.dumps({**stored, key: junk}))
+    _, _, after = make(fleet, "other")
+    with pytest.raises(StoredChangeError, match=f"a damaged stored change: {key}"):
+        after.recover()
+
+
+def test_a_plan_without_a_world_is_refused_and_holds_nobody_up(tmp_path: Path) -> None:
+    fleet = three()
+    source = Source(fleet)
+    worlds = iter((ControlError("its record cannot be read"),))
+
+    def world_of(_plan: Plan, world: World, _undoing: bool) -> World:
+        if (trouble := next(worlds, None)) is not None:
+            raise trouble
+        return world
+
+    source.start()
+    store = ChangeStore(tmp_path)
+    controller = Controller(
+        source,
+        fleet.client,
+        store,
+        settings=SHORT,
+        tool_version=VERSION,
+        clock=fleet.now,
+        world_of=world_of,
+    )
+    with pytest.raises(ControlError, match="its record cannot be read"):
+        controller.begin(plan_for(fleet), "me")
+    assert store.lock.take("somebody else") == ""
+    assert [row.state for row in store.audit.rows()] == [ChangeState.REFUSED]
+    controller.stop()
+    source.stop()
 
 
 @pytest.mark.parametrize("junk", ["", "{", "[]", '{"schema": "enginetop.change/1"}'])

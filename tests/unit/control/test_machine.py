@@ -207,6 +207,27 @@ def test_a_restart_is_noticed_by_the_instance_even_where_value_and_pages_look_th
     assert "was restarted and runs with 512" in end.detail
 
 
+@pytest.mark.parametrize("forever", [False, True])
+def test_an_engine_that_restarted_before_its_wave_gets_its_former_value_again(forever: bool) -> None:
+    """The write reaches the new process: it is taken back, also where no ttl would do that (`forever`)."""
+    fleet = three(attainment=gain)
+    follower = list(fleet.engines.values())[2]
+    set_value = follower._set
+
+    def restart() -> None:
+        follower.restart(fleet.time)
+        follower.events.clear()
+        if forever:
+            follower._set = lambda now, value, ttl: set_value(now, value, None)  # type: ignore[method-assign]
+
+    fleet.at(60.0, restart)
+    end, _ = run(fleet)
+    assert end.state is ChangeState.ROLLED_BACK
+    assert "was restarted and runs with 2048" in end.detail
+    assert [value for _, value, _ in follower.writes] == [NEW, OLD]
+    assert values(fleet) == BACK
+
+
 def test_an_engine_that_cannot_be_reached_goes_back_by_itself_and_that_is_found_out() -> None:
     fleet = three(attainment=gain)
     canary = next(iter(fleet.engines.values()))

@@ -207,6 +207,24 @@ def test_a_wish_that_comes_too_soon_waits_and_one_that_is_withdrawn_restarts_not
     assert engine.starts == []
 
 
+def test_a_loan_that_is_wished_for_again_on_its_way_back_ends_as_well() -> None:
+    engine = Engine()
+    made = board(engine)
+    put(made, 4, 0.0, ttl=20.0)
+    made.tick(1.0)
+    made.tick(2.0)  # in force: on loan until 22
+    engine.requests = 3
+    made.tick(23.0)
+    assert look(made, 24.0)[1] == DRAINING
+    assert put(made, 4, 25.0, ttl=30.0) == 200
+    assert look(made, 26.0) == (4, "", 29.0)
+    engine.requests = 0
+    for now in (56.0, 57.0, 58.0):
+        made.tick(now)
+    assert look(made, 59.0) == (8, "", None)
+    assert engine.starts == [4, 8]
+
+
 def test_requests_that_cannot_be_met_are_refused() -> None:
     made = board(Engine())
     assert put(made, 0, 0.0) == 422

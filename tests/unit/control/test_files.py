@@ -1,0 +1,70 @@
+"""Files that survive a crash, and the lock of the one controller: no room, no rights, links."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tuners.control.files import OwnerLock, replace_kept
+from tuners.control.store import ChangeStore
+
+
+def test_a_file_whose_owner_cannot_be_kept_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "settings"
+    file.write_text("old")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)  # somebody else of its group
+    monkeypatch.setattr(os, "fchown", refuse)
+    with pytest.raises(PermissionError):
+        replace_kept(file, b"new")
+    assert file.read_text() == "old"
+    assert [one.name for one in tmp_path.iterdir()] == ["settings"]
+
+
+def test_a_link_to_a_file_goes_on_to_lead_there(tmp_path: Path) -> None:
+    file, link = tmp_path / "real" / "settings", tmp_path / "settings"
+    file.parent.mkdir()
+    file.write_text("old")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    replace_kept(link, b"new")
+    assert link.is_symlink()
+    assert file.read_text() == "new"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+def test_a_lock_that_cannot_tell_its_holder_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = OwnerLock(tmp_path / "control.lock")
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space left"):
+            lock.take("the first change")
+    assert lock.take("the second change") == ""
+    assert "the second change" in OwnerLock(tmp_path / "control.lock").take("another")
+
+
+def test_where_nobody_can_see_whether_a_stop_is_wanted_the_change_goes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ChangeStore(tmp_path)
+    assert store.stop_wanted("7f3a") == ""
+
+    def refuse(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    assert store.stop_wanted("7f3a") == f"the state folder {tmp_path} cannot be read (Permission denied)"
