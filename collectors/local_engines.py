@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from ipaddress import IPv6Address
 from pathlib import Path
 
 from collectors.cgroups import unit_and_container
-from collectors.gpu.processes import Listener, listeners, open_files
+from collectors.gpu.processes import Listener, listeners, open_files, own_addresses
 from collectors.sanitise import clean_text
 from collectors.secrets import words_without_secrets
 from enginetop.fleet.frozen import frozen
@@ -46,13 +47,14 @@ LAUNCHES: tuple[Launch, ...] = (
 )
 """How each engine is launched; the first that matches counts."""
 
+_LOOPBACK = IPv6Address("::1")
 _PORT = r"(?:^| ){}[ =](\d{{1,5}})(?: |$)"
 
 
 def local_targets(proc: Path = Path("/proc")) -> tuple[Target, ...]:
     """The engines that listen on this machine, lowest port first; empty where there is no process table."""
     found: dict[int, Target] = {}
-    sockets = listeners(proc)
+    sockets, has_ipv6 = listeners(proc), _LOOPBACK in own_addresses(proc)
     for pid, words in _commands(proc):
         argv = " ".join(words)
         launch = next((known for known in LAUNCHES if known.pattern.search(argv)), None)
@@ -62,7 +64,7 @@ def local_targets(proc: Path = Path("/proc")) -> tuple[Target, ...]:
         own = [socket for socket in sockets if f"socket:[{socket.inode}]" in mine]
         listener = _serving(own, argv, launch)
         if listener is not None:
-            host = _dial(listener)
+            host = _dial(listener, has_ipv6=has_ipv6)
             address = f"{host}:{listener.port}"
             process = _process(proc, pid, words)
             found[listener.port] = Target(f"http://{address}", address, process=process)
@@ -76,7 +78,7 @@ def _process(proc: Path, pid: int, words: Sequence[str]) -> LocalProcess:
 
 def _serving(own: Sequence[Listener], argv: str, launch: Launch) -> Listener | None:
     """The socket that serves HTTP: the port of the argv, else the engine's default, else the only one."""
-    by_port = {socket.port: socket for socket in own}
+    by_port = {socket.port: socket for socket in reversed(own)}  # IPv4, where it listens on both
     named = re.search(_PORT.format(re.escape(launch.port_flag)), argv)
     wanted = int(named.group(1)) if named else launch.default_port
     if wanted in by_port:
@@ -84,10 +86,11 @@ def _serving(own: Sequence[Listener], argv: str, launch: Launch) -> Listener | N
     return own[0] if len(by_port) == 1 else None
 
 
-def _dial(listener: Listener) -> str:
+def _dial(listener: Listener, *, has_ipv6: bool) -> str:
     address = listener.address
     if address.is_unspecified:
-        return "127.0.0.1"
+        # Many that listen on :: hear IPv6 alone (asyncio's servers do), which no table tells.
+        return f"[{_LOOPBACK}]" if address.version == 6 and has_ipv6 else "127.0.0.1"
     return f"[{address}]" if address.version == 6 else str(address)
 
 

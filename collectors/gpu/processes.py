@@ -109,7 +109,7 @@ def _hears(listener: Listener, wanted: frozenset[Address]) -> bool:
     bound = listener.address
     if bound in wanted:
         return True
-    # A socket bound to :: hears IPv4 too (unless it is told not to, which is rare).
+    # A socket bound to :: hears IPv4 too, unless it was told not to, which no table tells.
     return bound.is_unspecified and any(bound.version == 6 or a.version == 4 for a in wanted)
 
 

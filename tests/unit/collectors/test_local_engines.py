@@ -75,6 +75,19 @@ def test_several_engines_lowest_port_first_and_wildcards_dialled_on_loopback(pro
     assert [target.url for target in local_targets(proc)] == ["http://10.0.0.5:8000", "http://127.0.0.1:9001"]
 
 
+def test_who_listens_on_all_of_ipv6_is_dialled_there_where_this_machine_has_it(proc: Path) -> None:
+    _process(proc, 10, ["vllm", "serve", "m"], {})
+    (proc / "10/fd/3").symlink_to("socket:[7]")
+    (proc / "net/tcp6").write_text(_TCP_HEAD + _tcp(8000, 7, "0" * 32))
+    assert [target.url for target in local_targets(proc)] == ["http://127.0.0.1:8000"]
+    (proc / "net/if_inet6").write_text("00000000000000000000000000000001 01 80 10 80       lo\n")
+    assert [target.url for target in local_targets(proc)] == ["http://[::1]:8000"]
+    (proc / "10/fd/4").symlink_to("socket:[8]")
+    with (proc / "net/tcp").open("a") as table:
+        table.write(_tcp(8000, 8, "00000000"))
+    assert [target.url for target in local_targets(proc)] == ["http://127.0.0.1:8000"]
+
+
 def test_who_serves_is_told_without_keys(proc: Path) -> None:
     argv = ["vllm", "serve", "m", "--api-key", "first-key", "second", "--port", "8000", "--hf-token=abc\x1b"]
     _process(proc, 77, argv, {8000: 900})
