@@ -72,7 +72,8 @@ def fleet_goodput(signals: Signals, facts: Facts | None, slo: Slo, parts: Sequen
     """Goodput of the replicas `parts` as one: sums of their counts, buckets merged at common bounds.
 
     Replicas may count for different objectives, each for its own model's; then each is held against its own,
-    and `slo` is only what is shown. As for the rest see `goodput`.
+    and `slo` is only what is shown. Where one counts for another than its own there is no exact share: bounds
+    say what is known of all. As for the rest see `goodput`.
     """
     if facts is None:
         return Goodput(number_of(signals, "requests_finished_per_second"), note=NOTHING_NOW)
@@ -81,6 +82,9 @@ def fleet_goodput(signals: Signals, facts: Facts | None, slo: Slo, parts: Sequen
     exact = _counted(facts, slo, doubt=doubt, own=own)
     if own:
         return _goodput(signals, facts, exact, attainment(signals, facts, slo))
+    elsewhere = sum(_counts_for_another(part) for part in parts)
+    if elsewhere and exact.share is not None:
+        exact = _Exact(note=f"{elsewhere} of {len(parts)} engines count for another SLO than theirs")
     shares = own_attainment(signals, facts, [(part.facts, part.slo) for part in parts])
     return _goodput(signals, facts, exact, shares)
 
@@ -181,6 +185,10 @@ def _objectives(facts: Facts) -> list[_Objective | None]:
 def _other_objective(facts: Facts, limits: _Objective) -> _Objective | None:
     """An objective that requests were counted for and that is named, and not `limits`."""
     return next((one for one in _objectives(facts) if one is not None and one != limits), None)
+
+
+def _counts_for_another(part: Part) -> bool:
+    return part.slo.source != "default" and _other_objective(part.facts, _limits(part.slo)) is not None
 
 
 def _completed_per_second(facts: Facts) -> float | None:

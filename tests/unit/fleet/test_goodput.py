@@ -183,6 +183,20 @@ class TestFleet:
         found = self.fleet(one, other)
         assert (found.exact, found.counted_for, found.quality) == (0.7, None, Quality.OK)
 
+    def test_counts_for_another_objective_than_its_own_make_no_exact_share_of_all(self) -> None:
+        # both engines count for (0.6, 0.05); the second is held against a stricter TPOT: its 10 of 10 say nothing
+        one = window(FULL, [0] * 6, [10, 0, 0, 10, 0, 9])
+        other = window(FULL, [0] * 6, [10, 0, 0, 10, 0, 10])
+        strict = Slo(0.6, 0.02, source="config")
+        parts = [
+            Part(goodput(signals(facts), facts, slo), facts.total, slo)
+            for facts, slo in ((one, Slo(*OURS, source="config")), (other, strict))
+        ]
+        facts = merge_facts([one, other])
+        found = fleet_goodput(signals(facts), facts, SLO, parts)
+        assert (found.exact, found.good_per_second, found.quality) == (None, None, Quality.UNKNOWN)
+        assert found.note.startswith("1 of 2 engines count for another SLO than theirs; each replica against")
+
     def test_one_replica_in_doubt_leaves_the_fleet_in_doubt(self) -> None:
         shape = columns(value("requests_judged"), within((1.0, 0.1)), within())
         changed = window(shape, [100, 80, 0], [140, 85, 30])
