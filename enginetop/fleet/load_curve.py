@@ -166,7 +166,8 @@ def _knee(bins: Sequence[Bin], ttft_seconds: float) -> tuple[Knee | None, str]:
         return None, f"goodput does not fall up to {highest:.3g} running requests"
     knee = bins[first]
     if first == 0:
-        return None, f"goodput is best at the lowest load seen, {knee.running:.3g} running requests"
+        how = "best" if knee is best else "within noise of the best"
+        return None, f"goodput is {how} at the lowest load seen, {knee.running:.3g} running requests"
     worse = past[0]
     because = f"at {worse.running:.3g} goodput is {worse.good_per_second.median:.3g}/s"
     if worse.ttft_p99_seconds is not None:

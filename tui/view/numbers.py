@@ -85,7 +85,10 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def seconds_text(seconds: float | None) -> str:
-    """A duration in words of measure for running text: `61 ms`, `1.4 s`, `72 s`, `12 min`, `3 h`."""
+    """A duration in words of measure for running text: `61 ms`, `1.4 s`, `72 s`, `2.9 min`, `12 min`, `3 h`.
+
+    Rounded to the nearest: a latency is no age, of which only what is over counts.
+    """
     if seconds is None or not math.isfinite(seconds):
         return UNKNOWN
     seconds = max(seconds, 0.0)
@@ -97,7 +100,11 @@ def seconds_text(seconds: float | None) -> str:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
-    return duration_text(seconds)
+    if seconds < 119.5:
+        return f"{seconds:.0f} s"
+    if seconds < 597.0:  # 9.95 min
+        return f"{seconds / 60:.1f}".removesuffix(".0") + " min"
+    return f"{seconds / 60:.0f} min" if seconds < 7170.0 else duration_text(seconds)
 
 
 def countdown(seconds: float) -> str:

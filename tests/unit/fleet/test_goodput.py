@@ -81,6 +81,12 @@ def test_nothing_completed_is_unknown_and_not_zero(last: tuple[float, ...]) -> N
     assert found.offered_per_second == last[0] / 10
 
 
+def test_more_aborted_than_finished_is_no_negative_goodput() -> None:
+    """SGLang and Dynamo's workers count an abort before its request has ended."""
+    found = of(FULL, 2, 5, 0, 40, 10, 24)
+    assert (found.completed_per_second, found.good_per_second) == (0.0, 0.0)
+
+
 def test_without_exact_counts_nothing_is_claimed() -> None:
     absent = {
         name: Absence(Quality.UNSUPPORTED, "needs the engine's companion")
@@ -184,7 +190,7 @@ class TestFleet:
         assert (found.exact, found.counted_for, found.quality) == (0.7, None, Quality.OK)
 
     def test_counts_for_another_objective_than_its_own_make_no_exact_share_of_all(self) -> None:
-        # both engines count for (0.6, 0.05); the second is held against a stricter TPOT: its 10 of 10 say nothing
+        # both count for (0.6, 0.05); the second is held against a stricter TPOT: its 10 of 10 say nothing
         one = window(FULL, [0] * 6, [10, 0, 0, 10, 0, 9])
         other = window(FULL, [0] * 6, [10, 0, 0, 10, 0, 10])
         strict = Slo(0.6, 0.02, source="config")
