@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from enginetop.alerts.rule import Check, Finding, untold
+from enginetop.fleet.gpu_join import host_key, host_of
 from enginetop.fleet.snapshot import FleetSnapshot, GpuDevice, ReplicaSnapshot
 from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 
@@ -15,19 +16,28 @@ _Judgement = tuple[bool | None, float | None, str]
 """Breached or not, the value, and what is said about it."""
 
 
-def devices(snapshot: FleetSnapshot) -> Iterator[tuple[ReplicaSnapshot, GpuDevice]]:
-    """Every GPU once, with the first replica that uses it."""
+def devices(snapshot: FleetSnapshot) -> Iterator[tuple[str, ReplicaSnapshot, GpuDevice]]:
+    """Every GPU once: what tells it from all others, the first replica that uses it, and what is known of it.
+
+    That is its UUID, else its machine and its place there (`HOST/INDEX`, of a MIG instance with its profile).
+    """
     seen: set[str] = set()
     for replica in snapshot.replicas:
         for gpu in replica.gpus:
-            if gpu.uuid not in seen:
-                seen.add(gpu.uuid)
-                yield replica, gpu
+            key = gpu.uuid or _place(replica, gpu)
+            if key not in seen:
+                seen.add(key)
+                yield key, replica, gpu
 
 
 def gpu_labels(gpu: GpuDevice) -> Mapping[str, str]:
     """Labels that name a GPU to people."""
     return {"gpu": str(gpu.index), **({"mig": gpu.mig} if gpu.mig else {})}
+
+
+def _place(replica: ReplicaSnapshot, gpu: GpuDevice) -> str:
+    place = f"{host_key(host_of(replica.target.url))}/{gpu.index}"
+    return f"{place}/{gpu.mig}" if gpu.mig else place
 
 
 def throttled() -> Check:
@@ -62,7 +72,7 @@ def _check(judge: Callable[[GpuDevice], _Judgement], limit: float | None) -> Che
         for replica in snapshot.replicas:
             if not replica.gpus:
                 yield untold(replica.target.url)
-        for replica, gpu in devices(snapshot):
+        for key, replica, gpu in devices(snapshot):
             breached, value, said = judge(gpu)
             yield Finding(
                 replica.target.url,
@@ -70,7 +80,7 @@ def _check(judge: Callable[[GpuDevice], _Judgement], limit: float | None) -> Che
                 value,
                 limit,
                 said,
-                subject={"gpu_uuid": gpu.uuid},
+                subject={"gpu_uuid": key},
                 labels=gpu_labels(gpu),
             )
 

@@ -142,17 +142,17 @@ class GpuXid:
 
     def __call__(self, snapshot: FleetSnapshot) -> Iterator[Finding]:
         """See `rule.Check`."""
-        for replica, gpu in devices(snapshot):
+        for key, replica, gpu in devices(snapshot):
             # exporters tell the last Xid for ever: one that was there at first sight is no news
-            lasting = gpu.changed_at is not None and gpu.uuid not in self._met
-            self._met.add(gpu.uuid)
+            lasting = gpu.changed_at is not None and key not in self._met
+            self._met.add(key)
             if gpu.last_xid is None or (gpu.last_xid in FATAL_XIDS) is not self._fatal:
-                self._seen.pop(gpu.uuid, None)
+                self._seen.pop(key, None)
                 continue
-            xid, first = self._seen.get(gpu.uuid, (None, snapshot.at))
+            xid, first = self._seen.get(key, (None, snapshot.at))
             if xid != gpu.last_xid:
                 first = snapshot.at - XID_SECONDS * lasting
-            self._seen[gpu.uuid] = (gpu.last_xid, first)
+            self._seen[key] = (gpu.last_xid, first)
             news = snapshot.at - first < XID_SECONDS
             said = f"GPU {gpu.index}: Xid {gpu.last_xid}"
             yield Finding(
@@ -162,6 +162,6 @@ class GpuXid:
                 None,
                 said,
                 first,
-                {"gpu_uuid": gpu.uuid},
+                {"gpu_uuid": key},
                 gpu_labels(gpu),
             )

@@ -14,13 +14,14 @@ from enginetop.alerts.book import AlertBook
 from enginetop.alerts.builtin import BUILTIN_NAMES, builtin_rules
 from enginetop.alerts.objective_checks import span_text
 from enginetop.fleet.change import AuditRow, ChangeState
-from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role
+from enginetop.fleet.model import EngineKind, Quality, ReplicaState, Role, Target
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.snapshot import (
     BurnRow,
     Event,
     FleetSnapshot,
     Goodput,
+    GpuDevice,
     Quantile,
     RankSnapshot,
     Scalar,
@@ -557,6 +558,26 @@ def test_a_gpu_of_two_replicas_is_one_alert() -> None:
     assert len(tell(watched, [(0, shared)])) == 1
     (alert,) = watched.current()
     assert (alert.target, alert.labels["gpu_uuid"]) == ("http://a.example:8000", "GPU-0")
+
+
+def test_gpus_without_a_uuid_are_told_apart_by_machine_and_place() -> None:
+    def nameless(index: int, **fields: Any) -> GpuDevice:
+        return replace(gpu(index, **fields), uuid="")
+
+    lost, third = nameless(1, state="lost"), nameless(1, mig="1g.10gb", state="lost")
+    members = [
+        replica("a", gpus=(nameless(0), lost, third)),
+        replica("b", gpus=(nameless(0, last_xid=79),)),
+    ]
+    same_machine = replace(members[0], target=Target("http://A.example:8001", "c"))
+    watched = book("GpuLost", "GpuXid")
+    tell(watched, [(0, fleet([*members, same_machine]))])
+    found = {(one.rule, one.target, one.labels["gpu_uuid"], one.labels["gpu"]) for one in watched.current()}
+    assert found == {
+        ("GpuLost", "http://a.example:8000", "a.example/1", "1"),
+        ("GpuLost", "http://a.example:8000", "a.example/1/1g.10gb", "1"),
+        ("GpuXid", "http://b.example:8000", "b.example/0", "0"),
+    }
 
 
 def audit(state: ChangeState, at: float, change: str = "c1") -> AuditRow:
