@@ -73,12 +73,12 @@ class GpuBoard:
         told = self._told_by.setdefault(report.exporter, set())
         for other in [one for one in told if one != source and self._reports[one].at < report.at]:
             told.discard(other)
-            del self._reports[other], self._spacings[other]
+            self.forget(other)
         told.add(source)
         self._take(source, report)
         if not report.gpus and not report.problem:
             for known in self._told_by.pop(report.exporter):
-                del self._reports[known], self._spacings[known]
+                self.forget(known)
 
     def observe_own(self, url: str, at: float, devices: Iterable[GpuDevice]) -> None:
         """Take the GPUs that a replica's own page tells of.
@@ -88,10 +88,10 @@ class GpuBoard:
         own = tuple(replace(device, replicas=(url,), joined_by=JoinedBy.PAGE) for device in devices)
         self._take(url, GpuReport(host_of(url), at, own))
 
-    def forget(self, url: str) -> None:
-        """Nobody is at this URL any more: what its page told of GPUs goes with it."""
-        if self._reports.pop(url, None) is not None:
-            del self._spacings[url]
+    def forget(self, source: str) -> None:
+        """Nothing comes from there any more, such as the URL of a replica that is gone: what it told goes too."""
+        if self._reports.pop(source, None) is not None:
+            del self._spacings[source]
             self._revision += 1
 
     def _take(self, source: str, report: GpuReport) -> None:
@@ -193,15 +193,14 @@ class GpuBoard:
 
     def _sharers(self) -> Mapping[tuple[str, str], frozenset[str]]:
         """The replicas whose own pages tell of a device that no host and no exporter has reported."""
-        reports = [(source, report) for source, report in self._reports.items()]
         reported = {
             ("" if report.exporter else host_key(report.host), whole_uuid(device))
-            for source, report in reports
+            for source, report in self._reports.items()
             if not _is_page(source, report)
             for device in report.gpus
         }
         found: dict[tuple[str, str], set[str]] = {}
-        for source, report in reports:
+        for source, report in self._reports.items():
             if not _is_page(source, report):
                 continue
             for device in report.gpus:

@@ -145,3 +145,11 @@ def test_a_host_that_an_exporter_tells_of_no_more_is_gone() -> None:
     assert board.problem(10.0) == ""
     board.observe(report(gpu(1), at=12.0, host="node-b"))
     assert joined(board, HOSTED, Target("http://node-b:1", "b"), now=12.0) == {"h": [], "b": [(1, "host")]}
+
+
+def test_hosts_without_gpus_make_no_difference_to_what_is_gone() -> None:
+    bare = replace(report(host="node-b", problem="no driver"), at=10.0)
+    board = board_of(report(gpu(0)), bare)
+    assert joined(board, HOSTED) == {"h": [(0, "host")]}
+    board.observe(replace(bare, at=12.0))
+    assert joined(board, HOSTED, now=12.0) == {"h": []}
