@@ -31,7 +31,7 @@ FEWEST: Mapping[str, int] = {"p95": 60, "p99": 300}
 """Requests that a quantile of single requests needs."""
 
 MOST_RECORDS = 20_000
-"""Of one target; older ones make room (some 5 MB)."""
+"""Of one target in a window; older ones make room (some 5 MB)."""
 
 _MOST_PLACES = 3
 _REASONING, _SHARE = "reasoning_tokens", "reasoning_share_ratio"
@@ -80,7 +80,7 @@ Records = Sequence[RequestFigures]
 
 
 class RequestLog:
-    """The newest records of one target, by time."""
+    """The records of one target that may still count, by time."""
 
     def __init__(self, window_seconds: float) -> None:
         self._window_seconds = window_seconds
@@ -94,11 +94,14 @@ class RequestLog:
             del self._records[: MOST_RECORDS // 10]
 
     def counted(self, now: float) -> tuple[RequestFigures, ...]:
-        """The records of the window that ends at `now`, the same object while they are the same."""
+        """The records of the window that ends at `now`, the same object while they are the same.
+
+        Those of before it are forgotten.
+        """
         if not self._records:
             return ()
-        begin = bisect_right(self._records, now - self._window_seconds, key=_AT)
-        counted = tuple(self._records[begin : bisect_right(self._records, now, key=_AT)])
+        del self._records[: bisect_right(self._records, now - self._window_seconds, key=_AT)]
+        counted = tuple(self._records[: bisect_right(self._records, now, key=_AT)])
         if counted != self._counted:
             self._counted = counted
         return self._counted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -131,6 +132,22 @@ class TestLog:
         assert [one.at for one in log.counted(160.0)] == [101.0, 160.0]
         assert log.counted(160.5) is log.counted(160.9)
         assert log.counted(1000.0) == ()
+
+    def test_what_is_older_than_the_window_takes_no_memory(self) -> None:
+        class Watched(RequestFigures):
+            """Can be weakly referred to."""
+
+        log = RequestLog(60.0)
+        old = Watched(0.0)
+        known = weakref.ref(old)
+        log.add(old)
+        assert log.counted(30.0) == (old,)
+        del old
+        for at in range(1, 100):
+            log.add(RequestFigures(float(at)))
+            log.counted(float(at))
+        assert known() is None
+        assert len(log.counted(99.0)) == 60
 
     def test_it_is_bounded(self) -> None:
         log = RequestLog(1e9)
