@@ -192,12 +192,15 @@ def _counts_for_another(part: Part) -> bool:
 
 
 def _completed_per_second(facts: Facts) -> float | None:
-    """Finished minus aborted and errored; None where the engine does not count requests."""
+    """Finished minus aborted and errored; None where the engine does not count requests.
+
+    Where an abort is counted before its request has ended, more may be aborted than finished in a window.
+    """
     finished = facts.gains.get(_FINISHED)
     if finished is None:
         return None
     incomplete = [gain for measure in _INCOMPLETE if (gain := facts.gains.get(measure)) is not None]
-    return finished.per_second - sum([gain.per_second for gain in incomplete])
+    return max(0.0, finished.per_second - sum([gain.per_second for gain in incomplete]))
 
 
 def _or_nothing(facts: Facts, measure: str) -> float | None:
