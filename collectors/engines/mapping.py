@@ -73,9 +73,9 @@ class Table:
     the reason for measures that no version exports. `enable` says by measure what makes the engine export it:
     a flag, a setting or a release. `router_view`: series that name a backend are what is read here; without
     it they are a router's copies and are left out. `moving_names`: counters whose names (without prefix)
-    begin so move without any progress of requests: time, HTTP, scrapes. `counted`: of histograms whose names
-    begin so (without prefix) the counts alone are looked at, which tell that there is progress: they have
-    many lines, and no row names them.
+    begin so move without any progress of requests: time, HTTP, scrapes, arrivals, refusals. `counted`: of
+    histograms whose names begin so (without prefix) the counts alone are looked at, which tell that there is
+    progress: they have many lines, and no row names them.
     """
 
     title: str

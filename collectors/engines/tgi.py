@@ -66,6 +66,14 @@ TABLE = Table(
         "spec_accepted_at_position": "TGI tells accepted extra tokens only",
         "reasoning_tokens": "TGI counts no reasoning tokens",
     },
+    # Counted by the router as requests come in, also while no shard answers.
+    moving_names=(
+        "request_count",
+        "request_failure",
+        "request_input_length",
+        "request_max_new_tokens",
+        "request_validation_duration",
+    ),
 )
 _RESERVED = "tokens reserved for the running batch (prompts and max_new_tokens) over those a batch may hold"
 _ESTIMATED = {

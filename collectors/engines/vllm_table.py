@@ -119,6 +119,8 @@ TABLE = Table(
         *_BEYOND,
     ),
     unsupported={"reasoning_tokens": "vLLM counts no reasoning tokens"},
+    # Counted by the API server, also while the engine stands still with a full queue.
+    moving_names=("admission_rejections", "websocket_"),
     counted=(
         "request_prefill_time_seconds",
         "request_decode_time_seconds",
