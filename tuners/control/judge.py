@@ -1,11 +1,13 @@
 """The verdict of a canary: SLO attainment against fresh baselines over the same blocks of time.
 
 Requests that share a batch are not independent, and neither are blocks that share a queue. The variance is
-therefore taken from the blocks, not from the requests: each block's influence on the difference of the two
-log odds is projected on the slowest `blocks // 5` cosine waves, whose mean square estimates the variance at
-frequency zero, neighbours' correlation included, with exactly that many degrees of freedom for uncorrelated
-blocks (Mueller 2007; Lazarus, Lewis, Stock and Watson 2018). No verdict is surer than it would be if all
-requests were independent, which also settles attainments of exactly 0 and 1.
+therefore taken from the blocks, not from the requests: each block's part of the difference is projected on
+the slowest `blocks // 5` cosine waves, whose mean square estimates the variance at frequency zero, with
+correlation of neighbours and with exactly that many degrees of freedom for uncorrelated blocks (Mueller 2007;
+Lazarus, Lewis, Stock and Watson 2018). No verdict is surer than it would be if all requests were independent.
+
+The bounds are those that either arm's own score limits give the difference (Newcombe 1998, method 10): they
+hold where nobody or everybody is in time, and a lucky arm is not also the surer one.
 """
 
 from __future__ import annotations
@@ -79,21 +81,16 @@ def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
             f"and {FEWEST_BLOCKS} blocks are the least"
         )
         return Judgement(Verdict.INCONCLUSIVE, None, None, None, None, why)
-    within = sum(block.canary_within for block in blocks)
-    other_within = sum(block.baseline_within for block in blocks)
-    difference = within / requests - other_within / other_requests
-    own, other = _Odds.of(within, requests), _Odds.of(other_within, other_requests)
+    own = _Arm(requests, sum(block.canary_within for block in blocks))
+    other = _Arm(other_requests, sum(block.baseline_within for block in blocks))
+    difference = own.ratio - other.ratio
     waves = max(4, len(blocks) // 5)
-    error = math.sqrt(_variance(_influences(blocks, own, other), waves))
-    independent = math.sqrt(1 / own.information + 1 / other.information)
-    reach = max(
-        t_quantile(1 - alpha, waves) * error,
-        normal_quantile(1 - alpha) * independent,
-    )
-    gain = own.log_odds - other.log_odds
-    low, high = (other.moved_by(gain + side * reach) - other.ratio for side in (-1, 1))
-    # the half request of either count moves both a little: the difference that was seen stays between them
-    low, high = min(low, difference), max(high, difference)
+    error = math.sqrt(_variance(_parts(blocks, own, other), waves))
+    independent = math.sqrt(own.variance + other.variance)
+    errors = max(normal_quantile(1 - alpha), t_quantile(1 - alpha, waves) * error / independent)
+    (own_low, own_high), (other_low, other_high) = own.limits(errors), other.limits(errors)
+    low = difference - math.hypot(own.ratio - own_low, other_high - other.ratio)
+    high = difference + math.hypot(own_high - own.ratio, other.ratio - other_low)
     if low > 0:
         verdict = Verdict.IMPROVED
     elif high < 0:
@@ -104,7 +101,7 @@ def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
         verdict = Verdict.INCONCLUSIVE
     effect = (error / independent) ** 2 if error > 0 else None
     why = (
-        f"attainment {100 * within / requests:.2f} % against {100 * other_within / other_requests:.2f} %: "
+        f"attainment {100 * own.ratio:.2f} % against {100 * other.ratio:.2f} %: "
         f"{100 * difference:+.2f} points, "
         f"{100 * (1 - alpha):g} % bounds {100 * low:+.2f} and {100 * high:+.2f}"
     )
@@ -114,50 +111,48 @@ def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
 
 
 @frozen
-class _Odds:
-    """One arm on the scale of log odds, where a lucky arm is not also the surer one.
-
-    Half a request is added to either count, so that an arm without a miss has a place there (Haldane).
-    """
+class _Arm:
+    """Judged requests of one side, and those within the SLO."""
 
     requests: float
-    ratio: float
-
-    @classmethod
-    def of(cls, within: float, requests: float) -> _Odds:
-        return cls(requests, (within + 0.5) / (requests + 1.0))
+    within: float
 
     @property
-    def log_odds(self) -> float:
-        return math.log(self.ratio / (1 - self.ratio))
+    def ratio(self) -> float:
+        """The attainment."""
+        return self.within / self.requests
 
     @property
-    def information(self) -> float:
-        """The inverse of the variance of the log odds of independent requests."""
-        return (self.requests + 1.0) * self.ratio * (1 - self.ratio)
+    def variance(self) -> float:
+        """Of the attainment of independent requests; half a request is added to either count, so that an arm
+        without a miss has some.
+        """
+        ratio = (self.within + 0.5) / (self.requests + 1.0)
+        return ratio * (1.0 - ratio) / self.requests
 
-    def moved_by(self, log_odds: float) -> float:
-        """The ratio that lies so much higher in log odds."""
-        return 1.0 / (1.0 + math.exp(-(self.log_odds + log_odds)))
+    def limits(self, errors: float) -> tuple[float, float]:
+        """The attainments which this one is so many of their own standard errors from (Wilson 1927)."""
+        doubt = errors * errors / self.requests
+        middle = self.ratio + doubt / 2
+        reach = math.sqrt(doubt * self.ratio * (1.0 - self.ratio) + doubt * doubt / 4)
+        return (middle - reach) / (1.0 + doubt), (middle + reach) / (1.0 + doubt)
 
 
-def _influences(blocks: Sequence[Block], own: _Odds, other: _Odds) -> list[float]:
-    """What each block adds to the difference of the log odds, to first order; centred."""
-    raw = [
-        (block.canary_within - own.ratio * block.canary_requests) / own.information
-        - (block.baseline_within - other.ratio * block.baseline_requests) / other.information
+def _parts(blocks: Sequence[Block], own: _Arm, other: _Arm) -> list[float]:
+    """What each block adds to the difference; their sum is 0."""
+    return [
+        (block.canary_within - own.ratio * block.canary_requests) / own.requests
+        - (block.baseline_within - other.ratio * block.baseline_requests) / other.requests
         for block in blocks
     ]
-    mean = sum(raw) / len(raw)
-    return [value - mean for value in raw]
 
 
-def _variance(influences: Sequence[float], waves: int) -> float:
-    """Long-run variance of the sum of `influences`, from their slowest cosine waves."""
-    count = len(influences)
+def _variance(parts: Sequence[float], waves: int) -> float:
+    """Long-run variance of the sum of `parts`, from their slowest cosine waves."""
+    count = len(parts)
     power = 0.0
     for wave in range(1, waves + 1):
         turn = math.pi * wave / count
-        projection = sum(value * math.cos(turn * (i + 0.5)) for i, value in enumerate(influences))
+        projection = sum(value * math.cos(turn * (i + 0.5)) for i, value in enumerate(parts))
         power += projection * projection * 2.0 / count
     return count * power / waves

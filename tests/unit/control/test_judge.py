@@ -81,8 +81,7 @@ def test_the_difference_lies_within_its_bounds_where_nobody_or_everybody_misses(
 
 
 # C1 of the reference: 1860/2000 against 1900/2000 is z = -2.66, p = .0077 on both sides, .00385 on one, and
-# the 95 % interval ends at -.53 points. Log odds instead: ln(.93/.07) - ln(.95/.05) = -.3577, its error
-# sqrt(1/1860 + 1/140 + 1/1900 + 1/100) = .1349, z = -2.65.
+# the 95 % interval ends at -.53 points.
 def test_two_proportions_of_the_reference() -> None:
     alike = blocks(*[(200, 186, 200, 190)] * 10)
     assert judge(alike, alpha=0.0045, margin=0.01).verdict is Verdict.WORSE
@@ -90,6 +89,27 @@ def test_two_proportions_of_the_reference() -> None:
     found = judge(alike, alpha=0.025, margin=0.01)
     assert found.difference == pytest.approx(-0.02)
     assert found.high == pytest.approx(-0.0053, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("counts", "alpha", "bounds"),
+    [
+        # Newcombe 1998, table II, example a: 56/70 - 48/80, 95 % on both sides, his method 10.
+        ((70, 56, 80, 48), 0.025, (0.0524, 0.3339)),
+        # A real run, 161/164 against 160/160. Score limits with z = 1.6449, z^2 = 2.7055: .9551 and .9927 of
+        # the canary, 160/(160 + 2.7055) = .9834 and 1 of the baseline: -.0183 less .0266, and more by
+        # sqrt(.0110^2 + .0166^2).
+        ((164, 161, 160, 160), 0.05, (-0.0449, 0.0016)),
+        # Nobody late: n/(n + z^2) of 100 and of 200 are .9737 and .9867.
+        ((100, 100, 200, 200), 0.05, (-0.0263, 0.0133)),
+    ],
+)
+def test_bounds_of_two_proportions(
+    counts: tuple[float, float, float, float], alpha: float, bounds: tuple[float, float]
+) -> None:
+    own, own_within, other, other_within = (count / 10 for count in counts)
+    found = judge(blocks(*[(own, own_within, other, other_within)] * 10), alpha=alpha, margin=0.01)
+    assert (found.low, found.high) == pytest.approx(bounds, abs=6e-5)
 
 
 # C2, and "about 5 900 requests an arm" for a margin of one point.
@@ -132,9 +152,21 @@ def test_blocks_without_any_spread_are_not_believed_beyond_chance() -> None:
     even = blocks(*[(10, 9, 20, 18)] * 30)
     found = judge(even, alpha=0.05, margin=0.01)
     assert found.verdict is Verdict.INCONCLUSIVE
-    # 300 and 600 independent requests at .9: standard error of the log odds .2357, times 1.645 is .3877;
-    # log odds of .9 are 2.1972, so from .9 up to .9299 and down to .8593
-    assert (found.high, found.low) == pytest.approx((0.0299, -0.0407), abs=1.2e-3)
+    # 300 and 600 independent requests at .9: standard error of the difference sqrt(.09/300 + .09/600) =
+    # .0212, times 1.645 is .0349
+    assert (found.high, found.low) == pytest.approx((0.0349, -0.0349), abs=2.5e-3)
+
+
+@pytest.mark.parametrize("count", [10, 30])
+@pytest.mark.parametrize("late", [1, 10, 200])
+def test_one_bad_minute_decides_nothing(count: int, late: int) -> None:
+    """However many are late in it: it is one event. Nobody is late in any other minute on either side."""
+    for bad in range(count):
+        canary = [(200, 200 - late * (i == bad), 200, 200) for i in range(count)]
+        baseline = [(200, 200, 200, 200 - late * (i == bad)) for i in range(count)]
+        for rows in (canary, baseline):
+            verdict = judge(blocks(*rows), alpha=0.05, margin=0.01).verdict
+            assert verdict not in (Verdict.WORSE, Verdict.IMPROVED)
 
 
 def test_both_arms_without_a_miss() -> None:
@@ -147,8 +179,8 @@ def test_both_arms_without_a_miss() -> None:
 
 @pytest.mark.parametrize(
     "within",
-    # of 6000 a side none, .5 % and 3 % in time, equal on both; the error of the log odds of 180 is
-    # sqrt(2 / 174.6) = .107, 1.645 times it .176: up to 16 % of them may be lost, half a point of all
+    # of 6000 a side none, .5 % and 3 % in time, equal on both; the error of the difference of 180 and 180
+    # is sqrt(2 x .0291 / 6000) = .0031, 1.645 times it .0051: a sixth of them, or half a point of all
     [0, 30, 180],
 )
 def test_where_hardly_anybody_is_in_time_nothing_is_told(within: int) -> None:
@@ -159,8 +191,8 @@ def test_where_hardly_anybody_is_in_time_nothing_is_told(within: int) -> None:
 
 
 def test_a_tenth_of_what_few_attain_can_be_told() -> None:
-    """Of 60 000 a side 3000 in time: the error of the log odds is sqrt(2 / 2850) = .0265, 1.645 times it
-    .0436: at most 4.1 % of them are lost.
+    """Of 60 000 a side 3000 in time: the error of the difference is sqrt(2 x .0475 / 60000) = .00126, 1.645
+    times it .00207: at most 4.1 % of them are lost.
     """
     found = judge(blocks(*[(2000, 100, 2000, 100)] * 30), alpha=0.05, margin=0.01)
     assert found.verdict is Verdict.NOT_WORSE
@@ -214,6 +246,13 @@ def test_error_rates_of_null_changes_and_power() -> None:
     assert harmful[Verdict.WORSE] >= 57
     helpful = verdicts([drawn(seed, loss=-0.03) for seed in range(2000, 2030)])
     assert helpful[Verdict.IMPROVED] >= 25
+
+
+def test_error_rates_where_few_minutes_have_all_the_misses() -> None:
+    """One request in a thousand is late, most of them in a few minutes of one side."""
+    null = verdicts([drawn(seed, attainment=0.999, spread=2.0) for seed in range(1000)])
+    assert null[Verdict.IMPROVED] <= 69
+    assert null[Verdict.WORSE] <= 69
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.4])
