@@ -21,7 +21,7 @@ from collectors.page import Layout, Page
 from enginetop.fleet.foreign_json import model_name
 from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import EngineKind, Role
-from enginetop.fleet.reading import ConfigValue, Reading, Series
+from enginetop.fleet.reading import UNHEALTHY_BACKENDS, ConfigValue, Reading, Series
 
 IN_FLIGHT_NOTE = "in flight through the gateway: those that wait in an engine are among them"
 
@@ -32,7 +32,6 @@ _NO_MODELS = frozenset({"default", "other", "unknown"})
 """Words that gateways put where a request named no model of theirs."""
 
 _LEFT_OUT = ""
-_UNHEALTHY = "unhealthy_backends"
 _MOST_LISTED = 8
 _SEEN = "the gateway's health gauges"
 _BACKENDS = (
@@ -113,7 +112,7 @@ class GatewayReader(PageReader):
                 product=self._view.table.title,
             ),
             live_progress=False,
-            config={_UNHEALTHY: ConfigValue(_listed(unhealthy), _SEEN)} if total else {},
+            config={UNHEALTHY_BACKENDS: ConfigValue(_listed(unhealthy), _SEEN)} if total else {},
         )
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from enginetop.alerts.rule import Finding, untold
 from enginetop.alerts.seen import number
 from enginetop.alerts.standing import EachReplica
+from enginetop.fleet.reading import UNHEALTHY_BACKENDS
 from enginetop.fleet.snapshot import ReplicaSnapshot
-
-UNHEALTHY_SETTING = "unhealthy_backends"
-"""The setting in which a gateway's reading names them."""
 
 
 def backends_down(*, every: bool) -> EachReplica:
@@ -30,6 +28,6 @@ def _finding(replica: ReplicaSnapshot, every: bool) -> Finding | None:
 def _said(replica: ReplicaSnapshot, healthy: float, known: float | None) -> str:
     if not known:
         return "no backend to route to"
-    named = replica.config.get(UNHEALTHY_SETTING)
+    named = replica.config.get(UNHEALTHY_BACKENDS)
     which = f", not {named.value}" if named is not None else ""
     return f"{healthy:.0f} of {known:.0f} backends healthy{which}"

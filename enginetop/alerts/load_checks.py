@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from enginetop.alerts.rule import Finding, untold
 from enginetop.alerts.seen import distribution, engines, grows, number, recent
 from enginetop.alerts.standing import EachReplica, OneCheck
+from enginetop.fleet.bound_by import KV_FULL_RATIO
 from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE, errored_per_second
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.objective_half import LEAST_REQUESTS, Half, is_missed, miss_of
@@ -20,8 +21,6 @@ from enginetop.fleet.pools import pools
 from enginetop.fleet.snapshot import FleetSnapshot, Quantile, ReplicaSnapshot, Scalar
 from enginetop.fleet.thinking import SLACK_TOKENS, budget_of
 
-KV_FULL_RATIO = 0.95
-"""Above it preemptions are near; alone it is no trouble, since a kept prefix cache fills the cache too."""
 KV_EASED_RATIO = 0.90
 """At or below it a pending alert is over: each request that ends gives a few percent of the cache back."""
 PREEMPTIONS_CRITICAL_PER_SECOND = 0.1

@@ -32,9 +32,11 @@ WORDS: tuple[str, ...] = (
 
 UNKNOWN: Mapping[str, float] = MappingProxyType({"unknown": 1.0})
 
-# Heuristics, configured nowhere: a limit counts as reached a little below it, since gauges are samples.
-_FULL_KV = 0.95
+KV_FULL_RATIO = 0.95
+"""From here on preemptions are near; alone it is no trouble: a prefix cache that is kept fills it too."""
+
 _REACHED = 0.9
+"""A configured limit counts as reached a little below it, since gauges are samples (a heuristic)."""
 
 _ROUNDING_SECONDS = 1e-6
 _MOST_SPANS = 4096
@@ -77,7 +79,7 @@ def bound_by(load: Load) -> str:
 
 
 def _bound_with_a_queue(load: Load, full: bool | None) -> str:
-    if load.kv is not None and load.kv >= _FULL_KV:
+    if load.kv is not None and load.kv >= KV_FULL_RATIO:
         return "kv"
     if load.ttft_late and load.tpot_late:
         return "capacity"  # both objectives are missed: no knob trades one for the other

@@ -18,6 +18,7 @@ from enginetop.fleet.strict_tables import Check, Float, Int, Key, Within, read_t
 
 _Seconds = Annotated[Float, Within(gt=0, allow_inf_nan=False)]
 _Ratio = Annotated[Float, Within(gt=0, lt=1)]
+_DEFAULT_SLO = Slo()
 
 
 def _seconds_of(told: object) -> object:
@@ -175,9 +176,9 @@ class SloTable:
     """One `[[slo]]` entry; `model` is a shell pattern, the first entry that matches counts."""
 
     model: str = "*"
-    ttft_seconds: _Latency = 1.0
-    tpot_seconds: _Latency = 0.1
-    target: _Ratio = 0.95
+    ttft_seconds: _Latency = _DEFAULT_SLO.ttft_seconds
+    tpot_seconds: _Latency = _DEFAULT_SLO.tpot_seconds
+    target: _Ratio = _DEFAULT_SLO.target
 
 
 def _all_or_some(accepted: object) -> bool | tuple[str, ...]:

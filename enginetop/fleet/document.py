@@ -48,7 +48,8 @@ def snapshot_document(snapshot: FleetSnapshot) -> Json:
     Beyond the contract's keys: `sequence`, `interval_seconds`, `simulated` (any replica is), `collector` and
     `gpu_problem`; of a replica `since` (Unix seconds), `simulated`, `next_try_at`, `spacing_seconds`,
     `failed_looks` (in a row), `unanswered_seconds` (of a look that waits too long), `product` (which router
-    or gateway) and `sources` (where version, model and role were read); of both fleet and replica `beyond`,
+    or gateway), `sources` (where version, model and role were read), and where it runs: `pod`,
+    `inference_pool` and `process` of this machine; of both fleet and replica `beyond`,
     the signals that only some engines export, where they do; `pools`, advice on all replicas of a model and
     role as one; of the fleet `models`, a row for each with its own goodput; of a replica `outliers`, figures
     that stand out from the median of its like.

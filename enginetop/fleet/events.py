@@ -68,7 +68,7 @@ class EventLog:
         return changed
 
     def preemptions(self, at: float, in_window: float | None) -> None:
-        """Compare the preemptions of the window with those of the window before; None changes nothing."""
+        """Whether there were preemptions in the window: an event where that changed; None: not known."""
         if in_window is None:
             return
         preempting = in_window > 0

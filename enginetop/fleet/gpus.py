@@ -89,7 +89,7 @@ class GpuBoard:
         self._take(url, GpuReport(host_of(url), at, own))
 
     def forget(self, source: str) -> None:
-        """Nothing comes from there any more, such as the URL of a replica that is gone: what it told goes too."""
+        """Nothing comes from there any more (a replica's URL, say): what it told goes with it."""
         if self._reports.pop(source, None) is not None:
             del self._spacings[source]
             self._revision += 1

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from enginetop.fleet.changing import changed
 from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import BELIEVED, ReplicaState
-from enginetop.fleet.pools import Pool, pools
+from enginetop.fleet.pools import pools
 from enginetop.fleet.snapshot import Distribution, Outlier, ReplicaSnapshot, Scalar, Signals
 
 LEAST_REPLICAS = 4
@@ -90,7 +90,9 @@ class OutlierBoard:
             fresh = known if known is not None and known[0] is one else (one, figures_of(one))
             self._figures[one.target.url] = fresh
         found: dict[str, list[Outlier]] = {}
-        for _, members in _judged(pools(replicas)):
+        for members in pools(replicas).values():
+            if len(members) < LEAST_REPLICAS:
+                continue
             table = [(one.target.url, self._figures[one.target.url][1]) for one in members]
             for url, outlier in compare(table):
                 found.setdefault(url, []).append(outlier)
@@ -141,12 +143,6 @@ def _stands_out(figure: _Figure, middle: float, limit: float, worse: Worse) -> b
     if worse is not Worse.LOW and above > limit:
         return figure.least >= middle
     return worse is not Worse.HIGH and -above > limit
-
-
-def _judged(
-    groups: Mapping[Pool, list[ReplicaSnapshot]],
-) -> Iterable[tuple[Pool, list[ReplicaSnapshot]]]:
-    return ((pool, members) for pool, members in groups.items() if len(members) >= LEAST_REPLICAS)
 
 
 def _figure(signals: Signals, base: str, part: str) -> _Figure | None:

@@ -19,6 +19,9 @@ from enginetop.fleet.quickly_made import quickly_made
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
+UNHEALTHY_BACKENDS = "unhealthy_backends"
+"""The setting in which a gateway's reading names the backends that it does not route to."""
+
 
 class Part(StrEnum):
     """Which part of a measure a series is."""

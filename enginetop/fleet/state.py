@@ -19,7 +19,7 @@ FAILURES_UNTIL_DOWN = 2
 """Connection failures in a row that make a replica `down`."""
 
 STANDSTILL_PAGES = 3
-"""Consecutive pages with work and without movement that make `no_progress`."""
+"""Consecutive pages with work, between which nothing moved, that make `no_progress`."""
 
 NO_FLAGS = EngineFlags()
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from enginetop.fleet.bound_by import KV_FULL_RATIO
 from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE, errored_per_second
 from enginetop.fleet.objective_half import LEAST_REQUESTS, TPOT, TTFT, Half, is_missed, miss_of
+from enginetop.fleet.reading import UNHEALTHY_BACKENDS
 from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot
 from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
 from tui.view.numbers import percent, rate, scalar_number, seconds_text
 from tui.view.severity import Condition, Severity
-
-KV_PRESSURE_RATIO = 0.95
-"""KV use above which preemptions or a queue mean pressure (contract, rule `KvPressure`)."""
 
 MEDIAN = 0.5
 MEDIAN_MIN_REQUESTS = 5
@@ -26,7 +25,7 @@ def _kv_breach(replica: ReplicaSnapshot) -> Condition | None:
     signals = replica.signals
     kv = scalar_number(signals.get("kv_usage_ratio"))
     preemptions = scalar_number(signals.get("preemptions_per_second")) or 0.0
-    full = kv is not None and kv >= KV_PRESSURE_RATIO
+    full = kv is not None and kv >= KV_FULL_RATIO
     if preemptions <= 0 and not full:
         return None
     waiting = scalar_number(signals.get("requests_waiting")) or 0.0
@@ -90,7 +89,7 @@ def _backend_breach(replica: ReplicaSnapshot) -> Condition | None:
     total = scalar_number(replica.beyond.get("backends_total"))
     if healthy is None or (healthy > 0 and (total is None or healthy >= total)):
         return None
-    named = replica.config.get("unhealthy_backends")
+    named = replica.config.get(UNHEALTHY_BACKENDS)
     because = f"not healthy: {named.value}" if named is not None and total else "no backend to route to"
     known = f" of {total:.0f}" if total else ""
     severity = Severity.WARN if healthy else Severity.CRIT

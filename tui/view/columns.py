@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from operator import attrgetter
 
+from enginetop.fleet.bound_by import KV_FULL_RATIO
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import ReplicaSnapshot, Scalar
 from themes.loader import Ink
 from tui.view import charts, numbers
-from tui.view.breaches import KV_PRESSURE_RATIO
 from tui.view.cells import UNKNOWN, Line, Span, cut_end, cut_middle, line_text, plain
 from tui.view.column import Column, GridRow, Value, figure, no_value, stale_ink
 from tui.view.column_kinds import (
@@ -53,7 +53,7 @@ def _draw_kv(row: GridRow, width: int) -> Line:
     ratio = numbers.scalar_number(value)
     if ratio is None or not isinstance(value, Scalar):
         return plain(UNKNOWN, "dim")
-    ink: Ink = stale_ink(row, value.quality, "warn" if ratio >= KV_PRESSURE_RATIO else "text")
+    ink: Ink = stale_ink(row, value.quality, "warn" if ratio >= KV_FULL_RATIO else "text")
     shown = figure(
         row, "kv_usage_ratio", numbers.marked(numbers.percent(ratio), value.quality), min(width, 4), ink
     )
