@@ -13,13 +13,12 @@ from tui.view.cells import (
     Line,
     Span,
     clip,
-    fit,
     line_width,
     merge,
     plain,
     wrap_text,
 )
-from tui.view.compare import LABEL_WIDTH, NUMBER_WIDTH, figure_lines, head_line, word_line
+from tui.view.compare import NUMBER_WIDTH, figure_lines, head_line, label_cell, label_width, word_line
 from tui.view.detail_plots import plots_beside
 from tui.view.engines import engine_text
 from tui.view.figures import WIDE, Lines
@@ -57,14 +56,15 @@ def beside_lines(picture: Picture, url: str, other: str | None, width: int) -> l
         return [clip(plain(f" {said}", "warn"), width)]
     names = [picture.name_in(one.target.url, NUMBER_WIDTH) for one in (first, second)]
     words = [picture.conditions[one.target.url].word for one in (first, second)]
+    cells = label_width(width)
     lines: list[Line] = [
-        head_line(names[0], names[1], f"{names[1]} - {names[0]}"),
-        word_line("state", words[0], words[1], _DIFFERS),
+        head_line(names[0], names[1], f"{names[1]} - {names[0]}", cells),
+        word_line("state", words[0], words[1], cells=cells, other=_DIFFERS),
         *_told_apart("engine", engine_text(first), engine_text(second), width),
         *_told_apart("model", _model(first), _model(second), width),
-        *_bound(first, second),
+        *_bound(first, second, cells),
         *_settings(first, second, width),
-        *figure_lines(first.signals, second.signals),
+        *figure_lines(first.signals, second.signals, cells=cells),
     ]
     if width >= _PLOTS_AT_THE_RIGHT:
         plots = plots_beside(first, second, picture.snapshot.at, width - _TABLE_WIDTH)
@@ -89,34 +89,35 @@ def _model(replica: ReplicaSnapshot) -> str:
 def _told_apart(label: str, first: str, second: str, width: int) -> Iterator[Line]:
     """A row where both are the same, else one for each: words are too long for a column."""
     told: Sequence[str] = (first,) if first == second else (first, second)
+    cells = label_width(width)
     for number, text in enumerate(told):
-        name = fit(label.replace("_", " ") if not number else "", LABEL_WIDTH)
-        for piece in wrap_text(text, max(width - LABEL_WIDTH - 3, 10)):
+        name = label_cell(label if not number else "", cells)
+        for piece in wrap_text(text, max(width - cells - 3, 10)):
             yield (Span(f" {name} ", "head"), Span(piece, "dim" if len(told) == 1 else "text"))
-            name = " " * LABEL_WIDTH
+            name = " " * cells
 
 
-def _bound(first: ReplicaSnapshot, second: ReplicaSnapshot) -> Lines:
+def _bound(first: ReplicaSnapshot, second: ReplicaSnapshot, cells: int) -> Lines:
     for word in dict.fromkeys((*first.bound_by, *second.bound_by)):
         one, other = first.bound_by.get(word, 0.0), second.bound_by.get(word, 0.0)
         if word != "unknown" and max(one, other) >= 0.005:
             shown, shown_other = (f"{numbers.percent(share)} %" for share in (one, other))
-            yield word_line(f"bound by {word}", shown, shown_other, _DIFFERS)
+            yield word_line(f"bound by {word}", shown, shown_other, cells=cells, other=_DIFFERS)
 
 
 def _settings(first: ReplicaSnapshot, second: ReplicaSnapshot, width: int) -> Lines:
     """Settings that differ; of the others how many there are."""
-    same = 0
+    same, cells = 0, label_width(width)
     for key in sorted({*first.config, *second.config}):
         one, other = _value(first, key), _value(second, key)
         if one == other:
             same += 1
         elif max(len(one), len(other)) <= _SHORT:
-            yield word_line(key, one, other, _DIFFERS)
+            yield word_line(key, one, other, cells=cells, other=_DIFFERS)
         else:
             yield from _told_apart(key, one, other, width)
     if same:
-        yield (Span(f" {fit('settings', LABEL_WIDTH)} ", "head"), Span(f"{same} are the same", "dim"))
+        yield (Span(f" {label_cell('settings', cells)} ", "head"), Span(f"{same} are the same", "dim"))
 
 
 def _value(replica: ReplicaSnapshot, key: str) -> str:

@@ -56,6 +56,16 @@ def test_what_lies_between_two_figures(first: float, second: float, between: str
     assert line_text(line).endswith(f"  {between}")
 
 
+@pytest.mark.parametrize("width", [60, 72, 80, 200])
+def test_a_figure_can_be_told_by_its_name(width: int) -> None:
+    """From 71 cells on names are whole; below they keep their ends, which name the quantile."""
+    first, second = (replica(name, changes={"queue_seconds": distribution(0.1, 0.2)}) for name in "ab")
+    names = [line.split("  ")[0].strip() for line in texts(first, second, width)]
+    assert {"queue seconds p50", "queue seconds p95"} <= set(names)
+    assert any(name == "generation tokens per second" for name in names) == (width > 70)
+    assert len({name for name in names if "per second" in name}) > 3
+
+
 def test_what_is_set_and_measured_differently_by_hand() -> None:
     lines = texts(A1, A2)
     assert lines[0].split() == ["a1", "a2", "a2", "-", "a1"]
@@ -71,10 +81,10 @@ def test_what_is_set_and_measured_differently_by_hand() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "change"),
     [
-        (0.5, 0.4999, ["-<0.1", "%"]),
-        (0.5, 0.5001, ["+<0.1", "%"]),
-        (0.5, 0.4988, ["-0.1", "%"]),
-        (0.5, 0.49, ["-1.0", "%", "(-2%)"]),
+        (0.5, 0.4999, ["-<0.1", "points"]),
+        (0.5, 0.5001, ["+<0.1", "points"]),
+        (0.5, 0.4988, ["-0.1", "points"]),
+        (0.5, 0.49, ["-1.0", "points", "(-2%)"]),
         (0.5, 0.5, ["0"]),
     ],
 )
