@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from collectors.discovery.roster import Changes, Roster
@@ -46,6 +46,7 @@ class Membership:
         self._roster = Roster(fixed)
         self._of_source = of_source
         self._problems: dict[str, str] = {}
+        self._given = frozenset(credentials)
         self.credentials = dict(credentials)
 
     @property
@@ -80,6 +81,7 @@ class Membership:
         changes = self._roster.take(look.source, look.listed, now)
         usual = self._of_source.get(look.source, NO_CREDENTIALS)
         own = {one.target.url: one.credentials for one in look.listed if one.credentials is not None}
+        self._forget_credentials((*changes.dropped, *(former for former, _ in changes.moved)))
         for target in (*changes.joined, *(target for _, target in changes.moved)):
             if (how := own.get(target.url, usual)) != NO_CREDENTIALS:
                 self.credentials.setdefault(target.url, how)
@@ -87,7 +89,15 @@ class Membership:
 
     def expire(self, now: float) -> Changes:
         """Forget members that have been gone for long enough."""
-        return self._roster.expire(now)
+        changes = self._roster.expire(now)
+        self._forget_credentials(changes.dropped)
+        return changes
+
+    def _forget_credentials(self, urls: Iterable[str]) -> None:
+        """Whoever comes to one of these addresses is somebody else, who must not be sent the former's key."""
+        for url in urls:
+            if url not in self._given:
+                self.credentials.pop(url, None)
 
 
 def apply(changes: Changes, tracker: ChangingTracker, now: float) -> None:

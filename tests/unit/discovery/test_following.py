@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from collectors.discovery.file_sd import FileSd
+from collectors.discovery.listing import Listed
 from collectors.discovery.membership import Membership
-from collectors.discovery.watcher import SourceWatcher
+from collectors.discovery.watcher import Look, SourceWatcher
 from collectors.fetch import Credentials
 from collectors.loop import LiveEngine
 from enginetop.cli.discovering import LOCAL, DiscoverySetting
@@ -41,6 +42,26 @@ def write(path: Path, *groups: tuple[str, str]) -> None:
 
 def states(snapshot: FleetSnapshot) -> dict[str, ReplicaState]:
     return {replica.target.url: replica.state for replica in snapshot.replicas}
+
+
+def test_a_key_goes_with_its_source_and_not_with_an_address() -> None:
+    """A pod's address is another pod's later: the key of the first one must not be sent there."""
+    one, other, mine = (Credentials(api_key_env=name) for name in ("ONE", "OTHER", "MINE"))
+    members = Membership(SourceWatcher([]), (), {C: mine}, {"one": one, "other": other})
+
+    def lists(source: str, *who: tuple[str, str], at: float) -> None:
+        members.take(Look(source, tuple(Listed(Target(url, url), name) for url, name in who)), at)
+
+    lists("one", (A, "x"), (C, "y"), at=0.0)
+    assert members.credentials == {A: one, C: mine}
+    lists("one", at=1.0)
+    assert members.expire(1000.0).dropped == (A, C)
+    assert members.credentials == {C: mine}
+    lists("other", (A, "z"), (C, "y"), at=1001.0)
+    assert members.credentials == {A: other, C: mine}
+    lists("other", (B, "z"), at=1002.0)  # it moved
+    lists("one", (A, "x"), at=1003.0)
+    assert members.credentials == {A: one, B: other, C: mine}
 
 
 def test_a_fleet_is_followed_while_it_changes(tmp_path: Path) -> None:
@@ -83,7 +104,7 @@ def test_a_fleet_is_followed_while_it_changes(tmp_path: Path) -> None:
         seen = wait_until(engine, lambda seen: bool(seen.collector.discovery_problem))
         assert "last good list" in seen.collector.told
         assert states(seen) == {C: ReplicaState.OK, B: ReplicaState.OK}
-        assert members.credentials == {url: Credentials(api_key_env="KEY") for url in (A, B, C)}
+        assert members.credentials == {url: Credentials(api_key_env="KEY") for url in (B, C)}
     finally:
         engine.stop()
 
