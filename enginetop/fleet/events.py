@@ -9,6 +9,12 @@ from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.snapshot import Event
 
 _KEPT = 64
+_LULLS = frozenset({"ok -> idle", "idle -> ok"})
+
+
+def is_lull(event: Event) -> bool:
+    """Whether it is a turn between work and none: under little load there is one every few seconds."""
+    return event.kind == "state_changed" and event.detail in _LULLS
 
 
 class EventLog:
@@ -25,7 +31,11 @@ class EventLog:
         return self._events
 
     def _add(self, event: Event) -> None:
-        self._events = (*self._events, event)[-_KEPT:]
+        events = (*self._events, event)
+        if len(events) > _KEPT:  # a restart must not give way to a lull
+            place = next((place for place, one in enumerate(events) if is_lull(one)), 0)
+            events = events[:place] + events[place + 1 :]
+        self._events = events
 
     def appeared(self, at: float, why: str = "") -> None:
         """The target answered for the first time, or is listed again."""

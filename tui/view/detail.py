@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from enginetop.fleet.events import is_lull
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import Outlier, ReplicaSnapshot
 from enginetop.fleet.state import duration_text
@@ -137,9 +138,10 @@ def _config(replica: ReplicaSnapshot) -> Lines:
 
 
 def _events(replica: ReplicaSnapshot) -> Lines:
-    if not replica.events:
+    news = [event for event in replica.events if not is_lull(event)]
+    if not news:
         yield row("events", Span("none yet", "dim"))
-    newest_first = sorted(replica.events, key=lambda event: -event.at)
+    newest_first = sorted(news, key=lambda event: -event.at)
     for number, event in enumerate(newest_first):
         time = Span(f"{numbers.time_of_day(event.at)} ", "dim")
         yield row("" if number else "events", time, Span(event_text(event)))

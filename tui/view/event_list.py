@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
+from enginetop.fleet.events import is_lull
 from enginetop.fleet.model import UP_STATES
 from enginetop.fleet.snapshot import Event, FleetSnapshot
 from themes.loader import Ink
@@ -25,7 +26,10 @@ KIND_WORDS = {
     "config_changed": "config",
     "preemptions_began": "preempting",
     "preemptions_ended": "preempting ended",
+    "lull": "idle",
 }
+"""Kinds by their word, in the order in which they are shown; a lull is a change of state apart."""
+_LULL = "lull"
 _INKS: dict[str, Ink] = {
     "restarted": "info",
     "gone": "warn",
@@ -40,19 +44,19 @@ def kinds_of(picture: Picture) -> list[str]:
     """The kinds of events that there are, in the order of `KIND_WORDS`, unknown ones last."""
     if picture.snapshot is None:
         return []
-    found = {event.kind for replica in picture.snapshot.replicas for event in replica.events}
+    found = {_kind(event) for replica in picture.snapshot.replicas for event in replica.events}
     known = [kind for kind in KIND_WORDS if kind in found]
     return [*known, *sorted(found.difference(KIND_WORDS))]
 
 
 def next_kind(picture: Picture, kind: str) -> str:
-    """The kind after this one; after the last, and for one that is gone, all (empty)."""
+    """The kind after this one; after the last, and for one that is gone, all but lulls (empty)."""
     kinds = ["", *kinds_of(picture)]
     return kinds[(kinds.index(kind) + 1) % len(kinds)] if kind in kinds else ""
 
 
 def event_rows(picture: Picture, width: int, kind: str = "") -> Rows[str]:
-    """A row for each event of this kind (empty: of every kind)."""
+    """A row for each event of this kind (empty: of every kind but lulls)."""
     return Rows(_rows(picture, kind, width), width)
 
 
@@ -60,8 +64,10 @@ def events_verdict(picture: Picture, width: int, kind: str = "") -> Line:
     """How many there are of each kind, the shown one marked."""
     if picture.snapshot is None:
         return ()
-    counts = Counter(event.kind for replica in picture.snapshot.replicas for event in replica.events)
-    parts = [Span(f" all {counts.total()}", "title" if not kind else "dim")]
+    counts = Counter(_kind(event) for replica in picture.snapshot.replicas for event in replica.events)
+    lulls = counts[_LULL]
+    whole = f" all{' but idle' if lulls else ''} {counts.total() - lulls}"
+    parts = [Span(whole, "title" if not kind else "dim")]
     for one in kinds_of(picture):
         parts += (Span(" · ", "dim"), Span(f"{_word(one)} {counts[one]}", "title" if one == kind else "dim"))
     return clip(parts, width)
@@ -77,7 +83,7 @@ def _rows(picture: Picture, kind: str, width: int) -> Iterator[Row[str]]:
         of = f" of the kind {_word(kind)!r}" if kind else ""
         yield from paragraph(
             f"nothing happened yet{of}: restarts, changes of state or configuration and bouts of preemption "
-            "are listed here, the last 64 of each replica",
+            "are listed here, the last 64 of each replica; turns between ok and idle are a kind of their own",
             width,
         )
         return
@@ -91,7 +97,7 @@ def _events(snapshot: FleetSnapshot, kind: str) -> list[tuple[Event, str]]:
         (event, replica.target.url)
         for replica in snapshot.replicas
         for event in reversed(replica.events)
-        if not kind or event.kind == kind
+        if (_kind(event) == kind if kind else not is_lull(event))
     ]
     return sorted(found, key=lambda entry: -entry[0].at)
 
@@ -106,6 +112,10 @@ def _line(picture: Picture, event: Event, url: str, at: float, width: int) -> Li
         Span(f"{fit(_word(event.kind), 10 if narrow else 17)} ", _ink(event)),
         *plain(detail_text(event)),
     )
+
+
+def _kind(event: Event) -> str:
+    return _LULL if is_lull(event) else event.kind
 
 
 def _word(kind: str) -> str:

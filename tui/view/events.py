@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heapq import nlargest
 
+from enginetop.fleet.events import is_lull
 from enginetop.fleet.snapshot import Event
 from tui.view import numbers
 from tui.view.cells import Line, Span, clip, join_while_fitting
@@ -15,10 +16,6 @@ EVENT_WORDS = {
     "config_changed": "config",
     "state_changed": "",
 }
-
-
-_LULLS = frozenset({"ok -> idle", "idle -> ok"})
-"""Turns of the state that are no news beside trouble: under little load there is one every few seconds."""
 
 _NAME_WIDTH = 24
 
@@ -48,7 +45,7 @@ def recent_events(picture: Picture, limit: int) -> list[tuple[float, str, Event]
             for replica in picture.snapshot.replicas
             if replica.events
             for event in replica.events[-_LOOKED_AT * limit :]
-            if event.kind != "appeared" and event.detail not in _LULLS
+            if event.kind != "appeared" and not is_lull(event)
         ),
         key=lambda entry: entry[0],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from enginetop.fleet.events import EventLog
+from enginetop.fleet.events import EventLog, is_lull
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.reading import ConfigValue
 
@@ -26,6 +26,22 @@ def test_a_state_change_names_both_states_and_the_first_reason() -> None:
         (5.0, "state_changed", "ok -> down: connection refused for 2 s"),
         (9.0, "state_changed", "down -> ok"),
     ]
+
+
+def test_what_happened_does_not_give_way_to_lulls() -> None:
+    """A replica under little load is idle every few seconds: a hundred such turns are no news."""
+    log = EventLog()
+    log.restarted(1.0, "counters fell", None, None)
+    busy = ReplicaState.OK
+    for second in range(2, 102):
+        busy, before = (ReplicaState.IDLE if busy is ReplicaState.OK else ReplicaState.OK), busy
+        log.state_changed(float(second), before, busy, ())
+    assert len(log.events()) == 64
+    assert [event.at for event in log.events() if not is_lull(event)] == [1.0]
+    assert log.events()[-1].at == 101.0
+    for second in range(102, 202):
+        log.restarted(float(second), "counters fell", None, None)
+    assert [event.at for event in log.events()] == list(range(138, 202))
 
 
 def test_a_restart_names_a_new_version_only() -> None:

@@ -279,6 +279,23 @@ def test_one_kind_of_events_after_the_other_then_all_again() -> None:
     assert line_text(events_verdict(picture, 80)) == " all 3 · appeared 1 · state 1 · preempting 1"
 
 
+def test_turns_between_ok_and_idle_are_a_kind_of_their_own() -> None:
+    """Under little load there is one every few seconds: among all the others nobody would see those."""
+    turns = tuple(
+        event("state_changed", second, ("ok -> idle", "idle -> ok")[second % 2]) for second in (9, 8, 7, 6)
+    )
+    fell = event("state_changed", 60, "ok -> down: connection refused")
+    picture = Picture(fleet([replica("a1", events=(fell, *turns))]))
+    assert line_text(events_verdict(picture, 80)) == " all but idle 1 · state 1 · idle 4"
+    assert texts(event_rows(picture, 80)) == [
+        " 19:59:00  60s  a1             state             ok → down: connection refused",
+    ]
+    assert next_kind(picture, "state_changed") == "lull"
+    assert [line.split()[-3:] for line in texts(event_rows(picture, 80, "lull"))] == [
+        ["ok", "→", "idle"], ["idle", "→", "ok"], ["ok", "→", "idle"], ["idle", "→", "ok"],
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(("kind", "said"), [("", "nothing happened yet"), ("gone", "of the kind 'gone'")])
 def test_nothing_happened(kind: str, said: str) -> None:
     assert said in texts(event_rows(Picture(fleet([replica("a1")])), 200, kind))[0]
