@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enginetop.fleet.bound_by import WORDS
-from enginetop.fleet.goodput import errored_per_second
 from enginetop.fleet.snapshot import ReplicaSnapshot, Scalar
 from tui.view import charts, numbers
 from tui.view.cells import EMPTY_LINE, Line, Span
@@ -17,7 +16,7 @@ _SOON_SECONDS = 900.0
 _NOW_SECONDS = 5.0
 """Sooner than that it is full: no forecast."""
 
-_LIMITS = {"kv": "KV", "token_budget": "token budget", "none": "nothing", "unknown": "not known"}
+_LIMITS = {"kv": "KV", "token_budget": "token budget", "unknown": "not known"}
 _LEAST_SHARE = 0.005
 
 
@@ -76,7 +75,7 @@ def load_lines(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
 
 def _errors(replica: ReplicaSnapshot) -> Span:
     """How many requests end in an error, where some do."""
-    failed = errored_per_second(replica.signals, replica.goodput)
+    failed = replica.goodput.errored_per_second
     shown = "" if failed is None else numbers.rate(failed)
     return Span(f" · errors/s {shown}" if shown.strip("0.") else "", "warn")
 

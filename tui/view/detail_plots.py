@@ -9,6 +9,7 @@ from itertools import groupby
 from enginetop.fleet.frozen import frozen
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import ReplicaSnapshot, Slo
+from enginetop.fleet.state import duration_text
 from tui.view import charts, numbers
 from tui.view.cells import EMPTY_LINE, Line, Span, merge, pad
 from tui.view.figures import Lines
@@ -131,7 +132,7 @@ def _drawn(
         title = f"{title} ({plot.limit_word} {plot.text(limit)})"
     if plot.ticks and any(replica.trends.get(plot.ticks) or ()):
         title = f"{title} ({_TICK} preempted)"
-    caption = pad(f"{title}, last {numbers.seconds_text(step * room)}", width)[: max(width, 0)]
+    caption = pad(f"{title}, last {duration_text(step * room)}", width)[: max(width, 0)]
     lines = [
         merge((Span(f"{mark:>{scale_width - 2}} ┊"[:scale_width], "dim"), *row, Span(" ")))
         for mark, row in zip(scale, rows, strict=True)

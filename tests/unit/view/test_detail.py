@@ -158,14 +158,13 @@ def test_load_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("completed", "errors"),
-    [(3.0, " · errors/s 1.00"), (3.9, " · errors/s 0.10"), (4.0, ""), (4.1, ""), (None, "")],
+    ("errored", "errors"), [(1.0, " · errors/s 1.00"), (0.1, " · errors/s 0.10"), (0.0, ""), (None, "")]
 )
-def test_errors_are_told_where_there_are_some(completed: float | None, errors: str) -> None:
+def test_errors_are_told_where_there_are_some(errored: float | None, errors: str) -> None:
     one = replica(
         "a1",
         changes={"requests_finished_per_second": 4.0, "requests_aborted_per_second": 0.0},
-        goodput=Goodput(4.0, completed_per_second=completed),
+        goodput=Goodput(4.0, errored_per_second=errored),
     )
     assert row(one, "requests").endswith(f"aborted/s 0{errors}")
 
@@ -295,10 +294,10 @@ def test_a_plot_of_latency_has_a_line_at_the_objective() -> None:
 
 def test_what_limits_a_replica_is_told_in_shares_of_the_window() -> None:
     one = replica("a1", bound_by={"kv": 0.62, "token_budget": 0.21, "none": 0.17})
-    assert row(one, "bound by") == " bound by    KV 62 % of the window · token budget 21 % · nothing 17 %"
+    assert row(one, "bound by") == " bound by    KV 62 % of the window · token budget 21 % · none 17 %"
     assert not [line for line in rows(replica("a1")) if line.startswith(" bound by")]
     tiny = replica("a1", bound_by={"none": 0.998, "queue": 0.002})
-    assert row(tiny, "bound by") == " bound by    nothing 99 % of the window"
+    assert row(tiny, "bound by") == " bound by    none 99 % of the window"
 
 
 def test_a_cache_that_fills_tells_when_it_is_full_and_a_queue_how_fast_it_grows() -> None:
