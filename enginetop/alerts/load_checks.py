@@ -13,7 +13,7 @@ from enginetop.alerts.rule import Finding, untold
 from enginetop.alerts.seen import distribution, engines, grows, number, recent
 from enginetop.alerts.standing import EachReplica, OneCheck
 from enginetop.fleet.bound_by import KV_FULL_RATIO
-from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE, errored_per_second
+from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.objective_half import LEAST_REQUESTS, Half, is_missed, miss_of
 from enginetop.fleet.outliers import UNEVEN_KV_RATIO
@@ -112,7 +112,7 @@ def queue_growing(replica: ReplicaSnapshot, snapshot: FleetSnapshot) -> Finding 
 def errors(replica: ReplicaSnapshot, _: FleetSnapshot) -> Finding | None:
     """More than one in twenty of the requests that end does so in an error, three a minute at least."""
     url, finished = replica.target.url, number(replica, "requests_finished_per_second")
-    failed = errored_per_second(replica.signals, replica.goodput)
+    failed = replica.goodput.errored_per_second
     if finished is None or failed is None:
         return untold(url)
     share = failed / finished if finished > 0 else 0.0

@@ -18,7 +18,7 @@ from enginetop.fleet.snapshot import Goodput, Signals, Slo, number_of
 NOTHING_NOW = "nothing known of now"
 
 _FINISHED = "requests_finished"
-_INCOMPLETE = ("requests_aborted", "requests_errored")
+_ABORTED, _ERRORED = "requests_aborted", "requests_errored"
 _JUDGED, _FAILED, _WITHIN = "requests_judged", "requests_judged_failed", "requests_within_slo"
 
 ERRORS_SHARE = 0.05
@@ -89,18 +89,6 @@ def fleet_goodput(signals: Signals, facts: Facts | None, slo: Slo, parts: Sequen
     return _goodput(signals, facts, exact, shares)
 
 
-def errored_per_second(signals: Signals, goodput: Goodput) -> float | None:
-    """Requests per second that ended in an error: neither completed nor aborted.
-
-    0 where an engine counts no errors, as it counts none as incomplete; None where no requests are counted.
-    """
-    offered, completed = goodput.offered_per_second, goodput.completed_per_second
-    if offered is None or completed is None:
-        return None
-    aborted = number_of(signals, "requests_aborted_per_second") or 0.0
-    return max(0.0, offered - completed - aborted)
-
-
 def fleet_objective(objectives: Sequence[Slo], default: Slo) -> Slo:
     """The objective of a fleet: the one that all its replicas have, else `default`."""
     first = objectives[0] if objectives else default
@@ -126,6 +114,7 @@ def _goodput(signals: Signals, facts: Facts, exact: _Exact, shares: Attainment) 
         joint=shares.joint,
         within_per_second=times(shares.joint, rate),
         completed_per_second=rate,
+        errored_per_second=None if rate is None else _per_second(facts, _ERRORED),
     )
 
 
@@ -199,8 +188,12 @@ def _completed_per_second(facts: Facts) -> float | None:
     finished = facts.gains.get(_FINISHED)
     if finished is None:
         return None
-    incomplete = [gain for measure in _INCOMPLETE if (gain := facts.gains.get(measure)) is not None]
-    return max(0.0, finished.per_second - sum([gain.per_second for gain in incomplete]))
+    return max(0.0, finished.per_second - _per_second(facts, _ABORTED) - _per_second(facts, _ERRORED))
+
+
+def _per_second(facts: Facts, measure: str) -> float:
+    gain = facts.gains.get(measure)
+    return 0.0 if gain is None else gain.per_second
 
 
 def _or_nothing(facts: Facts, measure: str) -> float | None:

@@ -231,7 +231,8 @@ class Goodput:
     where nobody counts them. `counted_for` is the objective (TTFT and TPOT in seconds) that they were counted
     for, where it is known to be one. `ttft` and `tpot` are the shares of requests within each half of the
     objective, from histograms; `joint` the share within both, and `within_per_second` the rate of such
-    requests. `completed_per_second` are requests ended and neither aborted nor errored.
+    requests. `completed_per_second` are requests ended and neither aborted nor errored, `errored_per_second`
+    those that ended in an error: 0 where the engine counts none, None where it counts no requests.
     """
 
     offered_per_second: float | None = None
@@ -246,6 +247,7 @@ class Goodput:
     within_per_second: Span = NO_SPAN
     burn: tuple[BurnRow, ...] = ()
     completed_per_second: float | None = None
+    errored_per_second: float | None = None
 
 
 NO_GOODPUT = Goodput()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from enginetop.fleet.bound_by import KV_FULL_RATIO
-from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE, errored_per_second
+from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE
 from enginetop.fleet.objective_half import LEAST_REQUESTS, TPOT, TTFT, Half, is_missed, miss_of
 from enginetop.fleet.reading import UNHEALTHY_BACKENDS
 from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot
@@ -57,7 +57,7 @@ def _latency_breach(half: Half, word: str) -> Breach:
 
 
 def _error_breach(replica: ReplicaSnapshot) -> Condition | None:
-    failed = errored_per_second(replica.signals, replica.goodput)
+    failed = replica.goodput.errored_per_second
     if failed is None or failed < ERRORS_MIN_PER_SECOND:
         return None
     offered = scalar_number(replica.signals.get("requests_finished_per_second"))

@@ -59,6 +59,7 @@ def test_the_share_is_of_completed_requests_and_the_rate_of_the_engines() -> Non
     assert found.exact == pytest.approx(0.8)
     assert found.good_per_second == pytest.approx(7.2)
     assert (found.counted_for, found.quality, found.note) == (OURS, Quality.OK, "")
+    assert (found.completed_per_second, found.errored_per_second) == (9.0, 0.5)
 
 
 def test_engine_and_companion_may_count_different_requests() -> None:
@@ -83,8 +84,9 @@ def test_nothing_completed_is_unknown_and_not_zero(last: tuple[float, ...]) -> N
 
 def test_more_aborted_than_finished_is_no_negative_goodput() -> None:
     """SGLang and Dynamo's workers count an abort before its request has ended."""
-    found = of(FULL, 2, 5, 0, 40, 10, 24)
+    found = of(FULL, 2, 5, 1, 40, 10, 24)
     assert (found.completed_per_second, found.good_per_second) == (0.0, 0.0)
+    assert found.errored_per_second == 0.1
 
 
 def test_without_exact_counts_nothing_is_claimed() -> None:
@@ -94,7 +96,7 @@ def test_without_exact_counts_nothing_is_claimed() -> None:
     }
     found = of(columns(value("requests_finished"), absent=absent), 100)
     note = f"no exact counts: needs the engine's companion; {NO_HISTOGRAMS}"
-    assert found == Goodput(10.0, note=note, completed_per_second=10.0)
+    assert found == Goodput(10.0, note=note, completed_per_second=10.0, errored_per_second=0.0)
     assert found.quality is Quality.UNKNOWN
 
 
