@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from enginetop.fleet.model import Quality
-from enginetop.fleet.snapshot import BurnRow, Goodput, Quantile, Slo
+from enginetop.fleet.snapshot import BurnRow, FleetSummary, Goodput, Quantile, Slo
 from enginetop.fleet.snapshot import Span as Bounds
 from themes.loader import Ink
 from tui.view import numbers
@@ -20,6 +20,20 @@ def objective_line(slo: Slo) -> Line:
     times = f"TTFT {numbers.seconds_text(slo.ttft_seconds)} · TPOT {numbers.seconds_text(slo.tpot_seconds)}"
     target = f" · for {numbers.target_percent(slo.target)} % of requests ({slo.source})"
     return row("SLO", Span(times + target, "dim"))
+
+
+def has_several_objectives(fleet: FleetSummary) -> bool:
+    """Whether its models are held against different ones, so that none is that of the fleet."""
+    limits = {(model.slo.ttft_seconds, model.slo.tpot_seconds) for model in fleet.models}
+    return len(limits) > 1
+
+
+def span_text(seconds: float) -> str:
+    """A window of the burn: `5m`, `1h`, `3d`."""
+    whole = round(seconds)
+    if whole > 86400 and whole % 86400 == 0:
+        return f"{whole // 86400}d"
+    return f"{whole // 3600}h" if whole % 3600 == 0 else f"{whole // 60}m"
 
 
 def goodput_lines(goodput: Goodput, slo: Slo) -> Lines:
@@ -105,7 +119,7 @@ def burn_lines(burn: Sequence[BurnRow], slo: Slo) -> Lines:
     for one in burn:
         if one.long is not None or one.short is not None:
             yield _burn_line(one)
-    unknown = [numbers.age(one.long_seconds) for one in burn if one.long is None]
+    unknown = [span_text(one.long_seconds) for one in burn if one.long is None]
     if unknown:
         yield row(
             "", Span(f" not known of {', '.join(unknown)}: the history does not reach so far back", "dim")
@@ -117,9 +131,9 @@ def _burn_line(one: BurnRow) -> Line:
     state = "fires" if one.firing else "" if one.reachable else "cannot be reached at this target"
     return row(
         "",
-        Span(f"{numbers.age(one.long_seconds):>{_WINDOW_WIDTH}}", "dim"),
+        Span(f"{span_text(one.long_seconds):>{_WINDOW_WIDTH}}", "dim"),
         Span(f"{_times(one.long):>{_BURN_WIDTH}}", ink),
-        Span(f"{numbers.age(one.short_seconds):>{_WINDOW_WIDTH}}", "dim"),
+        Span(f"{span_text(one.short_seconds):>{_WINDOW_WIDTH}}", "dim"),
         Span(f"{_times(one.short):>{_BURN_WIDTH}}", ink),
         Span(f"{'> ' + _times(one.threshold):>10}", "dim"),
         Span(f"  {state}", "crit" if one.firing else "dim"),

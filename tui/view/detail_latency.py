@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from enginetop.fleet.model import EngineKind, Quality
 from enginetop.fleet.signals import DISTRIBUTIONS, PERCENTILES
@@ -16,7 +16,7 @@ from enginetop.fleet.snapshot import (
 )
 from themes.loader import Ink
 from tui.view import numbers
-from tui.view.attainment import goodput_lines, objective_line
+from tui.view.attainment import goodput_lines, has_several_objectives, objective_line
 from tui.view.cells import EMPTY_LINE, UNKNOWN, Line, Span, cut_middle, pad
 from tui.view.engines import absence
 from tui.view.figures import (
@@ -57,12 +57,18 @@ def latency_lines(replica: ReplicaSnapshot, width: int) -> Lines:
     yield EMPTY_LINE
 
 
+def _limits(of: Latencies) -> Mapping[str, float]:
+    if isinstance(of, FleetSummary) and has_several_objectives(of):
+        return {}
+    return {"ttft_seconds": of.slo.ttft_seconds, "tpot_seconds": of.slo.tpot_seconds}
+
+
 def _latency_row(of: Latencies, engine: EngineKind, name: str, title: str, *, wide: bool) -> Line:
     value = signal_of(of, name)
     missing = absence(value, engine)
     if missing or not isinstance(value, Distribution):
         return row(title, Span(f"{UNKNOWN:>{_QUANTILE_WIDTH}}  {missing}", "dim"))
-    limit = {"ttft_seconds": of.slo.ttft_seconds, "tpot_seconds": of.slo.tpot_seconds}.get(name)
+    limit = _limits(of).get(name)
     spans = []
     for key in (*(key for key, _ in PERCENTILES), "mean"):
         quantile = numbers.quantile_of(value, key)

@@ -8,7 +8,7 @@ from enginetop.fleet.load_curve import Bin
 from enginetop.fleet.load_document import NamedCurve, curve_of, pool_curves
 from enginetop.fleet.snapshot import FleetSnapshot, FleetSummary, ModelSummary, ReplicaSnapshot
 from tui.view import charts, numbers
-from tui.view.attainment import burn_lines, goodput_lines, objective_line
+from tui.view.attainment import burn_lines, goodput_lines, has_several_objectives, objective_line
 from tui.view.cells import EMPTY_LINE, Line, Span, clip
 from tui.view.detail import beside_its_like
 from tui.view.detail_latency import latency_table
@@ -61,13 +61,17 @@ def _lines(picture: Picture, width: int, memory: CurveMemory) -> Lines:
         else:
             yield from _merged(group.summary, width)
             yield from _outliers(picture, group, width)
-        yield from _curves(picture, group, curves, width)
+        if group.summary is not None or any(replica.load for replica in group.replicas):
+            yield from _curves(picture, group, curves, width)
         yield EMPTY_LINE
 
 
 def _merged(of: FleetSummary | ModelSummary, width: int) -> Lines:
     yield from latency_table(of, width)
-    yield objective_line(of.slo)
+    if isinstance(of, FleetSummary) and has_several_objectives(of):
+        yield row("SLO", Span("that of each model, below", "dim"))
+    else:
+        yield objective_line(of.slo)
     yield from goodput_lines(of.goodput, of.slo)
     yield from burn_lines(of.goodput.burn, of.slo)
     yield EMPTY_LINE

@@ -8,6 +8,7 @@ from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import BurnRow, Distribution, Goodput, Scalar, Slo
 from themes.loader import Ink
 from tui.view import numbers
+from tui.view.attainment import has_several_objectives, span_text
 from tui.view.cells import UNKNOWN, Line, Span, clip, join_while_fitting, merge, plain
 from tui.view.picture import Picture
 
@@ -24,6 +25,7 @@ def totals_line(picture: Picture, width: int) -> Line:
         value = signals.get(name)
         return value if isinstance(value, Scalar) else None
 
+    several = has_several_objectives(fleet)
     items: list[Line] = [
         *(
             _goodput_items(fleet.goodput, fleet.slo)
@@ -33,9 +35,9 @@ def totals_line(picture: Picture, width: int) -> Line:
         _total("run", numbers.count(numbers.scalar_number(scalar("requests_running")))),
         _total("wait", numbers.count(numbers.scalar_number(scalar("requests_waiting")))),
         _kv_total(scalar("kv_usage_ratio")),
-        _latency_total("TTFT p95", signals.get("ttft_seconds"), fleet.slo.ttft_seconds),
-        _latency_total("TPOT p95", signals.get("tpot_seconds"), fleet.slo.tpot_seconds),
-        _slo_total(fleet.slo),
+        _latency_total("TTFT p95", signals.get("ttft_seconds"), None if several else fleet.slo.ttft_seconds),
+        _latency_total("TPOT p95", signals.get("tpot_seconds"), None if several else fleet.slo.tpot_seconds),
+        plain("SLO of each model") if several else _slo_total(fleet.slo),
     ]
     if snapshot.gpu_problem:
         items.append(plain(f"GPU: {snapshot.gpu_problem}", "dim"))
@@ -84,13 +86,8 @@ def _burn(rows: Sequence[BurnRow], estimated: bool) -> Line:
     spans = [Span("burn", "dim")]
     for seconds, burn in ((row.long_seconds, row.long), (row.short_seconds, row.short)):
         shown = UNKNOWN if burn is None else numbers.marked(f"{numbers.one_decimal(burn)}×", quality)
-        spans += (Span(f" {_span_text(seconds)} ", "dim"), Span(shown, ink))
+        spans += (Span(f" {span_text(seconds)} ", "dim"), Span(shown, ink))
     return tuple(spans)
-
-
-def _span_text(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole // 3600}h" if whole % 3600 == 0 else f"{whole // 60}m"
 
 
 def _kv_total(kv: Scalar | None) -> Line:
@@ -101,13 +98,13 @@ def _kv_total(kv: Scalar | None) -> Line:
     return (Span("KV ", "dim"), Span(f"max {numbers.percent(number)}{mean} %"))
 
 
-def _latency_total(label: str, value: object, limit: float) -> Line:
+def _latency_total(label: str, value: object, limit: float | None) -> Line:
     quantile = numbers.quantile_of(value, "p95")
     number = numbers.quantile_number(quantile)
     if number is None or not isinstance(value, Distribution):
         return _total(label, UNKNOWN)
     text = numbers.bounded(quantile, numbers.seconds_text)
-    return (Span(f"{label} ", "dim"), Span(text, "warn" if number > limit else "text"))
+    return (Span(f"{label} ", "dim"), Span(text, "warn" if limit is not None and number > limit else "text"))
 
 
 def _slo_total(slo: Slo) -> Line:

@@ -43,6 +43,7 @@ from tui.view.picture import Picture
 from tui.view.reasoning import reasoning_rows, ruler
 from tui.view.rows import Rows
 from tui.view.speculation import conditionals, saved_ratio, speculation_rows
+from tui.view.totals import totals_line
 
 
 def texts(rows: Rows[str]) -> list[str]:
@@ -326,6 +327,30 @@ def test_latency_of_a_model_by_hand() -> None:
     assert any("TPOT p95 90 ms, median of 4: 30 ms (3.00×)" in line for line in text)
 
 
+def test_models_with_objectives_of_their_own_leave_the_fleet_none() -> None:
+    """1.4 s is above the 1 s that nobody set for both of them; a model that is down has no load curve."""
+    totals = signals(ttft_seconds=distribution(0.2, 1.4))
+    models = [
+        ModelSummary(name, 1, totals, Slo(ttft, 0.05, 0.95, "config"))
+        for name, ttft in (("A", 0.6), ("B", 2.0))
+    ]
+    replicas = [replace(replica(name), model=name) for name in "ABC"]
+    replicas[2] = replace(down_replica("C"), model="C")
+    shown = Picture(with_models(fleet(replicas, totals=totals), *models))
+    lines = latency_page(shown, 120)
+    text = [line_text(line).rstrip() for line in lines]
+    own = text.index(next(line for line in text if line.startswith(" A · ")))
+    assert " SLO         that of each model, below" in text[:own]
+    assert not [span for line in lines[:own] for span in line if span.ink == "warn"]
+    assert " SLO         TTFT 600 ms · TPOT 50 ms · for 95 % of requests (config)" in text[own:]
+    assert [span.text.strip() for line in lines[own:] for span in line if span.ink == "warn"] == ["1400"]
+    last = text[text.index(next(line for line in text if line.startswith(" C · "))) :]
+    assert [line for line in last if line][1:] == [" no replica of it is up"]
+    head = totals_line(shown, 160)
+    assert line_text(head).endswith(" · SLO of each model")
+    assert not [span for span in head if span.ink == "warn"]
+
+
 def test_bounds_and_counts_of_goodput() -> None:
     estimated = Goodput(
         offered_per_second=47.1,
@@ -356,7 +381,7 @@ def test_the_burn_table() -> None:
     text = _latency(Goodput(burn=rows))
     first = next(number for number, line in enumerate(text) if line.startswith(" burn"))
     assert text[first].endswith("5.0 % may miss")
-    assert text[first + 1].split() == ["60m", "15.2×", "5m", "16.0×", ">", "14.4×", "fires"]
+    assert text[first + 1].split() == ["1h", "15.2×", "5m", "16.0×", ">", "14.4×", "fires"]
     assert text[first + 2].split() == ["6h", "0×", "30m", "0.40×", ">", "6.00×"]
     assert text[first + 3].split() == ["24h", "–", "2h", "0.40×", ">", "3.00×"]
     assert text[first + 4].strip() == "not known of 24h, 3d: the history does not reach so far back"
