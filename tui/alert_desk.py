@@ -10,9 +10,8 @@ from enginetop.alerts.rule import identity
 from enginetop.alerts.silence import Acknowledgement, QuietDesk, Silence
 from enginetop.fleet.durations import duration_seconds
 from enginetop.fleet.snapshot import Alert
-from enginetop.fleet.state import duration_text
 from tui.errands import Begin, Errands
-from tui.view.numbers import many
+from tui.view.numbers import many, seconds_text
 from tui.widgets.line_view import Complain
 
 Told = Callable[[str], None]
@@ -92,6 +91,6 @@ class AlertDesk(Errands):
 
 
 def _silenced(silence: Silence, said: str, now: float) -> str:
-    lasts = duration_text(silence.until - now)
+    lasts = seconds_text(silence.until - now)
     done = f"silenced for {lasts}: rule {silence.rule}, target {silence.target} (silence {silence.id})"
     return f"{said}; {done}" if said else done

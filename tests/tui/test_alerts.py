@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,21 @@ def test_silence_for_a_while_and_take_it_back(quiet: QuietFile) -> None:
         assert "taken back: 2 silences" in screen_text(app)
         await press(app, pilot, "u")
         assert "nothing to take back" in screen_text(app)
+
+    assert play(story, quiet).failures == []
+
+
+def test_a_silence_lasts_as_long_as_the_key_says(quiet: QuietFile) -> None:
+    """What is left of it a moment later is less: the message told of 29 and of 119 minutes."""
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, quiet: QuietFile) -> None:
+        assert app._alert_desk is not None
+        moments = count()
+        app._alert_desk._now = lambda: AT + next(moments) * 0.01
+        await press(app, pilot, "s")
+        assert "silenced for 30 min: rule TargetDown" in screen_text(app)
+        await press(app, pilot, "S")
+        assert "silenced for 2 h: rule TargetDown" in screen_text(app)
 
     assert play(story, quiet).failures == []
 

@@ -104,7 +104,7 @@ def seconds_text(seconds: float | None) -> str:
         return f"{seconds:.0f} s"
     if seconds < 597.0:  # 9.95 min
         return f"{seconds / 60:.1f}".removesuffix(".0") + " min"
-    return f"{seconds / 60:.0f} min" if seconds < 7170.0 else duration_text(seconds)
+    return f"{seconds / 60:.0f} min" if seconds < 7170.0 else duration_text(round(seconds))
 
 
 def countdown(seconds: float) -> str:

@@ -83,7 +83,8 @@ def why_lines(picture: Picture, key: str, width: int) -> list[Line]:
 
 def _what(alert: Alert, at: float, width: int) -> Lines:
     severity = alert_severity(alert)
-    since = f" for {duration_text(at - alert.since)}, since {numbers.time_of_day(alert.since)}"
+    held = duration_text(at - alert.since)  # of the condition: it fires later, once its hold is over
+    since = f" · true for {held}, since {numbers.time_of_day(alert.since)}"
     yield row(
         "state", Span(f"{GLYPH_OF[severity]} {alert.severity} {alert.state}", INK_OF[severity]), Span(since)
     )

@@ -32,7 +32,7 @@ def texts(one: Alert, *others: Alert, width: int = 80) -> list[str]:
 
 def test_rule_value_and_threshold_of_a_built_in_rule() -> None:
     lines = texts(SLOW)
-    assert lines[0] == " state       ▲ warning firing for 5 min, since 19:55:00"
+    assert lines[0] == " state       ▲ warning firing · true for 5 min, since 19:55:00"
     assert lines[1] == " because     TTFT p95 1.4 s"
     assert lines[2] == " value       1.4 s against a threshold of 600 ms"
     assert lines[3] == " rule        TtftSlo: TTFT misses the objective"
