@@ -51,8 +51,11 @@ def form_text(snapshot: FleetSnapshot, form: str, urls: Collection[str] | None, 
 
 
 def svg_text(drawn: str) -> str:
-    """A drawing that asks nobody for anything: the fonts it would fetch are the viewer's."""
-    return _FONT_FACE.sub("", drawn)
+    """A drawing that asks nobody for anything: the fonts it would fetch are the viewer's.
+
+    Spaces are kept, those at the ends of a text too, which librsvg takes away otherwise.
+    """
+    return _FONT_FACE.sub("", drawn).replace("<svg ", '<svg xml:space="preserve" ', 1)
 
 
 def json_text(snapshot: FleetSnapshot) -> str:

@@ -198,6 +198,7 @@ def test_exports_say_where_and_never_overwrite(tmp_path: Path, monkeypatch: pyte
         (svg,) = tmp_path.glob("enginetop-fleet-*.svg")
         assert "<svg" in svg.read_text(encoding="utf-8")
         assert "needs" in svg.read_text(encoding="utf-8")
+        assert '<svg xml:space="preserve"' in svg.read_text(encoding="utf-8")
         assert "@font-face" not in svg.read_text(encoding="utf-8")  # it fetches nothing from the web
         await command(pilot, "open a1")
         await command(pilot, "export json one.json")
