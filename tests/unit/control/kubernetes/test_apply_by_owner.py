@@ -492,7 +492,7 @@ KILLED = [
 def test_killed_at_any_write_the_next_start_leaves_what_was_there(
     world: PodWorld, tmp_path: Path, write: str, late: bool
 ) -> None:
-    chat(world, replicas=1)
+    chat(world)
     kept = world.fake.get(_CHAT)["spec"]
     plan = world.plan(NEW)
     store = ChangeStore(tmp_path / "state")
@@ -515,7 +515,7 @@ def test_killed_at_any_write_the_next_start_leaves_what_was_there(
     assert end.state in FINAL_STATES
     assert end.state is ChangeState.ROLLED_BACK, end.detail
     assert world.siblings() == []
-    assert list(world.running().values()) == [OLD]
+    assert list(world.running().values()) == [OLD, OLD]
     assert world.fake.get(_CHAT)["spec"] == kept
     assert store.audit.verify().intact
     assert store.audit.rows()[-1].state is end.state
