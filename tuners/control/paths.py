@@ -62,13 +62,13 @@ PATHS: Mapping[str, Path] = MappingProxyType(
                 "systemd",
                 "one unit: drained, restarted, its caches lost; a drop-in of its own beside it",
                 "the drop-in, and the restarted unit once it is ready",
-                "the next start of enginetop",
+                _NO_TTL,
             ),
             Path(
                 "file",
                 "whatever the named hook restarts: drained first, its caches lost",
                 "the file, and the engine once it is ready",
-                "the next start of enginetop",
+                _NO_TTL,
             ),
             Path(
                 "kubernetes",

@@ -6,16 +6,21 @@ from collections.abc import Sequence
 
 from enginetop.fleet.change import Arm, AuditRow, ChangeState, ChangeView
 from tuners.control.observe import JUDGED, WITHIN, Mark, increase
+from tuners.control.paths import PATHS
 from tuners.control.progress import Progress
 
 
 def view_of(progress: Progress, now: float, history: Sequence[AuditRow]) -> ChangeView:
-    """The view of a change. Between blocks the arms grow with every turn; the verdict waits for the end."""
+    """The view of a change at `now` (Unix seconds).
+
+    Between blocks the arms grow with every turn; the verdict waits for the end. `expires_in_seconds` is told
+    only where a path takes its value back by itself.
+    """
     plan, settings = progress.plan, progress.settings
     expiries = [
         written.renewed_at + settings.ttl_seconds - now
         for written in progress.written.values()
-        if not written.kept
+        if not written.kept and PATHS[written.change.via].counts_down
     ]
     ends = _ends(progress)
     return ChangeView(

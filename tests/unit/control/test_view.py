@@ -10,6 +10,7 @@ from enginetop.fleet.change import ChangeState
 from enginetop.fleet.plan import Plan, PlannedChange, Scope
 from tuners.control.machine import begin
 from tuners.control.observe import Mark
+from tuners.control.progress import Written
 from tuners.control.settings import ControlSettings
 from tuners.control.view import view_of
 
@@ -46,3 +47,12 @@ def test_the_time_left_goes_by_the_pace_of_the_blocks(marks: list[float], now: f
         marks=tuple(Mark(at, {}) for at in marks),
     )
     assert view_of(observing, now, ()).eta_seconds == pytest.approx(left)
+
+
+@pytest.mark.parametrize(("via", "left"), [("knob_api", 250.0), ("process", 250.0), ("kubernetes", None)])
+def test_only_a_path_that_takes_its_value_back_by_itself_counts_down(via: str, left: float | None) -> None:
+    change = replace(PLAN.canary, via=via)
+    settings = ControlSettings(ttl_seconds=300.0)
+    started = begin(PLAN, now=90.0, approved_by="ana", settings=settings, tool_version="1")
+    on_trial = replace(started.progress, written={URL: Written(change, 2, 100.0, 100.0, 100.0)})
+    assert view_of(on_trial, 150.0, ()).expires_in_seconds == left
