@@ -1,8 +1,9 @@
 """The snapshot in Prometheus's text format 0.0.4, as `enginetop_replica_*` and `enginetop_fleet_*` families.
 
 Families are gauges, since every figure is of one window. Percentiles are a summary that has quantiles only:
-mean and number of observations are of the window too, so that they are gauges of their own. What is not known
-has no sample; it is never 0. Engines' own names are not used, so that scraping both counts nothing twice.
+mean and number of observations are of the window too, so that they are gauges of their own. What is not
+known, old or in doubt has no sample; it is never 0. Engines' own names are not used, so that scraping both
+counts nothing twice.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
-from enginetop.fleet.model import STATE_ORDER, UP_STATES
+from enginetop.fleet.model import BELIEVED, STATE_ORDER, UP_STATES
 from enginetop.fleet.signals import DISTRIBUTIONS, PERCENTILES, SCALARS, SIGNALS, Shape
 from enginetop.fleet.snapshot import (
     Distribution,
@@ -20,13 +21,14 @@ from enginetop.fleet.snapshot import (
     ReplicaSnapshot,
     Scalar,
     Signals,
-    number_of,
+    SignalValue,
 )
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+_POSITIONS = "spec_acceptance_per_position"
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 
@@ -123,19 +125,19 @@ def _signal_families(prefix: str, groups: list[tuple[Labels, Signals]]) -> Itera
     for signal in SCALARS:
         if signal.shape is Shape.SCALAR:
             samples = [
-                (labels, number)
-                for labels, signals in groups
-                if (number := number_of(signals, signal.name)) is not None
+                (labels, value.number)
+                for labels, value in _believed(groups, signal.name)
+                if isinstance(value, Scalar) and value.number is not None
             ]
             yield family_lines(f"{prefix}_{signal.name}", f"{signal.meaning} ({signal.unit})", samples)
     yield family_lines(
-        f"{prefix}_spec_acceptance_per_position",
-        SIGNALS["spec_acceptance_per_position"].meaning,
-        [sample for labels, signals in groups for sample in _positions(labels, signals)],
+        f"{prefix}_{_POSITIONS}",
+        SIGNALS[_POSITIONS].meaning,
+        [sample for labels, value in _believed(groups, _POSITIONS) for sample in _positions(labels, value)],
     )
     for signal in DISTRIBUTIONS:
         name, said = f"{prefix}_{signal.name}", f"{signal.meaning} ({signal.unit})"
-        known = [(labels, signals[signal.name]) for labels, signals in groups if signal.name in signals]
+        known = _believed(groups, signal.name)
         given = [(labels, value) for labels, value in known if isinstance(value, Distribution)]
         yield family_lines(
             name,
@@ -160,8 +162,13 @@ def _signal_families(prefix: str, groups: list[tuple[Labels, Signals]]) -> Itera
         )
 
 
-def _positions(labels: Labels, signals: Signals) -> Iterator[Sample]:
-    signal = signals.get("spec_acceptance_per_position")
+def _believed(groups: Iterable[tuple[Labels, Signals]], name: str) -> list[tuple[Labels, SignalValue]]:
+    """A signal of all that tell it, without what is old or in doubt: a scrape would give it today's date."""
+    told = [(labels, signals.get(name)) for labels, signals in groups]
+    return [(labels, value) for labels, value in told if value is not None and value.quality in BELIEVED]
+
+
+def _positions(labels: Labels, signal: SignalValue) -> Iterator[Sample]:
     if isinstance(signal, Scalar) and isinstance(signal.value, tuple):
         for position, value in enumerate(signal.value):
             yield {**labels, "position": str(position)}, value

@@ -96,6 +96,23 @@ def test_what_is_not_known_has_no_sample() -> None:
     assert "enginetop_replica_tpot_seconds" not in names
 
 
+def test_what_is_old_or_in_doubt_has_no_sample() -> None:
+    """A scrape would give it the date of today."""
+    old = {
+        "kv_usage_ratio": scalar(0.64, Quality.STALE),
+        "spec_acceptance_per_position": scalar((0.8, 0.6), Quality.STALE),
+        "ttft_seconds": replace(distribution(0.12, 0.31, count=40), quality=Quality.STALE),
+        "prefix_hit_ratio": scalar(64.0, Quality.SUSPECT),
+        "requests_running": scalar(3.0, Quality.ESTIMATED),
+    }
+    found = read([replica("a", ReplicaState.STALE, changes=old)])
+    told = {name.removeprefix("enginetop_replica_") for name, _ in found}
+    assert not {
+        name for name in told if name.startswith(("kv_usage", "spec_acceptance_per", "ttft", "prefix_hit"))
+    }
+    assert found["enginetop_replica_requests_running", (("name", "a"),)] == 3.0
+
+
 def test_numbers_that_are_none() -> None:
     changes = {"power_watts": float("inf"), "requests_waiting": float("-inf")}
     found = read([replica("a", changes=changes)])
