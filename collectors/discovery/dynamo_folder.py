@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from collectors.discovery.listing import Listed, ListingError, role_of, target_at
 from collectors.home import at_home
 from collectors.json_fields import text
-from enginetop.fleet.foreign_json import field_at, model_name
+from enginetop.fleet.foreign_json import field_at, model_name, texts
 
 _MOST_FILES = 5000
 _MOST_BYTES = 1024 * 1024
@@ -50,6 +50,18 @@ class DynamoFolder:
             raise ListingError(f"{self.title}: {error.strerror}") from None
         self.note = f"{self.title}: {broken[0].name} cannot be read; its worker is left out" if broken else ""
         return list(found.values())
+
+
+def taints_of(folder: Path, worker: str) -> frozenset[str] | None:
+    """The routing taints of the worker with this id (hex), as its card has them; None: it has no card there.
+
+    OSError when the folder cannot be read.
+    """
+    for entry in entries(folder, []):
+        listed = listed_card(entry)
+        if listed is not None and listed.identity == worker:
+            return frozenset(texts(field_at(entry, "card_json", "runtime_config", "taints")))
+    return None
 
 
 def entries(folder: Path, broken: list[Path]) -> Iterator[Any]:

@@ -38,9 +38,6 @@ class ServingPod:
     scheme: str
     metrics_path: str | None
     model: str | None
-    ready: bool
-    controller: str
-    """`Kind/name` of the object that made it; empty: nobody."""
     inference_pool: str = ""
     """Pool of the Gateway API (`namespace/name`) that routes to it, or that it picks for; empty: none."""
     on_trial: bool = False
@@ -79,12 +76,11 @@ def serving_pod(pod: Fields, owner_kind: str = "", *, known: Kind | None = None)
         kind = Kind(Stack.PLAIN, {}, "app")
     annotations = _words(pod, "metadata", "annotations")
     engine = _engine_named(labels.get(kind.engine_label, "")) or kind.engine
-    controller = _controller(pod)
     return ServingPod(
         namespace=namespace,
         name=name,
         stack=kind.stack,
-        pool=labels.get(kind.pool) or controller.partition("/")[2] or name,
+        pool=labels.get(kind.pool) or _controller(pod) or name,
         role=_role(kind, labels, line),
         engine=engine if engine is not EngineKind.UNKNOWN else runs,
         container=text(container, "name") or "",
@@ -93,11 +89,6 @@ def serving_pod(pod: Fields, owner_kind: str = "", *, known: Kind | None = None)
         scheme=_scheme(container, annotations),
         metrics_path=_metrics_path(annotations.get(f"{_SCRAPE}path", "")),
         model=labels.get(kind.model_label),
-        ready=any(
-            text(one, "type") == "Ready" and text(one, "status") == "True"
-            for one in items(pod, "status", "conditions")
-        ),
-        controller=controller,
         on_trial=CANARY_LABEL in labels,
     )
 
@@ -210,10 +201,10 @@ def _flag(line: str, flag: str) -> str | None:
 
 
 def _controller(pod: Fields) -> str:
-    for owner in items(pod, "metadata", "ownerReferences"):
-        if field_at(owner, "controller") is True:
-            return f"{text(owner, 'kind') or ''}/{text(owner, 'name') or ''}"
-    return ""
+    """The name of the object that made the pod; empty: nobody."""
+    owners = items(pod, "metadata", "ownerReferences")
+    owner = next((one for one in owners if field_at(one, "controller") is True), None)
+    return text(owner, "name") or ""
 
 
 def _words(pod: Fields, *path: str) -> Mapping[str, str]:

@@ -12,11 +12,21 @@ from collectors.fetch import one_line
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.members import Members, Scraped
 from collectors.prometheus.names import one_of, range_over
-from collectors.prometheus.scrape_errors import failure_of
 from enginetop.fleet.foreign_json import field_at
+from enginetop.fleet.observation import FailureKind
 
 METRICS_PATH = "/metrics"
 """Where the answers of a Prometheus's scrapes are said to come from."""
+
+_SCRAPE_ERRORS: tuple[tuple[tuple[str, ...], FailureKind], ...] = (
+    (("x509", "tls", "certificate"), FailureKind.TLS),
+    (("no such host", "lookup "), FailureKind.DNS),
+    (("deadline exceeded", "timeout", "timed out"), FailureKind.TIMEOUT),
+    (("body size limit",), FailureKind.TOO_LARGE),
+    (("unexpected eof",), FailureKind.TRUNCATED),
+    (("expected", "invalid", "parse", "sample limit", "content-type"), FailureKind.PROTOCOL),
+)
+"""Words of Prometheus's scraper, and of Go's net below it, and what they mean."""
 
 
 @dataclass(slots=True)
@@ -71,7 +81,7 @@ class Ups:
     def failure(self, scraped: Scraped, at: float) -> Answer:
         """A scrape of the server's that failed, as if it had been ours."""
         why = self._why.get(scraped.labels.get("instance", ""), "")
-        kind, status = failure_of(why)
+        kind, status = _failure_of(why)
         cause = why.rpartition(": ")[2]
         detail = f"its scraper says: {cause}" if cause else "its scraper cannot read it"
         if status is not None:
@@ -86,3 +96,15 @@ class Ups:
             if isinstance(instance, str) and isinstance(error, str) and error:
                 found[instance] = one_line(error)
         return found
+
+
+def _failure_of(why: str) -> tuple[FailureKind, int | None]:
+    """What an error of Prometheus's scraper means: a failure of the connection, or an HTTP status."""
+    text = why.lower()
+    _, named, status = text.partition("http status ")
+    if named and status[:3].isdigit():
+        return FailureKind.SERVER_ERROR, int(status[:3])
+    for words, kind in _SCRAPE_ERRORS:
+        if any(word in text for word in words):
+            return kind, None
+    return FailureKind.REFUSED, None

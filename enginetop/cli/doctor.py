@@ -11,9 +11,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
+from collectors.discovery.local import local_targets
 from collectors.event_loop import EngineEventLoop
 from collectors.layout import LayoutCache
-from collectors.local_engines import local_targets
 from collectors.sanitise import clean_text
 from collectors.secrets import without_secrets
 from enginetop.cli import doctor_here

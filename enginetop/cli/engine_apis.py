@@ -125,7 +125,7 @@ def board(
 
 def _taints(folder: Path, worker: str) -> frozenset[str] | None:
     """See `WorkerTaint`."""
-    from collectors.discovery.dynamo_taints import taints_of
+    from collectors.discovery.dynamo_folder import taints_of
 
     try:
         return taints_of(folder, worker)

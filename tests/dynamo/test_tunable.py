@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from collectors.control_http import HttpKnobTransport
-from collectors.discovery.dynamo_taints import taints_of
+from collectors.discovery.dynamo_folder import taints_of
 from collectors.fetch import NO_CREDENTIALS
 from enginetop import __version__
 from enginetop.cli.engine_apis import board as board_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.local_engines import local_targets
+from collectors.discovery.local import local_targets
 from enginetop.fleet.model import LocalProcess
 
 _TCP_HEAD = (

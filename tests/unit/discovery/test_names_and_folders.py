@@ -17,8 +17,7 @@ import dns.rrset
 import pytest
 
 from collectors.discovery.dns import DnsNames, system_servers
-from collectors.discovery.dynamo_folder import DynamoFolder, listed_card
-from collectors.discovery.dynamo_taints import taints_of
+from collectors.discovery.dynamo_folder import DynamoFolder, listed_card, taints_of
 from collectors.discovery.listing import Listed, ListingError
 from collectors.discovery.local import LocalProcesses
 from collectors.discovery.watcher import SourceWatcher
