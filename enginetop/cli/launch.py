@@ -34,10 +34,11 @@ from enginetop.simulator.http_messages import Request
 from enginetop.simulator.knob_api import KnobApi
 from tuners.control.files import OwnerLock, write_synced
 from tuners.control.flags import FLAGS, Flag, engine_of, masked, text_of
-from tuners.control.launched import LaunchedEngine, start_knobs
+from tuners.control.launched import LaunchedEngine
 from tuners.control.restart_board import RestartBoard
 from tuners.control.restart_move import Patience
 from tuners.control.restartable import RestartError
+from tuners.control.start_values import start_knobs
 
 _TICK_SECONDS = 0.2
 _TOLD_SECONDS = 60.0

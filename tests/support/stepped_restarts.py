@@ -15,10 +15,10 @@ from enginetop.simulator.stepped import SteppedWorld
 from tests.support.stepped_control import SteppedTrial
 from tuners.control.flags import FLAGS, edited, value_of
 from tuners.control.knob_api import HttpKnobClient
-from tuners.control.launched import start_knobs
 from tuners.control.restart_board import RestartBoard
 from tuners.control.restart_move import Patience
 from tuners.control.restartable import Load, RestartError, Values
+from tuners.control.start_values import start_knobs
 
 _PROGRAMS = {EngineKind.VLLM: ("vllm", "serve", "m"), EngineKind.LLAMACPP: ("llama-server", "-m", "m")}
 PATIENCE = Patience(drain_seconds=20.0, ready_seconds=120.0, cuts_requests=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -9,6 +10,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _PRIVATE = 0o600
+
+
+def read_short(path: Path, most_bytes: int) -> str:
+    """The text of a file. OSError, whose `strerror` says why: also where it is longer, or not UTF-8."""
+    with path.open("rb") as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"larger than {most_bytes} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "not UTF-8 text") from None
 
 
 def write_synced(path: Path, data: bytes, *, like: os.stat_result | None = None) -> None:
@@ -41,7 +54,7 @@ def replace_kept(path: Path, data: bytes) -> None:
     """
     path = path.resolve(strict=True)
     if not os.access(path, os.W_OK):
-        raise PermissionError(13, "permission denied")
+        raise PermissionError(errno.EACCES, "permission denied")
     write_synced(path, data, like=path.stat())
 
 

@@ -12,20 +12,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from enginetop.fleet.model import EngineKind
-from tuners.control.flags import FLAGS, MASK, FlagError, can_set, edited, masked, value_of
-from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
+from tuners.control.flags import FLAGS, MASK, FlagError, edited, masked, value_of
+from tuners.control.restartable import Load, NothingDoneError, RestartError, Values
 
 _STOP_SECONDS = 30.0
 """How long an engine may take to end before it is killed."""
-
-
-def start_knobs(argv: Sequence[str], kind: EngineKind) -> tuple[StartKnob, ...]:
-    """The knobs that flags of this command set, with their values as started."""
-    return tuple(
-        StartKnob(knob, value_of(argv, flag), flag.min, flag.max, flag.unit)
-        for knob, flag in FLAGS.get(kind, {}).items()
-        if can_set(argv, flag)
-    )
 
 
 class LaunchedEngine:

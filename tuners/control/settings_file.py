@@ -13,7 +13,7 @@ from pathlib import Path
 
 from enginetop.fleet.model import EngineKind
 from tuners.control.commands import Command
-from tuners.control.files import replace_kept, write_synced
+from tuners.control.files import read_short, replace_kept, write_synced
 from tuners.control.flags import FLAGS, Flag
 from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
 
@@ -101,15 +101,9 @@ class SettingsFile:
 
     def _text(self) -> str:
         try:
-            with self._path.open("rb") as file:
-                data = file.read(_MOST_BYTES + 1)
-            if len(data) > _MOST_BYTES:
-                raise RestartError(f"{self._path}: larger than any file of settings")
-            return data.decode("utf-8")
+            return read_short(self._path, _MOST_BYTES)
         except OSError as error:
             raise RestartError(f"{self._path}: {error.strerror or error}") from None
-        except UnicodeDecodeError:
-            raise RestartError(f"{self._path}: not UTF-8 text") from None
 
     def _with(self, values: Values) -> str:
         try:

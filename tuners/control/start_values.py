@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from enginetop.fleet.model import EngineKind
+from tuners.control.flags import FLAGS, can_set, value_of
 from tuners.control.restartable import StartKnob, Values
+
+
+def start_knobs(argv: Sequence[str], kind: EngineKind) -> tuple[StartKnob, ...]:
+    """The knobs that flags of this command set, with their values as started."""
+    return tuple(
+        StartKnob(knob, value_of(argv, flag), flag.min, flag.max, flag.unit)
+        for knob, flag in FLAGS.get(kind, {}).items()
+        if can_set(argv, flag)
+    )
 
 
 class StartValues:

@@ -14,8 +14,9 @@ from pathlib import Path
 from enginetop.fleet.model import EngineKind
 from tuners.control.commands import Command, run
 from tuners.control.files import write_synced
-from tuners.control.flags import FLAGS, FlagError, can_set, edited, engine_of, value_of
+from tuners.control.flags import FLAGS, FlagError, edited, engine_of, value_of
 from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
+from tuners.control.start_values import start_knobs
 
 DROP_IN = "50-enginetop.conf"
 _MARK = "# written by enginetop; without this file the unit is as its owner made it"
@@ -66,11 +67,7 @@ class SystemdUnit:
 
     def knobs(self) -> tuple[StartKnob, ...]:
         """The knobs that flags of the unit's own command set."""
-        return tuple(
-            StartKnob(knob, value_of(self._argv, flag), flag.min, flag.max, flag.unit)
-            for knob, flag in FLAGS.get(self.kind, {}).items()
-            if can_set(self._argv, flag)
-        )
+        return start_knobs(self._argv, self.kind)
 
     def present(self) -> Values:
         """The values that it would be started with now, a drop-in of ours from before included; systemd is

@@ -26,10 +26,10 @@ from tests.support.virtual_fleet import three
 from tuners.advice import Advisor
 from tuners.control.driver import drive, run_change
 from tuners.control.flags import FLAGS
-from tuners.control.launched import start_knobs
 from tuners.control.planning import NoPlanError, plan_from_advice
 from tuners.control.recovery import progress_document, resume_to_undo
 from tuners.control.settings import ControlSettings
+from tuners.control.start_values import start_knobs
 
 LIVE, RESTART = "live", "restart"
 BUDGET, SEATS, DRAFTS, THINKING = (

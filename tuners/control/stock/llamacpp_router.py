@@ -22,8 +22,9 @@ from enginetop.fleet.foreign_json import field_at
 from enginetop.fleet.knobs import KnobTransport
 from enginetop.fleet.model import EngineKind
 from tuners.control.files import write_synced
-from tuners.control.flags import FLAGS, Flag, can_set, edited, value_of
+from tuners.control.flags import FLAGS, Flag, edited, value_of
 from tuners.control.restartable import Load, NothingDoneError, RestartError, StartKnob, Values
+from tuners.control.start_values import start_knobs
 from tuners.control.stock.exchange import StockError, ask, raw
 from tuners.control.stock.preset_file import PresetFile
 
@@ -57,11 +58,7 @@ class RouterModel:
 
     def knobs(self) -> tuple[StartKnob, ...]:
         """The knobs that arguments of the model set, with their values as the router tells them."""
-        return tuple(
-            StartKnob(knob, value_of(self._argv, flag), flag.min, flag.max, flag.unit)
-            for knob, flag in _FLAGS.items()
-            if can_set(self._argv, flag)
-        )
+        return start_knobs(self._argv, self.kind)
 
     def load(self) -> Load:
         """See `Restartable`."""
@@ -74,11 +71,11 @@ class RouterModel:
     def begin(self, values: Values) -> None:
         """See `Restartable`."""
         try:
-            text = self._text(values)
-            self._file.write(text)
-        except (OSError, RestartError) as error:
-            words = getattr(error, "strerror", None) or str(error)
-            raise NothingDoneError(f"{self._file.path}: {words}") from None
+            self._file.write(self._text(values))
+        except RestartError as error:
+            raise NothingDoneError(str(error)) from None
+        except OSError as error:
+            raise NothingDoneError(f"{self._file.path}: {error.strerror or error}") from None
         runs = self._runs_with(values)
         if not runs:
             try:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tuners.control.files import replace_kept
+from tuners.control.files import read_short, replace_kept
 from tuners.control.restartable import RestartError
 
 _MOST_BYTES = 1 << 20
@@ -27,15 +27,9 @@ class PresetFile:
     def read(self) -> str:
         """The text. RestartError when it cannot be read, or has no such section."""
         try:
-            with self.path.open("rb") as file:
-                data = file.read(_MOST_BYTES + 1)
-            text = data.decode("utf-8")
+            text = read_short(self.path, _MOST_BYTES)
         except OSError as error:
             raise RestartError(f"{self.path}: {error.strerror or error}") from None
-        except UnicodeDecodeError:
-            raise RestartError(f"{self.path}: not UTF-8 text") from None
-        if len(data) > _MOST_BYTES:
-            raise RestartError(f"{self.path}: larger than any preset file")
         if _lines_of(text.splitlines(keepends=True), self._model) is None:
             raise RestartError(f"{self.path}: no section [{self._model}], or several")
         if self._first is None:

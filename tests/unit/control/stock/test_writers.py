@@ -242,8 +242,9 @@ def test_what_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(NothingDoneError, match=r"no section \[a\], or several"):
         model.begin(values(model, 3))
     engine.preset.unlink()
-    with pytest.raises(NothingDoneError, match="No such file"):
+    with pytest.raises(NothingDoneError, match="No such file") as caught:
         model.begin(values(model, 3))
+    assert str(caught.value).count(str(engine.preset)) == 1
     assert engine.writes == []
 
 
