@@ -13,7 +13,7 @@ from enginetop.fleet.model import Target
 if TYPE_CHECKING:
     from collectors.discovery.listing import Source
     from collectors.discovery.membership import Membership
-    from enginetop.fleet.config import DiscoveryTable
+    from enginetop.fleet.source_tables import DiscoveryTable
 
 KINDS = ("file_sd", "dns", "dynamo", "local", "prometheus", "kubernetes")
 

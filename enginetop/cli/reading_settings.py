@@ -19,7 +19,8 @@ from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.model import Target
 
 if TYPE_CHECKING:
-    from enginetop.fleet.config import Config, DiscoveryTable, GpuExporterTable, PrometheusTable, TargetTable
+    from enginetop.fleet.config import Config
+    from enginetop.fleet.source_tables import DiscoveryTable, GpuExporterTable, PrometheusTable, TargetTable
 
 
 def config_origin(args: argparse.Namespace) -> str:
