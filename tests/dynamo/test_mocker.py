@@ -248,8 +248,9 @@ def test_what_the_busy_threshold_sheds(whole: Run, record: dict[str, object]) ->
     """Every worker is busy before anybody is shed: the frontend hears of a worker's load by an event, so that
     a burst into an idle fleet is routed before or after that, as it happens. For the same reason a threshold
     is waited for: it counts from the next event on. At 1.0 nobody is shed as long as no worker is full, and
-    two of the long requests do not fill one.
+    a long request, one for each worker, leaves room for a short one to its end.
     """
+    workers = len(whole.workers)
     url = whole.fleet.frontend
     api = BusyThreshold(HttpKnobTransport(url, NO_CREDENTIALS), MODEL)
     board = LiveBoard(api, writer="dynamo_busy", engine_name="dynamo")
@@ -266,7 +267,7 @@ def test_what_the_busy_threshold_sheds(whole: Run, record: dict[str, object]) ->
         return served.statuses
 
     with ThreadPoolExecutor(1) as pool:
-        long = pool.submit(serve, url, 32, at_once=32, prompt_bytes=PROMPT_BYTES, output_tokens=220)
+        long = pool.submit(serve, url, workers, at_once=workers, prompt_bytes=PROMPT_BYTES, output_tokens=440)
         wait_for(lambda: min(active_blocks(page_at(url)), default=0.0) > 0.2 * BLOCKS_IN_ALL)
         assert board.patch(BLOCKS, 20, if_version=None, ttl_seconds=60.0, change="c", now=0.0).status == 200
         wait_for(lambda: sent(1) == {529: 1})
@@ -277,7 +278,7 @@ def test_what_the_busy_threshold_sheds(whole: Run, record: dict[str, object]) ->
         assert sent(4) == {200: 4}
         assert not long.done()
     reading = read(page_at(url), sides)
-    assert long.result().statuses == {200: 32}  # who was admitted runs on
+    assert long.result().statuses == {200: workers}  # who was admitted runs on
     shed = total(reading, "requests_rejected") - before
     assert shed == statuses[529] == total(reading, "requests_errored")
     assert reading.config[BLOCKS].value == 1.0

@@ -75,8 +75,8 @@ class Watch:
 
 
 def scalar(replica: ReplicaSnapshot, name: str) -> float:
-    """The number of a signal that must have one."""
-    signal = replica.signals[name]
+    """The number of a signal, of the core or beyond it, that must have one."""
+    signal = replica.signals[name] if name in replica.signals else replica.beyond[name]
     assert isinstance(signal, Scalar)
     assert signal.number is not None, (name, signal)
     return signal.number

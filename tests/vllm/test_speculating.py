@@ -11,7 +11,7 @@ import pytest
 from enginetop.fleet.snapshot import ReplicaSnapshot
 from tests.support.watching import Watch, scalar
 from tests.vllm.load import Load
-from tests.vllm.server import DRAFT_TOKENS, Server, drafts_per_step, run_for, wait_for
+from tests.vllm.server import DRAFT_TOKENS, Server, drafts_per_step, run_for, settle, wait_for
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 
@@ -85,6 +85,7 @@ def test_budget_live_under_load(speculating: Server, record: dict[str, object]) 
         assert max(before) > 128
         answer = speculating.change(BUDGET, 128)
         assert (answer.status_code, answer.json()["applied"]) == (200, 1)
+        settle(speculating)
         since = speculating.page()
         lowered = run_for(speculating, 150)[2:]  # what was under way when the log was opened
         page = speculating.page()
@@ -108,6 +109,7 @@ def test_drafts_live_under_load(speculating: Server, record: dict[str, object]) 
         lowered = drafts_per_step(speculating)
         assert speculating.row(BUDGET)["min"] == 32  # 16 x 2
         assert speculating.change("num_speculative_tokens", 0).status_code == 200
+        settle(speculating)
         run_for(speculating, 5)
         off = speculating.page()
         run_for(speculating, 60)
@@ -141,6 +143,7 @@ def test_chunk_threshold(speculating: Server) -> None:
     with Load(speculating.url, max_tokens=8, prompt_bytes=300, concurrency=8) as load:
         assert max(run_for(speculating, 40)) > 8 * 32
         assert speculating.change("long_prefill_token_threshold", 32).status_code == 200
+        settle(speculating)
         assert max(run_for(speculating, 60)[2:]) <= 8 * 32
     assert load.failures == []
 
