@@ -56,12 +56,12 @@ def goodput(signals: Signals, window: WindowFacts | None, slo: Slo) -> Goodput:
     """Goodput of one replica.
 
     `signals` are those shown, `window` what it told (None: nothing that holds now). The quality is `ok` where
-    every engine counts exactly, `estimated` where a part of them does or histograms tell bounds, else
-    `unknown` or `suspect`; the note says why, or which objective the engine side counts for where that is not
-    `slo`.
+    every engine counts exactly, `estimated` where a part of them does or histograms tell bounds, `stale`
+    where only an old rate of requests is known, else `unknown` or `suspect`; the note says why, or which
+    objective the engine side counts for where that is not `slo`.
     """
     if window is None:
-        return Goodput(number_of(signals, "requests_finished_per_second"), note=NOTHING_NOW)
+        return _nothing_now(signals)
     facts = window.total
     several = sum(increase > 0 for increase in facts.within_slo.values()) > 1
     exact = _counted(facts, slo, doubt=_SEVERAL if several else "", own=True)
@@ -76,7 +76,7 @@ def fleet_goodput(signals: Signals, facts: Facts | None, slo: Slo, parts: Sequen
     say what is known of all. As for the rest see `goodput`.
     """
     if facts is None:
-        return Goodput(number_of(signals, "requests_finished_per_second"), note=NOTHING_NOW)
+        return _nothing_now(signals)
     doubt = next((part.goodput.note for part in parts if part.goodput.quality is Quality.SUSPECT), "")
     own = all(part.slo is slo or _limits(part.slo) == _limits(slo) for part in parts)
     exact = _counted(facts, slo, doubt=doubt, own=own)
@@ -116,6 +116,11 @@ def _goodput(signals: Signals, facts: Facts, exact: _Exact, shares: Attainment) 
         completed_per_second=rate,
         errored_per_second=None if rate is None else _per_second(facts, _ERRORED),
     )
+
+
+def _nothing_now(signals: Signals) -> Goodput:
+    offered = number_of(signals, "requests_finished_per_second")
+    return Goodput(note=NOTHING_NOW) if offered is None else Goodput(offered, quality=Quality.STALE)
 
 
 def _limits(slo: Slo) -> _Objective:

@@ -14,6 +14,7 @@ from enginetop.fleet.goodput import Part, fleet_goodput, goodput
 from enginetop.fleet.model import Quality
 from enginetop.fleet.reading import Absence, Columns, Series
 from enginetop.fleet.snapshot import Goodput, Slo
+from enginetop.fleet.window_values import aged
 from tests.support.history_pages import Told, columns, value
 
 SLO = Slo(ttft_seconds=0.6, tpot_seconds=0.05)
@@ -102,6 +103,9 @@ def test_without_exact_counts_nothing_is_claimed() -> None:
 
 def test_a_replica_whose_page_says_nothing_about_now() -> None:
     assert goodput(no_signals(), None, SLO) == Goodput(note="nothing known of now")
+    facts = window(FULL, [0] * 6, [100, 0, 0, 100, 0, 90])
+    old = goodput(aged(signals(facts), "40 s old"), None, SLO)
+    assert old == Goodput(10.0, quality=Quality.STALE)
 
 
 def test_an_objective_other_than_the_configured_one_is_named() -> None:
