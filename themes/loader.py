@@ -46,13 +46,17 @@ ANSI_THEME = "ansi"
 _MANY_COLOURS = ("256color", "direct", "truecolor", "kitty")
 _MOST_CHARACTERS = 100_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_COLOUR = re.compile(r"#[0-9a-f]{6}|ansi_[a-z_]+")
+_COLOUR = re.compile(
+    r"#[0-9a-f]{6}|ansi_(?:default|(?:bright_)?(?:black|red|green|yellow|blue|magenta|cyan|white))"
+)
 _ATTRIBUTES = ("bold", "dim", "italic", "underline", "reverse")
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How an ink looks. Colours are `#rrggbb` or `ansi_<name>`; None keeps what lies beneath."""
+    """How an ink looks. Colours are `#rrggbb`, or one of the terminal's own sixteen (`ansi_red`,
+    `ansi_bright_red`) or its default; None keeps what lies beneath.
+    """
 
     color: str | None = None
     background: str | None = None

@@ -124,7 +124,7 @@ class FleetApp(TravelApp):
         self.register_theme(textual_theme(palette))
         self.theme = f"enginetop-{palette.name}"
         self.set_keymap(binding_keys(self.actions))
-        self.mouse = mouse
+        self.mouse, self._theme_folder = mouse, theme_folder
         self._source, self._control, self._pages, self._columns = source, control, pages, columns
         self._chosen, self._columns_problem = _saved(columns)
         made_with = approver, self.begin, self.note_failure

@@ -57,6 +57,8 @@ class ShellApp(PictureApp):
     """An app with a command line. A subclass may know more commands with an argument: see `argued`."""
 
     _history: Sequence[str] = ()
+    _theme_folder: Path | None = None
+    """Where the user has themes of his own."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """While somebody types, what holds anywhere holds nowhere."""
@@ -74,7 +76,8 @@ class ShellApp(PictureApp):
 
     def open_command_line(self, value: str) -> None:
         """Open the command line with the beginning of a command."""
-        screen, commands, context = self.top, self._commands(), Context(tuple(self._urls()), theme_names())
+        screen, commands = self.top, self._commands()
+        context = Context(tuple(self._urls()), theme_names(self._theme_folder))
         screen.open_bar(
             CommandBar(
                 self.inks,
@@ -169,7 +172,8 @@ class ShellApp(PictureApp):
         return lambda: self._on_fleet(lambda fleet: fleet.open_row(url))
 
     def _theme_command(self, argument: str) -> Done:
-        palette = load_theme(choose_theme(one_of(argument, theme_names(), "theme"), os.environ))
+        name = one_of(argument, theme_names(self._theme_folder), "theme")
+        palette = load_theme(choose_theme(name, os.environ), self._theme_folder)
         return lambda: self._use(palette)
 
     def _action(self, word: str) -> Action | None:

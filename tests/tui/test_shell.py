@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
 from pathlib import Path
@@ -154,6 +155,21 @@ def test_another_theme_by_command() -> None:
         assert "theme light" in screen_text(app)
 
     assert play(story).failures == []
+
+
+def test_a_theme_of_the_users_by_command(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('base = "dark"\n[surfaces]\nbackground = "ansi_black"\n')
+
+    async def run() -> FleetApp:
+        app = FleetApp(FakeSource(), theme_folder=tmp_path)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.pause()
+            await command(pilot, "theme mine")
+            assert app.current_theme.name == "enginetop-mine"
+            assert "theme mine" in screen_text(app)
+        return app
+
+    assert asyncio.run(run()).failures == []
 
 
 def test_what_is_copied_is_plain_text() -> None:

@@ -68,7 +68,8 @@ class Inks:
 
 
 def _ground(palette: Palette) -> Style:
-    return Style(color=palette.surfaces["foreground"], bgcolor=palette.surfaces["background"])
+    surfaces = palette.surfaces
+    return Style(color=_rich_color(surfaces["foreground"]), bgcolor=_rich_color(surfaces["background"]))
 
 
 def _without_colors(look: Look) -> Look:

@@ -54,6 +54,8 @@ def test_a_theme_reads_back() -> None:
         (toml(inks__loud="{}"), "loud is not known"),
         (toml(dark='"yes"'), "dark must be true or false"),
         (toml(surfaces__error='"red"'), "error must be a colour"),
+        (toml(surfaces__error='"ansi_orange"'), "error must be a colour"),
+        (toml(inks__ok='{ color = "ansi_grey50" }'), "ok: color must be a colour"),
         (toml(inks__ok='{ colour = "#ffffff" }'), "ok.colour is not known"),
         (toml(inks__ok='"#ffffff"'), "ok must be a table"),
         (toml(inks__ok="{ bold = 1 }"), "ok: bold must be true or false"),
