@@ -10,6 +10,7 @@ from itertools import count
 from urllib.parse import urlsplit
 
 from enginetop.fleet.attribution import ClaimedRecord, owner_of
+from enginetop.fleet.budget_watch import Ended
 from enginetop.fleet.burn import BurnHistory, Counts
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.fleet_board import FleetBoard
@@ -17,7 +18,7 @@ from enginetop.fleet.gpus import NO_GPUS, GpuBoard
 from enginetop.fleet.model import Target
 from enginetop.fleet.observation import Observation
 from enginetop.fleet.outliers import OutlierBoard
-from enginetop.fleet.replica import Ended, ReplicaTracker, SloFor
+from enginetop.fleet.replica import ReplicaTracker, SloFor
 from enginetop.fleet.request_records import (
     MOST_RECORDS,
     RequestFigures,

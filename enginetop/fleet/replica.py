@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from enginetop.fleet.bound_by import UNKNOWN, BoundShares, bound_by, load_of
-from enginetop.fleet.burn import FINEST_SECONDS, BurnHistory, Counts, RequestCounter
+from enginetop.fleet.budget_watch import BudgetWatch, Ended
 from enginetop.fleet.changing import changed
 from enginetop.fleet.efficiency import EFFICIENCY, MeanPower, Price, efficiency
 from enginetop.fleet.events import EventLog
@@ -27,7 +27,6 @@ from enginetop.fleet.request_records import (
     with_records,
 )
 from enginetop.fleet.snapshot import (
-    BurnRow,
     Distribution,
     Goodput,
     ReplicaSnapshot,
@@ -56,9 +55,6 @@ SloFor = Callable[[str | None], Slo]
 
 _OWN = (HIT_RATIO, KV_TOKENS, *EFFICIENCY)
 """Signals of a replica that are made of others and of its GPUs."""
-
-Ended = Sequence[tuple[float, Counts]]
-"""Times of pages and what was counted on them since the page before, oldest first."""
 
 _NO_WORKERS: Mapping[int, Role] = MappingProxyType({})
 
@@ -104,12 +100,8 @@ class ReplicaTracker:
         self._preemptions = 0.0
         self._log = EventLog()
         self._state = StateWatch(self._log, fixed_spacing_seconds)
-        self._counter = RequestCounter(slo_for(None))
+        self._budget = BudgetWatch(self._history, slo_for(None))
         self._load = LoadLog(window_seconds)
-        self._burn = BurnHistory()
-        self._burn_rows: tuple[float, tuple[BurnRow, ...]] | None = None
-        self._counted_at: float | None = None
-        self._ended: Ended = ()
         self._reading: Reading | None = None
         self._first_page_at: float | None = None
         self._values: Values | None = None
@@ -191,8 +183,8 @@ class ReplicaTracker:
             self.who = replace(self.who, identity=reading.identity)
         appended = self._history.append(reading)
         self._window.page_came(reading.at)
-        if self._counted_at is None or reading.at // FINEST_SECONDS != self._counted_at // FINEST_SECONDS:
-            self._count(reading)
+        if self._budget.is_due(reading.at):
+            self._budget.count(reading.at, self._objective())
         if appended.restarted:
             old_version = old.identity.engine_version if old is not None else None
             self._log.restarted(reading.at, appended.restarted, old_version, reading.identity.engine_version)
@@ -209,23 +201,11 @@ class ReplicaTracker:
         return self._slo[1]
 
     def take_ended(self) -> Ended:
-        """What pages counted since the former call, with their times, oldest first.
+        """What pages counted since the former call (`BudgetWatch`).
 
-        Counts are taken at the first page of every span of `FINEST_SECONDS`, as histories of them keep no
-        more; of a replica that fails or is gone, at once.
+        Of a replica that fails or is gone every page is, at the next snapshot.
         """
-        ended, self._ended = self._ended, ()
-        return ended
-
-    def _count(self, reading: Reading) -> None:
-        """Keep what the newest page tells about requests for the error budget."""
-        slo = self._objective()
-        if self._counter.limits != (slo.ttft_seconds, slo.tpot_seconds):
-            self._counter, self._burn, self._burn_rows = RequestCounter(slo), BurnHistory(), None
-        self._counted_at = reading.at
-        counts = self._counter.take(*self._history.counted, self._history.totals)
-        self._burn.add(reading.at, counts)
-        self._ended = (*self._ended, (reading.at, counts))
+        return self._budget.take_ended()
 
     def snapshot(self, now: float, share: GpuShare = NO_GPUS, *, may_wait: bool = False) -> ReplicaSnapshot:
         """The replica at Unix time `now`; the same object as before while nothing has changed.
@@ -241,8 +221,8 @@ class ReplicaTracker:
             self._share = share
             self._power.add(now, share.power)
         away = self._state.failure is not None or self._state.gone_at is not None
-        if away and self._reading is not None and self._reading.at != self._counted_at:
-            self._count(self._reading)  # no page of another span may come
+        if away and self._reading is not None and self._reading.at != self._budget.counted_at:
+            self._budget.count(self._reading.at, self._objective())  # no page of another span may come
         values = self._window.at(now)
         if values is not None and values is not self._values:
             self._learn(now, values)
@@ -344,7 +324,7 @@ class ReplicaTracker:
             gpus=share.gpus,
             advice=(),
             slo=slo,
-            goodput=changed(good, burn=self._rows_of_burn(now, slo)),
+            goodput=changed(good, burn=self._budget.rows(now, slo.target)),
             totals=self._history.totals,
             first_page_at=self._first_page_at,
             bound_by=UNKNOWN if told.facts is None else self._bounds.shares,
@@ -360,13 +340,6 @@ class ReplicaTracker:
             trend_times=self._history.trends.times,
             load=self._load.points,
         )
-
-    def _rows_of_burn(self, now: float, slo: Slo) -> tuple[BurnRow, ...]:
-        """Worked out anew once in the finest spacing of the history; the fleet's rows are at every tick."""
-        span = now // FINEST_SECONDS
-        if self._burn_rows is None or self._burn_rows[0] != span:
-            self._burn_rows = (span, self._burn.rows(now, slo.target))
-        return self._burn_rows[1]
 
     def _with_records(
         self, signals: Signals, good: Goodput, slo: Slo, told: Shown
