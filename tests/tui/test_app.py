@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -489,6 +490,26 @@ def test_ascii_only_sends_nothing_else() -> None:
         assert screen_text(app).isascii()
 
     play(story, size=(200, 50), ascii_only=True)
+
+
+def test_what_is_said_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of an earlier line took the later one away."""
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        monkeypatch.setattr("tui.screens.base.SAID_SECONDS", 0.01)
+        app.top.say("first")
+        time.sleep(0.02)  # the first line's time is over before the loop turns again
+        monkeypatch.setattr("tui.screens.base.SAID_SECONDS", 60.0)
+        app.top.say("second")
+        await pilot.pause(0.1)
+        assert "second" in screen_text(app)
+        monkeypatch.setattr("tui.screens.base.SAID_SECONDS", 0.01)
+        app.top.say("third")
+        await pilot.pause(0.1)
+        assert "third" not in screen_text(app)
+
+    assert play(story).failures == []
 
 
 def test_no_markup_comes_from_data() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from textual.binding import Binding
 from textual.message import Message
+from textual.timer import Timer
 from textual.widget import Widget
 
 from themes.loader import Ink
@@ -58,6 +59,7 @@ class PictureScreen(WholeScreen):
         self._bar: CommandBar | None = None
         self._focused_before: Widget | None = None
         self._footer_said: Line = EMPTY_LINE
+        self._said_timer: Timer | None = None
 
     class Resumed(Message):
         """A screen is on top again and wants the newest picture."""
@@ -128,7 +130,9 @@ class PictureScreen(WholeScreen):
     def say(self, text: str, ink: Ink = "info") -> None:
         """One line in the place of the footer, until the next key or for a few seconds."""
         self._footer_said = clip(plain(f" {printable(text)}", ink), max(self.size.width, 1))
-        self.set_timer(SAID_SECONDS, self._fall_silent)
+        if self._said_timer is not None:
+            self._said_timer.stop()  # this line has its own time
+        self._said_timer = self.set_timer(SAID_SECONDS, self._fall_silent)
         self._show_said()
 
     def _fall_silent(self) -> None:

@@ -81,7 +81,9 @@ class SuggestionScreen(ReadingScreen):
         def start() -> None:
             approval = desk.approval(name)
             desk.ask(
-                lambda: desk.control.start(proposal.id, approval), lambda _: self._started(desk), self._tell
+                lambda: desk.control.start(proposal.id, approval),
+                lambda _: self._started(desk, proposal),
+                self._tell,
             )
 
         self.open_screen(
@@ -95,9 +97,8 @@ class SuggestionScreen(ReadingScreen):
             )
         )
 
-    def _started(self, desk: ControlDesk) -> None:
-        proposal = self.plan.proposal
-        if proposal is not None and self.is_current:
+    def _started(self, desk: ControlDesk, proposal: Proposal) -> None:
+        if self.is_current:
             self.open_screen(ChangeScreen(self.inks, self.complain, desk, proposal.id))
 
     def _tell(self, trouble: str) -> None:
