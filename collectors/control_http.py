@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from collectors.fetch import Credentials, FetchError, client_words, connection_fault, one_line
-from collectors.full_http import proxy_for, tls_context
+from collectors.full_http import proxy_of, server_name, tls_context
 from collectors.origin import Origin
 from collectors.secrets import bytes_without_these
 from collectors.ssh.address import SCHEME as SSH_SCHEME
@@ -51,11 +51,14 @@ class HttpKnobTransport:
             parts = urlsplit(self._base)
             origin = Origin.of(parts)
             headers["Host"], url = origin.authority, origin.dialled + parts.path
+            named = server_name(origin, self._credentials)
             if self._socket:
                 _knock(self._socket, self._timeout_seconds)
             with (
                 self._open() as client,
-                client.stream(method, url + path, headers=headers, content=body) as response,
+                client.stream(
+                    method, url + path, headers=headers, content=body, extensions=named
+                ) as response,
             ):
                 found = b""
                 for part in response.iter_bytes():
@@ -101,7 +104,7 @@ class HttpKnobTransport:
         else:
             transport = httpx.HTTPTransport(
                 verify=tls_context(self._credentials) if parts.scheme == "https" else False,
-                proxy=self._credentials.proxy_url or proxy_for(parts.scheme, parts.hostname or ""),
+                proxy=proxy_of(self._credentials, parts.scheme, parts.hostname or ""),
                 trust_env=False,
             )
         return httpx.Client(

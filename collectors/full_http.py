@@ -99,9 +99,7 @@ class FullClient:
     async def _read(self, client: httpx.AsyncClient, asked: str, headers: Mapping[str, str]) -> RawResponse:
         import httpx
 
-        extensions: dict[str, object] = {"trace": self._on_event}
-        if self._origin.scheme == "https":
-            extensions["sni_hostname"] = self._credentials.tls_server_name or self._origin.server_name
+        extensions = {"trace": self._on_event, **server_name(self._origin, self._credentials)}
         parts: list[bytes] = []
         size = 0
         try:
@@ -207,6 +205,21 @@ def tls_context(credentials: Credentials) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def server_name(origin: Origin, credentials: Credentials) -> dict[str, object]:
+    """An extension of a request of httpx: the name that the certificate has to be for.
+
+    Of what is dialled a final dot and a zone are no part of it.
+    """
+    if origin.scheme != "https":
+        return {}
+    return {"sni_hostname": credentials.tls_server_name or origin.server_name}
+
+
+def proxy_of(credentials: Credentials, scheme: str, host: str) -> str | None:
+    """The proxy to a host: the one that is named for it, else the environment's."""
+    return credentials.proxy_url or proxy_for(scheme, host)
 
 
 def proxy_for(scheme: str, host: str) -> str | None:

@@ -23,7 +23,7 @@ from collectors.fetch import (
     one_line,
     without_keys,
 )
-from collectors.full_http import FullClient, proxy_for
+from collectors.full_http import FullClient, proxy_of
 from collectors.http_response import NeedsFullClient
 from collectors.lean_tls import Tls, TlsContexts
 from collectors.origin import Origin
@@ -66,7 +66,7 @@ class TargetClient:
         self._moved: dict[str, str] = {}
         self._requests: dict[str, bytes] = {}
         """Requests without a key, by path; one with a key is made anew each time, since keys are rotated."""
-        self._proxy = None if unix_path else credentials.proxy_url or proxy_for(parts.scheme, host)
+        self._proxy = None if unix_path else proxy_of(credentials, parts.scheme, host)
         self._full = FullClient(self._base, credentials, self._proxy, max_body_bytes, unix_path)
         self._fast: LeanHttp | None = None
         if lean is not None and self._proxy is None:

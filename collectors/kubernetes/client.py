@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 import httpx
 
 from collectors.fetch import USER_AGENT, FetchError, connection_fault
-from collectors.full_http import proxy_for, tls_context
+from collectors.full_http import proxy_of, tls_context
 from collectors.json_fields import integer, items, text, verbatim
 from collectors.kubernetes.context import Context, KubernetesError
 from collectors.kubernetes.identity import Identity
@@ -188,7 +188,7 @@ class KubernetesClient:
             try:
                 self._client = httpx.Client(
                     verify=tls_context(credentials) if origin.scheme == "https" else False,
-                    proxy=self.context.proxy_url or proxy_for(origin.scheme, origin.host),
+                    proxy=proxy_of(credentials, origin.scheme, origin.host),
                     trust_env=False,
                     timeout=self._timeout_seconds,
                 )

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from collectors.fetch import Credentials, FetchError, client_words, connection_fault, one_line
-from collectors.full_http import proxy_for, tls_context
+from collectors.full_http import proxy_of, server_name, tls_context
 from collectors.origin import Origin
 from collectors.probe.stream import StreamedAnswer, error_text
 from collectors.records.formats import OPENAI
@@ -100,7 +101,7 @@ class ProbeClient:
             async with (
                 asyncio.timeout(timeout_seconds),
                 self._open(url) as client,
-                client.stream("GET", _dialled(url) + _MODELS, headers=self._headers(url)) as response,
+                self._stream(client, "GET", url, _MODELS) as response,
             ):
                 listed = decoded(self._clean(await _beginning(response)))
         except (httpx.HTTPError, httpx.InvalidURL, FetchError, OSError) as error:
@@ -145,9 +146,7 @@ class ProbeClient:
         try:
             async with (
                 asyncio.timeout(plan.timeout_seconds),
-                client.stream(
-                    "POST", _dialled(plan.url) + _CHAT, json=body, headers=self._headers(plan.url)
-                ) as response,
+                self._stream(client, "POST", plan.url, _CHAT, body) as response,
             ):
                 if response.status_code != 200:
                     refused = 400 <= response.status_code < 500 and response.status_code not in (408, 429)
@@ -208,12 +207,23 @@ class ProbeClient:
         """What a server sent without the secrets that it was sent."""
         return bytes_without_these(data, self._secrets)
 
-    def _headers(self, url: str) -> dict[str, str]:
-        headers = {"Host": Origin.of(urlsplit(url)).authority}
+    def _stream(
+        self, client: httpx.AsyncClient, method: str, url: str, path: str, body: object = None
+    ) -> AbstractAsyncContextManager[httpx.Response]:
+        """A request with the key, and `body` as JSON. Raises as `Credentials.authorization`."""
+        parts = urlsplit(url)
+        origin = Origin.of(parts)
+        headers = {"Host": origin.authority}
         authorization = self._credentials.authorization()
         if authorization is not None:
             headers["Authorization"], self._secrets = authorization
-        return headers
+        return client.stream(
+            method,
+            origin.dialled + parts.path + path,
+            json=body,
+            headers=headers,
+            extensions=server_name(origin, self._credentials),
+        )
 
     def _open(self, url: str) -> httpx.AsyncClient:
         import httpx
@@ -221,15 +231,10 @@ class ProbeClient:
         parts = urlsplit(url)
         return httpx.AsyncClient(
             verify=tls_context(self._credentials) if parts.scheme == "https" else False,
-            proxy=proxy_for(parts.scheme, parts.hostname or ""),
+            proxy=proxy_of(self._credentials, parts.scheme, parts.hostname or ""),
             trust_env=False,
             timeout=None,  # noqa: S113 - one deadline spans the whole request
         )
-
-
-def _dialled(url: str) -> str:
-    parts = urlsplit(url)
-    return Origin.of(parts).dialled + parts.path
 
 
 async def _beginning(response: httpx.Response) -> bytes:

@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -233,3 +234,29 @@ def test_a_row_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     what, helps = EXPIRED.split("; ")
     assert row["reasons"][0].startswith(f"{what} for ")
     assert row["reasons"][0].endswith(f"; {helps}")
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost."])
+def test_a_final_dot_is_no_part_of_what_a_certificate_names(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up = socket.getaddrinfo
+
+    def look_up(name: str | bytes | None, *how: Any, **more: Any) -> Any:
+        return looked_up("127.0.0.1" if name in (host, host.encode()) else name, *how, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    how = Credentials(ca_file=CA)
+
+    async def fetch(url: str, fast_path: bool) -> int:
+        fetcher = HttpFetcher({url: how}, fast_path=fast_path)
+        try:
+            return (await fetcher.fetch(url, "/metrics", timeout_seconds=10.0)).status
+        finally:
+            await fetcher.aclose()
+
+    with tls_server("good", b'{"data": [{"id": "m"}]}') as port:
+        url = f"https://{host}:{port}"
+        assert [asyncio.run(fetch(url, fast_path)) for fast_path in (True, False)] == [200, 200]
+        assert HttpKnobTransport(url, how).request("GET", "/knobs").status == 200
+        assert ProbeClient(how).only_model(url, 10.0) == "m"
