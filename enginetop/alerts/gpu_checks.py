@@ -41,16 +41,16 @@ def _place(replica: ReplicaSnapshot, gpu: GpuDevice) -> str:
 
 
 def throttled() -> Check:
-    """A GPU runs below its clock for a reason that is not part of normal operation."""
+    """A GPU runs below its clock for a reason that is no part of normal operation; not told by old figures."""
     return _check(_throttled, None)
 
 
 def hot(limit_celsius: float) -> Check:
-    """A GPU is hotter than the limit."""
+    """A GPU is hotter than the limit; not told by old figures."""
 
     def judge(gpu: GpuDevice) -> _Judgement:
         heat = gpu.temperature_celsius
-        if heat is None:
+        if heat is None or gpu.old:
             return None, None, ""
         return heat > limit_celsius, heat, f"GPU {gpu.index} at {heat:.0f} °C"
 
@@ -58,11 +58,13 @@ def hot(limit_celsius: float) -> Check:
 
 
 def lost() -> Check:
-    """The driver lost the GPU."""
+    """The driver lost the GPU, also where it has told nothing since."""
     return _check(lambda gpu: (gpu.state == "lost", None, f"GPU {gpu.index} is lost"), None)
 
 
 def _throttled(gpu: GpuDevice) -> _Judgement:
+    if gpu.old:
+        return None, None, ""
     words = [word for word in gpu.throttle_reasons if word in ALARMING_THROTTLE_WORDS]
     return bool(words), gpu.sm_clock_mhz, f"GPU {gpu.index} throttled: {', '.join(words)}"
 

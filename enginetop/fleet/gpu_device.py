@@ -13,7 +13,7 @@ class GpuDevice:
     host. An exporter tells more of whom it serves: `pod` (`namespace/name`) and `container`. `joined_by` says
     how the replicas were found (`gpu_join.JoinedBy`). `changed_at` is when the figures of an exporter last
     changed (Unix seconds): they are as old as that, however often they are read; None: they were read just
-    now.
+    now. `old`: no figures have come for too long.
     """
 
     index: int
@@ -38,6 +38,7 @@ class GpuDevice:
     container: str = ""
     changed_at: float | None = None
     joined_by: str = ""
+    old: bool = False
 
 
 @frozen(eq=False)

@@ -157,12 +157,9 @@ class GpuBoard:
                     key = ("", device.uuid) if device.uuid else key
                 elif device.uuid:
                     owner_of_uuid.setdefault(device.uuid, source)
-                placement = Placement(
-                    key,
-                    replace(device, note=device.note or "old figures") if source in old else device,
-                    users & engines,
-                    source in old or bool(report.problem),
-                )
+                if source in old:
+                    device = replace(device, old=True, note=device.note or "old figures")
+                placement = Placement(key, device, users & engines, device.old or bool(report.problem))
                 for url in urls:
                     placed.setdefault(url, []).append(placement)
         return {

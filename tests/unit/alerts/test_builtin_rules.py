@@ -557,6 +557,24 @@ def test_a_gpu_of_two_replicas_is_one_alert() -> None:
     assert (alert.target, alert.labels["gpu_uuid"]) == ("http://a.example:8000", "GPU-0")
 
 
+def test_old_figures_of_a_gpu_tell_neither_heat_nor_a_low_clock_and_a_lost_one_stays_lost() -> None:
+    troubles: dict[str, Any] = {
+        "temperature_celsius": 99.0,
+        "throttle_reasons": ("hw_thermal",),
+        "state": "lost",
+    }
+    looks = same(range(0, 200, 10), gpus=(gpu(0, **troubles),))
+    looks += same(range(200, 400, 10), gpus=(gpu(0, **troubles, old=True),))
+    told = tell(book("GpuHot", "GpuThrottled", "GpuLost"), looks)
+    # last seen at 190 s; they stay for a minute after that
+    assert [one for one in told if one[3] == "resolved"] == [
+        (250, "GpuThrottled", "warning", "resolved"),
+        (250, "GpuHot", "warning", "resolved"),
+        (250, "GpuHot", "critical", "resolved"),
+    ]
+    assert (0, "GpuLost", "critical", "firing") in told
+
+
 def test_gpus_without_a_uuid_are_told_apart_by_machine_and_place() -> None:
     def nameless(index: int, **fields: Any) -> GpuDevice:
         return replace(gpu(index, **fields), uuid="")

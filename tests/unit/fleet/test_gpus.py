@@ -139,7 +139,7 @@ def test_figures_that_stopped_coming_are_old() -> None:
     assert gpus.shares([A1], urls(A1), 16.0)[A1.url].power.quality is Quality.OK
     share = gpus.shares([A1], urls(A1), 16.1)[A1.url]
     assert (share.power.value, share.power.quality) == (300.0, Quality.STALE)
-    assert share.gpus[0].note == "old figures"
+    assert (share.gpus[0].note, share.gpus[0].old) == ("old figures", True)
     assert gpus.problem(16.1) == "no new GPU figures from a"
 
 
