@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import errno
-import json
 import os
 import secrets
-import sys
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +18,7 @@ from enginetop.cli.config_starter import STARTER
 from enginetop.cli.config_text import effective, toml_text
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.settings import config_path
+from enginetop.cli.stdout import open_stdout, print_document, takes_unicode
 from enginetop.doctor.machine import file_words
 from enginetop.fleet.errors import ConfigError
 
@@ -121,11 +120,10 @@ def _print(args: argparse.Namespace) -> int:
         return code
     document = effective(found.tables or {}, found.settings)
     if args.format == "json":
-        indent = 2 if sys.stdout.isatty() else None
-        print(json.dumps(document, allow_nan=False, default=datetime.isoformat, indent=indent))
+        print_document(document, "the settings", default=datetime.isoformat)
         return code
     path = _shown(found.settings.origin)
-    ascii_only = "utf" not in (sys.stdout.encoding or "").lower()
+    ascii_only = not takes_unicode(open_stdout("the settings"))
     print(f"# {path}, with defaults" if found.tables is not None else f"# no file at {path}: defaults")
     print(toml_text(document, ascii_only=ascii_only), end="")
     return code

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from enginetop.cli.live_targets import live_targets
 from enginetop.cli.output import print_lines
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
+from enginetop.cli.stdout import open_stdout
 from enginetop.cli.until_stopped import stop_event
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.load_curve import load_curve
@@ -32,13 +32,14 @@ _FIRST_LOOK_SECONDS = 30.0
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     settings = resolve(args, tell)
+    open_stdout("the curves")
     results = [read_load_results(Path(name)) for name in args.overlay]
     if args.replay:
         snapshot = wiring.replay_to_end(settings, Path(args.replay))
     else:
         snapshot = _watch(settings, live_targets(settings), args.duration)
-    if sys.stdout is None:
-        raise ConfigError("standard output is closed; there is nowhere to print the curves")
+    if snapshot.collector.told:
+        tell(snapshot.collector.told)
     curves = [*curves_of(snapshot), *(_overlay(one, settings) for one in results)]
     if args.format == "json":
         document = curves_document(snapshot.at, snapshot.window_seconds, curves)

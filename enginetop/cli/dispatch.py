@@ -16,6 +16,7 @@ from enginetop.cli import exit_codes
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.garbage import pace_garbage
 from enginetop.cli.parser import UI, Command, parse
+from enginetop.cli.stdout import escape_what_is_not_encoded
 from enginetop.fleet.errors import ConfigError
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -25,6 +26,7 @@ _OUR_PACKAGES = ("tui", "collectors", "tuners", "themes")
 def dispatch(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code. Never lets a traceback reach the terminal."""
     pace_garbage()
+    escape_what_is_not_encoded()
     former, threading.excepthook = threading.excepthook, _tell_of_thread
     try:
         return _code(argv)
@@ -75,7 +77,8 @@ def _tell_of_thread(died: threading.ExceptHookArgs) -> None:
 
 def _drop_output() -> None:
     """Send what is still to be printed nowhere, so that the interpreter's own flush stays quiet."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(command: Command, args: Namespace) -> int:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator, Sequence
 
@@ -24,6 +22,7 @@ from enginetop.cli.doctor_sources import exporter_findings, prometheus_findings
 from enginetop.cli.output import print_lines
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings, config_path
+from enginetop.cli.stdout import print_document
 from enginetop.doctor.facts import TargetFacts
 from enginetop.doctor.finding import Finding, Level
 from enginetop.doctor.machine import (
@@ -88,10 +87,9 @@ def run(args: argparse.Namespace) -> int:
         ),
     )
     if args.format == "json":
-        print(json.dumps(document(report), allow_nan=False))
+        print_document(document(report), "the report")
     else:
         print_lines(plain(line) for line in lines(report, shutil.get_terminal_size((100, 24)).columns))
-    sys.stdout.flush()
     return report.exit_code
 
 

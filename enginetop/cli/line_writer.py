@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import select
-import sys
 from collections.abc import Callable
 
-from enginetop.fleet.errors import ConfigError
+from enginetop.cli.stdout import open_stdout
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 _MOST_BYTES = 16 * 1024 * 1024
@@ -65,7 +64,6 @@ class LineWriter:
 
 def stdout_writer(tell: Callable[[str], None]) -> LineWriter:
     """A writer to stdout. ConfigError when there is none."""
-    if sys.stdout is None:
-        raise ConfigError("standard output is closed; there is nowhere to print alerts")
-    sys.stdout.flush()
-    return LineWriter(sys.stdout.fileno(), tell)
+    stdout = open_stdout("alerts")
+    stdout.flush()
+    return LineWriter(stdout.fileno(), tell)

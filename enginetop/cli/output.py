@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
 from collections.abc import Iterable
 
+from enginetop.cli.stdout import open_stdout, print_document, print_utf8, takes_unicode
 from enginetop.fleet.document import snapshot_document
-from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.prometheus_text import prometheus_text
 from enginetop.fleet.snapshot import FleetSnapshot
 from tui.view.arrange import Sort
@@ -37,21 +36,18 @@ def print_snapshot(snapshot: FleetSnapshot, form: str, title: str = "", *, read_
 
     `read_only`: nothing could be changed from here; a table says so.
     """
-    if sys.stdout is None:
-        raise ConfigError("standard output is closed; there is nowhere to print the snapshot")
     if form == "prometheus":
-        print(prometheus_text(snapshot), end="")
+        print_utf8(prometheus_text(snapshot), "the snapshot")
         return
     if form == "json":
-        indent = 2 if sys.stdout.isatty() else None
-        print(json.dumps(snapshot_document(snapshot), allow_nan=False, indent=indent))
+        print_document(snapshot_document(snapshot), "the snapshot")
         return
     print_lines(table_lines(snapshot, _width(), title, read_only=read_only))
 
 
 def print_lines(lines: Iterable[Line]) -> None:
-    """Print lines without their inks, in ASCII where the stream takes nothing else."""
-    wide = "utf" in (sys.stdout.encoding or "").lower()
+    """Print lines without their inks, in ASCII where stdout takes nothing else. ConfigError: it is closed."""
+    wide = takes_unicode(open_stdout("the result"))
     for line in lines:
         print(printable(line_text(line if wide else to_ascii(line))).rstrip())
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 
-from collectors.secrets import without_secrets, words_without_secrets
+from collectors.secrets import words_without_secrets
 from enginetop import __version__
 from enginetop.cli import command_arguments as take
 from enginetop.cli import exit_codes
+from enginetop.cli.diagnostics import plain_line
 from enginetop.fleet.frozen import frozen
 
 
@@ -88,7 +89,7 @@ class _Parser(argparse.ArgumentParser):
         wrong = message.removeprefix("unrecognized arguments: ")
         if wrong != message and (near := _nearest(wrong.partition(" ")[0], self._option_string_actions)):
             message += f"; did you mean {near}?"
-        self.exit(self.unusable, f"{self.prog}: {without_secrets(message)} (see {self.prog} --help)\n")
+        self.exit(self.unusable, f"{self.prog}: {plain_line(message)} (see {self.prog} --help)\n")
 
 
 def parse(argv: list[str]) -> tuple[Command, argparse.Namespace]:

@@ -22,6 +22,7 @@ from enginetop.cli.output import print_lines
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
 from enginetop.cli.slo_flag import slo_flag
+from enginetop.cli.stdout import open_stdout
 from enginetop.cli.tune_report import report_lines
 from enginetop.cli.until_stopped import stop_event
 from enginetop.cli.what_if import Asked, answer_document, answer_lines, answers
@@ -47,6 +48,7 @@ _LOOK_SECONDS = 0.5
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     settings = resolve(args, tell)
+    open_stdout("the advice")
     if args.replay:
         return _replay(args, settings)
     if args.plan:
@@ -62,8 +64,8 @@ def run(args: argparse.Namespace) -> int:
             plan = _plan_for(settings, targets, snapshot)
     finally:
         source.stop()
-    if snapshot.collector.record_problem:
-        tell(snapshot.collector.record_problem)
+    if snapshot.collector.told:
+        tell(snapshot.collector.told)
     _print(snapshot, args.format, plan, args.what_if)
     if plan is not None:
         _write(Path(args.plan), plan, _fleet_words(args))

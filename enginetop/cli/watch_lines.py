@@ -172,7 +172,10 @@ def _spoken_seconds(seconds: float) -> str:
 
 
 def _clock(at: float) -> str:
-    return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
+    try:
+        return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
+    except (OverflowError, ValueError, OSError):  # a recording may tell any time
+        return f"second {at:g}"
 
 
 def _json(document: object) -> str:

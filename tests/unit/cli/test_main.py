@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.abc
+import io
 import os
 import subprocess
 import sys
@@ -118,12 +120,103 @@ def test_diagnostics_that_cannot_be_written_change_no_exit_code(monkeypatch: pyt
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["snapshot"],
+        ["snapshot", "--format", "table"],
+        ["snapshot", "--format", "prometheus"],
+        ["tune"],
+        ["curve"],
+        ["watch"],
+    ],
+)
 def test_a_closed_stdout_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    recording = tmp_path / "one.jsonl"
-    recording.write_text('{"t": 1, "target": "http://r1:8000", "path": "/metrics", "error": "refused"}\n')
     monkeypatch.setattr(sys, "stdout", None)
-    assert main(["snapshot", "--replay", str(recording)]) == 2
+    assert main([*argv, "--replay", str(_recording(tmp_path))]) == 2
     monkeypatch.undo()
-    assert "standard output is closed" in capsys.readouterr().err
+    assert "enginetop: standard output is closed; there is nowhere to print " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["doctor"],
+        ["doctor", "--format", "json"],
+        ["config", "print"],
+        ["config", "print", "--format", "json"],
+    ],
+)
+def test_a_closed_stdout_is_named_by_commands_about_this_machine(
+    argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("enginetop.cli.doctor.local_targets", tuple)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(argv) == 2
+    monkeypatch.undo()
+    assert capsys.readouterr().err.count("standard output is closed; there is nowhere to print ") == 1
+
+
+def test_a_closed_stdout_leaves_the_exit_code_of_a_check(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["check", "--replay", str(_recording(tmp_path))]) == 3
+
+
+@pytest.mark.parametrize(
+    ("encoding", "told"), [("ascii", b"\\xe9t\\xe9 \\u5317"), ("latin-1", b"\xe9t\xe9 \\u5317")]
+)
+def test_letters_that_the_locale_does_not_have_end_no_command(
+    encoding: str, told: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    written = _Written(monkeypatch, encoding)
+    assert main(["silence", "add", "--all", "--for", "1h", "--reason", "été 北"]) == 0
+    assert told in written.bytes()
+
+
+def test_a_page_for_prometheus_is_utf8_whatever_the_locale_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    written = _Written(monkeypatch, "latin-1")
+    recording = str(_recording(tmp_path, "http://été:8000"))
+    assert main(["snapshot", "--format", "prometheus", "--replay", recording]) == 0
+    assert "http://été:8000".encode() in written.bytes()
+
+
+def test_what_a_terminal_could_obey_reaches_no_diagnostic(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = "\x1b]0;mine\x07\nenginetop: all is well\u202e"
+    for argv in (
+        ["replay", hostile],
+        ["check", "--config", hostile],
+        ["--bogus" + hostile],
+        ["audit", hostile],
+    ):
+        with contextlib.suppress(SystemExit):
+            main(argv)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.isprintable()
+
+
+class _Written:
+    """Stdout of another encoding, and the bytes that came out of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+        self._raw = io.BytesIO()
+        self._text = io.TextIOWrapper(self._raw, encoding=encoding)
+        monkeypatch.setattr(sys, "stdout", self._text)
+
+    def bytes(self) -> bytes:
+        self._text.flush()
+        return self._raw.getvalue()
+
+
+def _recording(folder: Path, target: str = "http://r1:8000") -> Path:
+    path = folder / "one.jsonl"
+    path.write_text(f'{{"t": 1, "target": "{target}", "path": "/metrics", "error": "refused"}}\n')
+    return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +55,12 @@ def test_who_does_not_serve_comes_first_and_a_large_fleet_is_counted() -> None:
     assert lines[1].startswith("n00: ok, 44 running")
     assert len(lines) == 21
     assert lines[-1] == "and 11 more: 11 ok"
+
+
+@pytest.mark.parametrize("at", [1e20, -1e15, 253402300800.0, 1e308])
+def test_a_recording_of_a_time_that_no_calendar_has(at: float) -> None:
+    line = PlainLines().heartbeat(replace(fleet([replica("a1")]), at=at), ())
+    assert line == f"second {at:g} 1 of 1 up, 0 firing"
 
 
 def test_changes_of_state_newcomers_and_leavers() -> None:
