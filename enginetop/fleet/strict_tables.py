@@ -70,6 +70,13 @@ def _no_truth(told: object) -> object:
     return told
 
 
+def _no_zero(told: str) -> str:
+    """No path, name or address has one: the system would refuse it wherever it is used."""
+    if "\0" in told:
+        raise ValueError("no text with the character U+0000 in it")
+    return told
+
+
 Float = Annotated[float, Check(_no_truth, first=True)]
 Int = Annotated[int, Check(_no_truth, first=True)]
 """Numbers of a table. A truth value would be taken for 0 or 1, which nobody who writes one means."""
@@ -149,7 +156,9 @@ _PLAIN: Final[Mapping[object, Callable[..., CoreSchema]]] = {
     bool: core_schema.bool_schema,
     int: core_schema.int_schema,
     float: core_schema.float_schema,
-    str: core_schema.str_schema,
+    str: lambda **bounds: core_schema.no_info_after_validator_function(
+        _no_zero, core_schema.str_schema(**bounds)
+    ),
     datetime: lambda: core_schema.datetime_schema(tz_constraint="aware"),
 }
 

@@ -94,6 +94,16 @@ def test_a_redirect_to_another_host(server: FaultyServer, capsys: pytest.Capture
         (b"[fleet]\ninterval_seconds = 1", "fleet is an unknown key; known keys: interval_seconds, "),
         (b"[[targets]]\nname = 'a'", "targets.0.url: field required"),
         (b"\xff\xfe", "not UTF-8 text; name a readable TOML file with --config"),
+        (b"a = " + b"[" * 5000 + b"]" * 5000, "not valid TOML: arrays or tables are nested too deeply"),
+        (b"interval_seconds = " + b"9" * 5000, "not valid TOML: a number has too many digits"),
+        (
+            b'[[targets]]\nurl = "http://a:1"\nca_file = "a\\u0000b"',
+            "targets.0.ca_file: no text with the character U+0000 in it",
+        ),
+        (
+            b'[hooks.up]\ncommand = ["x\\u0000"]',
+            "hooks.up.command.0: no text with the character U+0000 in it",
+        ),
     ],
 )
 def test_a_config_that_is_cut_short_or_misspelt(
@@ -104,6 +114,15 @@ def test_a_config_that_is_cut_short_or_misspelt(
     told = _line(["--config", str(config)], capsys)
     assert told.startswith(f"enginetop: {config}: ")
     assert line in told
+
+
+def test_the_mark_that_some_editors_begin_a_file_with_is_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_bytes(b"\xef\xbb\xbfinterval_seconds = 7.5\n")
+    assert main(["config", "print", "--config", str(config), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["interval_seconds"] == 7.5
 
 
 def test_a_folder_of_config_that_cannot_be_looked_into(
