@@ -20,6 +20,7 @@ prepare(os.environ)
 from textual.binding import BindingType  # noqa: E402 - Textual reads its settings at import
 from textual.message import Message  # noqa: E402
 
+from enginetop.alerts.rule import Rule  # noqa: E402
 from enginetop.alerts.silence import QuietDesk  # noqa: E402
 from enginetop.fleet.errors import EnginetopError  # noqa: E402
 from enginetop.fleet.model import Target  # noqa: E402
@@ -61,7 +62,8 @@ class FleetApp(TravelApp):
     either case; `approver` is who approves them, for the audit. Alerts are silenced and acknowledged through
     `quiet`, in the same name. `pages` are the raw pages of replicas, `columns` keeps the user's columns of
     the fleet, `actions` is the table with his keys, `theme_folder` has themes of his own.
-    `fault_log` is where faults of views are written down. ConfigError: the `theme` is not known.
+    `fault_log` is where faults of views are written down, `rules` are the alert rules in force (None: the
+    built-in ones). ConfigError: the `theme` is not known.
     """
 
     TITLE = "enginetop"
@@ -102,6 +104,7 @@ class FleetApp(TravelApp):
         actions: Sequence[Action] | None = None,
         fault_log: Path | None = None,
         pages: RawPages | None = None,
+        rules: Sequence[Rule] | None = None,
     ) -> None:
         palette = load_theme(choose_theme(theme, os.environ), theme_folder)
         always = Picture(
@@ -111,6 +114,7 @@ class FleetApp(TravelApp):
             simulated=simulated,
             actions=ACTIONS if actions is None else tuple(actions),
             fault_log="" if fault_log is None else str(fault_log),
+            rules=None if rules is None else tuple(rules),
         )
         super().__init__(
             Moment(source, always, control=control, playback=playback, clock=clock),

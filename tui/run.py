@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from enginetop.alerts.rule import Rule
 from enginetop.alerts.silence import QuietDesk
 from enginetop.fleet.change import FINAL_STATES
 from enginetop.fleet.model import Target
@@ -37,6 +38,7 @@ class Options(TypedDict, total=False):
     actions: Sequence[Action] | None
     fault_log: Path | None
     pages: RawPages | None
+    rules: Sequence[Rule] | None
 
 
 def _stop_control(control: ChangeControl) -> None:
@@ -51,8 +53,8 @@ def run_app(source: FleetSource, **options: Unpack[Options]) -> int:
     """Run the terminal UI until the user leaves it; the options are those of `FleetApp`.
 
     Stops the control (which undoes what is under way) and the source afterwards, when the terminal is
-    already restored. Returns 0, or 1 when the program
-    itself failed (each failure is a line on stderr). ConfigError: the theme is not known.
+    already restored. Returns 0, or 1 when the program itself failed (each failure is a line on stderr).
+    ConfigError: the theme is not known.
     """
     app = FleetApp(source, **options)
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from collectors.raw_page import RawPageTap
 from enginetop.alerts.silence import QuietDesk
 from enginetop.cli import exit_codes
-from enginetop.cli.alerting import alert_book, quiet_file
+from enginetop.cli.alerting import alert_book, alert_rules, quiet_file
 from enginetop.cli.column_file import ColumnFile
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.late_source import LateSource
@@ -124,4 +124,5 @@ def show(
         pages=pages,
         actions=actions,
         fault_log=user_state_folder() / "faults.log",
+        rules=alert_rules(settings),
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from enginetop.alerts.rule import Rule
 from enginetop.fleet.change import FINAL_STATES, ChangeState, ChangeView
 from enginetop.fleet.model import Target
 from enginetop.fleet.ports import PlaybackState
@@ -35,7 +36,8 @@ class Picture:
 
     `changes` are those that the controller tells of, newest first, as they stood `changes_age_seconds` ago.
     `actions` is the table of what the user can do, with his own keys. `fault_log` is where faults of views
-    are written down, empty for nowhere. `memory` and `names` are what is known from the picture before: of
+    are written down, empty for nowhere. `rules` are the alert rules in force, None: the built-in ones as they
+    come. `memory` and `names` are what is known from the picture before: of
     conditions, and of the names.
     """
 
@@ -55,6 +57,7 @@ class Picture:
     local_at: float | None = None
     actions: tuple[Action, ...] = ACTIONS
     fault_log: str = ""
+    rules: tuple[Rule, ...] | None = None
     memory: ConditionMemory = field(default_factory=ConditionMemory, repr=False)
     names: NameMemory = field(default_factory=NameMemory, repr=False)
 

@@ -69,7 +69,7 @@ def why_lines(picture: Picture, key: str, width: int) -> list[Line]:
     if alert is None or picture.snapshot is None:
         return [clip(plain(" this alert is over", "dim"), width)]
     snapshot = picture.snapshot
-    rule = _rule(alert, snapshot.window_seconds)
+    rule = _rule(picture, alert, snapshot.window_seconds)
     lines: list[Line] = []
     for section in (
         _what(alert, snapshot.at, width),
@@ -98,11 +98,11 @@ def _rule_lines(alert: Alert, rule: Rule | None, width: int) -> Lines:
     if rule is None:
         yield row("rule", Span(printable(alert.rule)), Span("  of the config file", "dim"))
         return
-    yield from paragraphs("rule", (f"{rule.name}: {rule.meaning}",), width)
+    yield from paragraphs("rule", (printable(f"{rule.name}: {rule.meaning}"),), width)
     hold = f"fires after {duration_text(rule.hold_seconds)} of it" if rule.hold_seconds else "fires at once"
     keep = f", stays {duration_text(rule.keep_seconds)} after the last" if rule.keep_seconds else ""
     yield row("", Span(hold + keep, "dim"))
-    yield row("runbook", Span(runbook_command(rule.name) or "", "key"))
+    yield row("runbook", Span(runbook_command(rule.name) or "none: a rule of the config file", "key"))
 
 
 def _quiet(picture: Picture, alert: Alert, width: int) -> Lines:
@@ -143,8 +143,8 @@ def _over_time(picture: Picture, alert: Alert, width: int) -> Iterable[Line]:
     return [(Span(" "), *line) for line in drawn] or (plain(" nothing of it is known over time yet", "dim"),)
 
 
-def _rule(alert: Alert, window_seconds: float) -> Rule | None:
-    rules = builtin_rules(window_seconds)
+def _rule(picture: Picture, alert: Alert, window_seconds: float) -> Rule | None:
+    rules = builtin_rules(window_seconds) if picture.rules is None else picture.rules
     return next((rule for rule in rules if rule.id == (alert.rule, alert.severity)), None)
 
 

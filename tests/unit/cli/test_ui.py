@@ -121,6 +121,7 @@ def test_the_screen_looks_as_the_config_file_says(given: dict[str, Any], tmp_pat
     assert (given["theme"], given["ascii_only"]) == ("light", True)
     assert given["columns"].load() == ("name", "state", "kv", "tok")
     assert given["theme_folder"] == tmp_path / "config" / "enginetop" / "themes"
+    assert "TargetDown" in {rule.name for rule in given["rules"]}
 
 
 def test_the_command_line_and_saved_columns_outrank_the_config_file(

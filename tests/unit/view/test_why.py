@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from enginetop.alerts.configured import RuleTable, configured_rules
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
 from tests.tui.snapshots import AT, alert, down_replica, fleet, replica
 from tui.timeline import AlertBegin
@@ -37,6 +38,22 @@ def test_rule_value_and_threshold_of_a_built_in_rule() -> None:
     assert lines[2] == " value       1.4 s against a threshold of 600 ms"
     assert lines[3] == " rule        TtftSlo: TTFT misses the objective"
     assert lines[4] == "             fires after 2 min of it, stays 60 s after the last"
+
+
+def test_a_rule_is_told_as_the_config_file_has_it() -> None:
+    tables = (
+        RuleTable("TtftSlo", for_seconds=600.0),
+        RuleTable("Mine", when="ttft_seconds.p95 > 0.6", severity="warning"),
+    )
+    rules = configured_rules(tables, 60.0)
+    for one, told, hold in (
+        (SLOW, "TtftSlo: TTFT misses the objective", "fires after 10 min of it, stays 60 s after the last"),
+        (replace(SLOW, rule="Mine"), "Mine: ttft_seconds.p95 > 0.6", "fires at once"),
+    ):
+        picture = Picture(snapshot(one), rules=rules)
+        lines = [line_text(line).rstrip() for line in why_lines(picture, alert_key(one), 80)]
+        place = lines.index(f" rule        {told}")
+        assert lines[place + 1] == f"             {hold}"
 
 
 def test_of_a_rule_without_a_threshold_no_value_is_held_against_one() -> None:
