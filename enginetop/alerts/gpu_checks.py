@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enginetop.alerts.rule import Check, Finding, untold
 from enginetop.fleet.gpu_join import host_key, host_of
 from enginetop.fleet.snapshot import FleetSnapshot, GpuDevice, ReplicaSnapshot
-from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
+from enginetop.fleet.throttle import held_back_by
 
 HOT_CELSIUS = 85.0
 TOO_HOT_CELSIUS = 95.0
@@ -41,12 +41,12 @@ def _place(replica: ReplicaSnapshot, gpu: GpuDevice) -> str:
 
 
 def throttled() -> Check:
-    """A GPU runs below its clock for a reason that is no part of normal operation; not told by old figures."""
+    """A GPU runs below its clock for a reason that is no normal operation; old figures do not tell."""
     return _check(_throttled, None)
 
 
 def hot(limit_celsius: float) -> Check:
-    """A GPU is hotter than the limit; not told by old figures."""
+    """A GPU is hotter than the limit; old figures do not tell."""
 
     def judge(gpu: GpuDevice) -> _Judgement:
         heat = gpu.temperature_celsius
@@ -65,7 +65,7 @@ def lost() -> Check:
 def _throttled(gpu: GpuDevice) -> _Judgement:
     if gpu.old:
         return None, None, ""
-    words = [word for word in gpu.throttle_reasons if word in ALARMING_THROTTLE_WORDS]
+    words = held_back_by(gpu)
     return bool(words), gpu.sm_clock_mhz, f"GPU {gpu.index} throttled: {', '.join(words)}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enginetop.fleet.frozen import frozen
+from enginetop.fleet.gpu_device import GpuDevice
 
 
 @frozen
@@ -33,6 +34,11 @@ THROTTLE_REASONS: tuple[ThrottleReason, ...] = (
 ALARMING_THROTTLE_WORDS: frozenset[str] = frozenset(
     reason.word for reason in THROTTLE_REASONS if reason.alarming
 )
+
+
+def held_back_by(gpu: GpuDevice) -> tuple[str, ...]:
+    """The alarming words of why a GPU runs below its clock; none of figures that are old."""
+    return () if gpu.old else tuple(word for word in gpu.throttle_reasons if word in ALARMING_THROTTLE_WORDS)
 
 
 def throttle_words(mask: int) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from enginetop.fleet.goodput import ERRORS_MIN_PER_SECOND, ERRORS_SHARE
 from enginetop.fleet.objective_half import LEAST_REQUESTS, TPOT, TTFT, Half, is_missed, miss_of
 from enginetop.fleet.reading import UNHEALTHY_BACKENDS
 from enginetop.fleet.snapshot import Distribution, ReplicaSnapshot
-from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
+from enginetop.fleet.throttle import held_back_by
 from tui.view.numbers import percent, rate, scalar_number, seconds_text
 from tui.view.severity import Condition, Severity
 
@@ -76,10 +76,9 @@ def _gpu_breach(replica: ReplicaSnapshot) -> Condition | None:
                 f"GPU {gpu.index} {gpu.state}",
                 f"GPU {gpu.index}: {gpu.state}",
             )
-        for reason in gpu.throttle_reasons:
-            if reason in ALARMING_THROTTLE_WORDS:
-                shown = f"GPU {gpu.index} {reason}"
-                return Condition(Severity.WARN, "throttled", shown, f"{shown}: it runs below its clock")
+        if reasons := held_back_by(gpu):
+            shown = f"GPU {gpu.index} {reasons[0]}"
+            return Condition(Severity.WARN, "throttled", shown, f"{shown}: it runs below its clock")
     return None
 
 

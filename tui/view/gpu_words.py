@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enginetop.alerts.gpu_checks import HOT_CELSIUS
 from enginetop.fleet.snapshot import GpuDevice
-from enginetop.fleet.throttle import ALARMING_THROTTLE_WORDS
+from enginetop.fleet.throttle import held_back_by
 from tui.view import numbers
 
 
@@ -20,12 +20,13 @@ def memory_text(gpu: GpuDevice) -> str:
 
 def is_held_back(gpu: GpuDevice) -> bool:
     """Whether it runs below its clock for a reason that is no normal operation."""
-    return not ALARMING_THROTTLE_WORDS.isdisjoint(gpu.throttle_reasons)
+    return bool(held_back_by(gpu))
 
 
 def is_hot(gpu: GpuDevice) -> bool:
-    """Whether its temperature stands out."""
-    return gpu.temperature_celsius is not None and gpu.temperature_celsius > HOT_CELSIUS
+    """Whether its temperature stands out; old figures do not tell."""
+    heat = gpu.temperature_celsius
+    return heat is not None and heat > HOT_CELSIUS and not gpu.old
 
 
 def provenance(gpu: GpuDevice, now: float) -> str:

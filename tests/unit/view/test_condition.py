@@ -143,6 +143,8 @@ def test_a_gpu_that_throttles_for_an_alarming_reason_or_is_lost_leads() -> None:
     assert condition_of(hot, AT).short == "GPU 1 hw_thermal"
     capped = replica("a", gpus=(gpu(0, throttle_reasons=("sw_power_cap",)),))
     assert condition_of(capped, AT).severity is Severity.OK
+    old = replica("a", gpus=(gpu(1, throttle_reasons=("hw_thermal",), old=True),))
+    assert condition_of(old, AT).severity is Severity.OK
     assert condition_of(replica("a", gpus=(gpu(0, state="lost"),)), AT).word == "gpu lost"
 
 
