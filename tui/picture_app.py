@@ -12,6 +12,7 @@ from textual.dom import DOMNode
 from textual.timer import Timer
 
 from tui.actions import Action
+from tui.early_keys import EarlyKeys
 from tui.faults import failure_line, write_fault
 from tui.let_go import LetGo
 from tui.linked_app import LinkedApp
@@ -23,7 +24,7 @@ _LOOK_AGAIN_SECONDS = 0.1
 """After so long a terminal that is behind is looked at again."""
 
 
-class PictureApp(LinkedApp):
+class PictureApp(EarlyKeys, LinkedApp):
     """Paints the picture of `moment` on the screen on top; all of its screens are `PictureScreen`s.
 
     `clock` is that of `moment`; `fault_log` is where faults of views are written down. `actions` is the table
@@ -57,6 +58,16 @@ class PictureApp(LinkedApp):
         screen = self.screen
         assert isinstance(screen, PictureScreen)
         return screen
+
+    @property
+    def entry_to_come(self) -> bool:
+        """Whether the screen on top waits for its entry."""
+        screen = self.screen_stack[-1] if self.screen_stack else None
+        return isinstance(screen, PictureScreen) and screen.awaits_entry
+
+    async def on_picture_screen_entry_ready(self) -> None:
+        """It has the keys now."""
+        await self.hand_over_early_keys()
 
     def open_screen(self, screen: PictureScreen) -> None:
         """Put a screen on top; it shows the present picture at once."""

@@ -17,6 +17,7 @@ from enginetop.cli.quiet_file import QuietFile
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
 from tests.tui.snapshots import AT, FakeSource, alert, down_replica, fleet, replica
 from tests.tui.test_app import SIZES, Clock, publish, screen_kind, screen_lines, screen_text
+from tests.tui.test_shell import at_once
 from tests.tui.test_tuners import press
 from tui.alert_desk import WORDS_HELP
 from tui.app import FleetApp
@@ -116,6 +117,19 @@ def test_a_silence_lasts_as_long_as_the_key_says(quiet: QuietFile) -> None:
         assert "silenced for 30 min: rule TargetDown" in screen_text(app)
         await press(app, pilot, "S")
         assert "silenced for 2 h: rule TargetDown" in screen_text(app)
+
+    assert play(story, quiet).failures == []
+
+
+def test_a_note_that_comes_in_one_piece_silences_nothing(quiet: QuietFile) -> None:
+    """Over a slow link its letters came before the entry, and `s` silenced for 30 minutes."""
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, quiet: QuietFile) -> None:
+        await at_once(app, pilot, "nssd is dead\r")
+        await press(app, pilot)
+        await pilot.pause()
+        assert [one.note for one in quiet.read().acknowledgements] == ["ssd is dead"]
+        assert quiet.read().silences == ()
 
     assert play(story, quiet).failures == []
 

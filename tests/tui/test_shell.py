@@ -8,11 +8,14 @@ import json
 from pathlib import Path
 
 import pytest
+from textual.message import Message
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from tests.tui.snapshots import AT, FakeSource, alert, down_replica, fleet, replica
 from tests.tui.test_app import FLEET, play, publish, row_of_cursor, screen_kind, screen_lines, screen_text
 from tui.app import FleetApp
+from tui.key_input import KeyParser
 from tui.screens.alerts import AlertsScreen
 from tui.screens.detail import DetailScreen
 from tui.screens.fleet import FleetScreen
@@ -44,6 +47,38 @@ def types(app: FleetApp) -> bool:
 def table(path: Path) -> list[dict[str, str]]:
     """The rows of a CSV file."""
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+async def at_once(app: FleetApp, pilot: Pilot[None], typed: str) -> None:
+    """Bytes of a terminal that come in one piece, as over a slow link."""
+
+    def tell(message: Message) -> None:
+        app.post_message(message)
+
+    KeyParser(tell).take(typed.encode())
+    for _ in range(4):
+        await pilot.pause()
+
+
+def test_a_line_that_comes_in_one_piece_is_typed_where_it_is_wanted() -> None:
+    """Its first key opens an entry; the others were lost, or did what they mean in the list behind it."""
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        await at_once(app, pilot, ":filter kv>0.3\r")
+        assert "2 of 4" in screen_text(app)
+        await at_once(app, pilot, "\x10alerts")
+        assert screen_kind(app) is PaletteScreen
+        assert app.screen.query_one(Input).value == "alerts"
+        await at_once(app, pilot, "\r")
+        assert screen_kind(app) is AlertsScreen
+        await at_once(app, pilot, "x json")
+        assert screen_lines(app)[-1].strip() == "export svg json"
+        await at_once(app, pilot, "\x03")
+        assert app._exit
+
+    app = play(story)
+    assert app.failures == []
 
 
 def test_filter_sort_and_open_by_command() -> None:

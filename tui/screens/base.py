@@ -11,7 +11,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from themes.loader import Ink
-from tui.actions import Action, Place, actions_at
+from tui.actions import TYPING, Action, Place, actions_at
 from tui.faults import failure_line
 from tui.keymap import binding_id
 from tui.screens.whole import WholeScreen
@@ -60,9 +60,14 @@ class PictureScreen(WholeScreen):
         self._focused_before: Widget | None = None
         self._footer_said: Line = EMPTY_LINE
         self._said_timer: Timer | None = None
+        self.awaits_entry = self.PLACE in TYPING
+        """Whether what is typed waits for an entry that is not there yet."""
 
     class Resumed(Message):
         """A screen is on top again and wants the newest picture."""
+
+    class EntryReady(Message):
+        """The entry that was waited for has the keys."""
 
     class TunersWanted(Message):
         """The tuners of one replica are to be shown."""
@@ -104,6 +109,7 @@ class PictureScreen(WholeScreen):
         if self._bar is None:
             self._bar = bar
             self._focused_before = self.focused
+            self.awaits_entry = True
             self.add_class("-commanding")
             self.mount(bar)
             self.call_after_refresh(self._focus_bar)
@@ -112,6 +118,7 @@ class PictureScreen(WholeScreen):
     def close_bar(self) -> None:
         """Take it away and give the keys back."""
         bar, self._bar = self._bar, None
+        self.awaits_entry = False
         if bar is not None:
             self.set_focus(self._focused_before)
             self.remove_class("-commanding")
@@ -122,6 +129,12 @@ class PictureScreen(WholeScreen):
         """What is wrong with the line."""
         if self._bar is not None:
             self._bar.say(mistake)
+
+    def on_descendant_focus(self) -> None:
+        """An entry has the keys."""
+        if self.awaits_entry:
+            self.awaits_entry = False
+            self.post_message(self.EntryReady())
 
     def _focus_bar(self) -> None:
         if self._bar is not None:
