@@ -8,12 +8,16 @@ Lazarus, Lewis, Stock and Watson 2018). No verdict is surer than it would be if 
 
 The bounds are those that either arm's own score limits give the difference (Newcombe 1998, method 10): they
 hold where nobody or everybody is in time, and a lucky arm is not also the surer one.
+
+Replicas that do the same differ as well: one is ill, or has a queue for an hour by bad luck. So no verdict
+hangs on one baseline: a gain or a loss has to be seen whichever of them is left out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from enginetop.fleet.change import Verdict
 from enginetop.fleet.frozen import frozen
@@ -69,18 +73,60 @@ def required_requests(
     return math.ceil(2 * z * z * attainment * (1 - attainment) / difference**2 * design_effect)
 
 
-def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
-    """The verdict on all blocks of a finished observation. Pure; looks once, at the fixed end."""
-    requests = sum(block.canary_requests for block in blocks)
-    other_requests = sum(block.baseline_requests for block in blocks)
-    filled = sum(1 for block in blocks if block.canary_requests > 0 and block.baseline_requests > 0)
-    if min(requests, other_requests) < FEWEST_REQUESTS or filled < FEWEST_BLOCKS:
+def judge(
+    blocks: Sequence[Block],
+    *,
+    alpha: float,
+    margin: float,
+    without: Mapping[str, Sequence[Block]] = MappingProxyType({}),
+) -> Judgement:
+    """The verdict on all blocks of a finished observation. Pure; looks once, at the fixed end.
+
+    `without` holds, by the name of each baseline, the same blocks with that one left out; empty: there is but
+    one.
+    """
+    requests, other_requests, filled = _traffic(blocks)
+    if not _suffices(blocks):
         why = (
             f"too little traffic: {requests:.0f} requests on the canary, {other_requests:.0f} on the "
             f"baselines, {filled} of {len(blocks)} blocks with both; {FEWEST_REQUESTS} requests an arm "
             f"and {FEWEST_BLOCKS} blocks are the least"
         )
         return Judgement(Verdict.INCONCLUSIVE, None, None, None, None, why)
+    seen = _compared(blocks, alpha)
+    verdict, but = _verdict(
+        seen,
+        min(margin, _MOST_LOST_RATIO * seen.other.ratio),
+        {name: _compared(left, alpha) for name, left in without.items() if _suffices(left)},
+    )
+    why = (
+        f"attainment {100 * seen.own.ratio:.2f} % against {100 * seen.other.ratio:.2f} %: "
+        f"{100 * seen.difference:+.2f} points, "
+        f"{100 * (1 - alpha):g} % bounds {100 * seen.low:+.2f} and {100 * seen.high:+.2f}"
+    )
+    if seen.effect is not None and seen.effect >= _TOLD_EFFECT:
+        why += f", design effect {seen.effect:.1f}"
+    return Judgement(verdict, seen.difference, seen.low, seen.high, seen.effect, f"{why}{but}")
+
+
+@frozen
+class _Compared:
+    """One arm held against the other, with one-sided bounds of the difference at alpha each."""
+
+    own: _Arm
+    other: _Arm
+    low: float
+    high: float
+    effect: float | None
+
+    @property
+    def difference(self) -> float:
+        """Of the attainments."""
+        return self.own.ratio - self.other.ratio
+
+
+def _compared(blocks: Sequence[Block], alpha: float) -> _Compared:
+    requests, other_requests, _ = _traffic(blocks)
     own = _Arm(requests, sum(block.canary_within for block in blocks))
     other = _Arm(other_requests, sum(block.baseline_within for block in blocks))
     difference = own.ratio - other.ratio
@@ -89,25 +135,45 @@ def judge(blocks: Sequence[Block], *, alpha: float, margin: float) -> Judgement:
     independent = math.sqrt(own.variance + other.variance)
     errors = max(normal_quantile(1 - alpha), t_quantile(1 - alpha, waves) * error / independent)
     (own_low, own_high), (other_low, other_high) = own.limits(errors), other.limits(errors)
-    low = difference - math.hypot(own.ratio - own_low, other_high - other.ratio)
-    high = difference + math.hypot(own_high - own.ratio, other.ratio - other_low)
-    if low > 0:
-        verdict = Verdict.IMPROVED
-    elif high < 0:
-        verdict = Verdict.WORSE
-    elif low > -min(margin, _MOST_LOST_RATIO * other.ratio):
-        verdict = Verdict.NOT_WORSE
-    else:
-        verdict = Verdict.INCONCLUSIVE
-    effect = (error / independent) ** 2 if error > 0 else None
-    why = (
-        f"attainment {100 * own.ratio:.2f} % against {100 * other.ratio:.2f} %: "
-        f"{100 * difference:+.2f} points, "
-        f"{100 * (1 - alpha):g} % bounds {100 * low:+.2f} and {100 * high:+.2f}"
+    return _Compared(
+        own,
+        other,
+        low=difference - math.hypot(own.ratio - own_low, other_high - other.ratio),
+        high=difference + math.hypot(own_high - own.ratio, other.ratio - other_low),
+        effect=(error / independent) ** 2 if error > 0 else None,
     )
-    if effect is not None and effect >= _TOLD_EFFECT:
-        why += f", design effect {effect:.1f}"
-    return Judgement(verdict, difference, low, high, effect, why)
+
+
+def _verdict(seen: _Compared, margin: float, without: Mapping[str, _Compared]) -> tuple[Verdict, str]:
+    """The verdict, and the end of its reason where a baseline stands against what all together say."""
+    no_gain = next((name for name, left in without.items() if left.low <= 0), None)
+    no_loss = next((name for name, left in without.items() if left.high >= 0), None)
+    a_loss = next((name for name, left in without.items() if left.high < 0), None)
+    if seen.low > 0 and no_gain is None:
+        return Verdict.IMPROVED, ""
+    if seen.high < 0:
+        if no_loss is None:
+            return Verdict.WORSE, ""
+        return Verdict.INCONCLUSIVE, f"; no loss without {no_loss}"
+    if seen.low <= -margin:
+        return Verdict.INCONCLUSIVE, ""
+    if a_loss is not None:
+        return Verdict.INCONCLUSIVE, f"; a loss without {a_loss}"
+    return Verdict.NOT_WORSE, f"; no gain without {no_gain}" if seen.low > 0 else ""
+
+
+def _traffic(blocks: Sequence[Block]) -> tuple[float, float, int]:
+    """Judged requests of either side, and the blocks in which both have some."""
+    return (
+        sum(block.canary_requests for block in blocks),
+        sum(block.baseline_requests for block in blocks),
+        sum(1 for block in blocks if block.canary_requests > 0 and block.baseline_requests > 0),
+    )
+
+
+def _suffices(blocks: Sequence[Block]) -> bool:
+    requests, other_requests, filled = _traffic(blocks)
+    return min(requests, other_requests) >= FEWEST_REQUESTS and filled >= FEWEST_BLOCKS
 
 
 @frozen

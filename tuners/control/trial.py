@@ -6,10 +6,10 @@ from types import MappingProxyType
 
 from enginetop.fleet.change import ChangeState, Verdict
 from tuners.control import alone
+from tuners.control.comparison import compare
 from tuners.control.effect import Effect, find_effect
 from tuners.control.holding import hold
-from tuners.control.judge import judge
-from tuners.control.observe import Mark, blocks_between, mark
+from tuners.control.observe import Mark, mark
 from tuners.control.preflight import check_plan
 from tuners.control.progress import Purpose, Turn
 from tuners.control.writing import confirm, write
@@ -107,8 +107,9 @@ def observe(turn: Turn) -> None:
     if not progress.baselines:
         turn.undo(alone.outcome(turn.progress), ChangeState.HELD)
         return
-    blocks = blocks_between(marks, progress.plan.canaries, progress.baselines)
-    judgement = judge(blocks, alpha=progress.settings.alpha, margin=progress.settings.margin)
+    settings = progress.settings
+    canaries, baselines = progress.plan.canaries, progress.baselines
+    judgement = compare(marks, canaries, baselines, alpha=settings.alpha, margin=settings.margin)
     turn.update(judgement=judgement)
     if judgement.verdict is Verdict.INCONCLUSIVE:
         turn.undo(f"inconclusive: {judgement.why}", ChangeState.HELD)

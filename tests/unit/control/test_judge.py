@@ -169,6 +169,47 @@ def test_one_bad_minute_decides_nothing(count: int, late: int) -> None:
             assert verdict not in (Verdict.WORSE, Verdict.IMPROVED)
 
 
+Rows = tuple[int, ...]
+"""Of canary and baselines: how many of 200 requests are in time in each of ten blocks."""
+
+
+@pytest.mark.parametrize(
+    ("rows", "pooled", "verdict", "words"),
+    [
+        # one standard error of two ratios about .97 and 2000 requests each is half a point
+        ((196, 196, 180), Verdict.IMPROVED, Verdict.NOT_WORSE, "; no gain without ill"),
+        ((196, 196, 196, 160), Verdict.IMPROVED, Verdict.NOT_WORSE, "; no gain without ill"),
+        ((188, 196, 180), Verdict.NOT_WORSE, Verdict.INCONCLUSIVE, "; a loss without ill"),
+        ((180, 180, 196), Verdict.WORSE, Verdict.INCONCLUSIVE, "; no loss without ill"),
+        ((196, 180, 180), Verdict.IMPROVED, Verdict.IMPROVED, ""),
+        ((196, 180, 150), Verdict.IMPROVED, Verdict.IMPROVED, ""),
+        ((180, 196, 196), Verdict.WORSE, Verdict.WORSE, ""),
+        ((180, 196, 190, 196), Verdict.WORSE, Verdict.WORSE, ""),
+        ((196, 196, 196), Verdict.NOT_WORSE, Verdict.NOT_WORSE, ""),
+    ],
+)
+def test_no_verdict_hangs_on_one_baseline(rows: Rows, pooled: Verdict, verdict: Verdict, words: str) -> None:
+    """The last baseline is `ill`."""
+    own, *others = rows
+    count = len(others)
+    names = [*(f"b{i}" for i in range(count - 1)), "ill"]
+    full = blocks(*[(200, own, 200 * count, sum(others))] * 10)
+    without = {
+        name: blocks(*[(200, own, 200 * (count - 1), sum(others) - left)] * 10)
+        for name, left in zip(names, others, strict=True)
+    }
+    assert judge(full, alpha=0.05, margin=0.02).verdict is pooled
+    found = judge(full, alpha=0.05, margin=0.02, without=without)
+    assert found.verdict is verdict
+    assert found.why.endswith(words or tuple("0123456789"))
+
+
+def test_a_baseline_without_which_too_few_requests_are_left_is_not_left_out() -> None:
+    full = blocks(*[(200, 196, 204, 180)] * 10)
+    few = blocks(*[(200, 196, 4, 0)] * 10)
+    assert judge(full, alpha=0.05, margin=0.01, without={"a": few, "b": full}).verdict is Verdict.IMPROVED
+
+
 def test_both_arms_without_a_miss() -> None:
     plenty = blocks(*[(100, 100, 200, 200)] * 30)
     few = blocks(*[(2, 2, 4, 4)] * 30)

@@ -182,6 +182,45 @@ def test_what_happens_to_the_whole_fleet_is_not_blamed_on_the_change() -> None:
     assert end.state is ChangeState.DONE
 
 
+@pytest.mark.parametrize(
+    ("rate", "attainment", "words"),
+    [
+        (9.9, gain, "improved, but the canary served 1"),
+        (9.9, lambda _: 0.95, "not_worse, but the canary served 1"),
+        (16.0, loss, "worse, but the canary served 3"),
+    ],
+)
+def test_what_a_router_moves_is_neither_credited_to_the_change_nor_blamed_on_it(
+    rate: float, attainment: Callable[[int], float], words: str
+) -> None:
+    fleet = three(attainment=attainment, rate=12.0)
+    _set(next(iter(fleet.engines.values())), rate=rate)()
+    end, _ = run(fleet, settings=replace(SHORT, margin=0.05))
+    assert (end.state, end.verdict) == (ChangeState.HELD, Verdict.INCONCLUSIVE)
+    assert words in end.detail
+    assert values(fleet) == BACK
+
+
+@pytest.mark.parametrize(("rate", "attainment"), [(16.0, gain), (9.9, loss)])
+def test_a_change_that_stands_out_in_spite_of_the_load_is_judged(
+    rate: float, attainment: Callable[[int], float]
+) -> None:
+    fleet = three(attainment=attainment, rate=12.0)
+    _set(next(iter(fleet.engines.values())), rate=rate)()
+    assert run(fleet)[0].verdict is (Verdict.IMPROVED if attainment is gain else Verdict.WORSE)
+
+
+def test_a_baseline_that_falls_ill_makes_no_change_a_good_one() -> None:
+    """Nothing is changed by the new value; one baseline is slow from the third block on."""
+    fleet = three()
+    _, ill, _ = fleet.engines.values()
+    fleet.at(300.0, _set(ill, attainment=lambda _: 0.8))
+    end, _ = run(fleet, settings=replace(SHORT, margin=0.05))
+    assert (end.state, end.verdict) == (ChangeState.DONE, Verdict.NOT_WORSE)
+    assert end.judgement is not None
+    assert end.judgement.why.endswith("no gain without http://r2:8000")
+
+
 def test_a_canary_that_restarts_needs_no_write_to_be_back() -> None:
     fleet = three(attainment=gain)
     canary = next(iter(fleet.engines.values()))
