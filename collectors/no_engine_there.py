@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from functools import lru_cache
 from urllib.parse import urlsplit
-
-from enginetop.fleet.model import Target
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -32,9 +31,13 @@ ASTRAY = "the name leads to the metadata service of a cloud"
 """The detail of an answer that `leads_astray` forbids to ask for."""
 
 
-def why_not_listed(target: Target) -> str:
-    """Why a listed target is left out, in a few words; empty when nothing speaks against it."""
-    address = _written(urlsplit(target.url).hostname or "")
+@lru_cache(maxsize=32_768)
+def why_not_listed(url: str) -> str:
+    """Why a listed address is left out, in a few words; empty when nothing speaks against it.
+
+    ValueError: it is no URL. Lists come whole, once a second: of most of one it was said before.
+    """
+    address = _written(urlsplit(url).hostname or "")
     if address is None:
         return ""
     if address in _METADATA:

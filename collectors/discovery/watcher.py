@@ -84,7 +84,7 @@ def look_at(source: Source) -> Look:
     """One look. Never raises."""
     try:
         listed = tuple(source.look())
-        reasons = {one.target.url: why_not_listed(one.target) for one in listed}
+        reasons = {one.target.url: why_not_listed(one.target.url) for one in listed}
     except ListingError as error:
         return Look(source.title, None, str(error))
     except Exception as error:  # noqa: BLE001 - a source's trouble is told, the fleet goes on

@@ -14,6 +14,7 @@ from dataclasses import replace
 from collectors.answer import Answer
 from collectors.engines.detect import SIDE_FIELDS
 from collectors.fetch import Fetcher
+from collectors.no_engine_there import why_not_listed
 from collectors.scrape import Feed
 from collectors.waiting_fetcher import WaitingFetcher
 from enginetop.fleet.observation import CONNECTION_FAILURES
@@ -48,6 +49,7 @@ class DirectSides:
         """The side pages by target URL, given each target's feed and the page that was scraped of it."""
         now = self._monotonic()
         wanted = [page for page in pages if self._alone_until.get(page[0], now) <= now]
+        wanted = [page for page in wanted if not why_not_listed(page[0])]
         wanted = [page for page in wanted if _next_side(page[1], (page[2],)) is not None]
         if not wanted:
             return {}

@@ -19,7 +19,7 @@ from enginetop.cli.main import main
 from enginetop.cli.prometheus_advice import ASKED, KEPT
 from tests.support.engine_pages import fixture
 from tests.support.fake_prometheus import FakePrometheus
-from tests.unit.prometheus.test_looks import looking
+from tests.unit.prometheus.test_looks import looking, number
 
 FOLDER = "vllm/0.32.0/vllm-0.32.0-"
 SIDES = {"/version": "version.json", "/server_info": "server_info.json"}
@@ -87,6 +87,18 @@ def test_start_flags_come_from_the_engine_itself_once(engine: Engine) -> None:
     assert "/metrics" not in engine.asked
     assert engine.asked.count("/version") == 1
     assert len(engine.asked) - asked <= 1
+
+
+def test_a_label_of_a_scrape_sends_us_to_no_metadata_service() -> None:
+    fake = FakePrometheus()
+    scraped(fake, "169.254.169.254:80", 985.0)
+
+    def no_fetcher() -> HttpFetcher:
+        raise AssertionError("nothing is to be asked")
+
+    with looking(fake, direct=DirectSides(no_fetcher)) as looks:
+        (replica,) = looks.look().replicas
+    assert number(replica, "requests_running") is not None  # what the Prometheus has is read
 
 
 def test_an_engine_out_of_reach_is_left_alone(engine: Engine) -> None:
