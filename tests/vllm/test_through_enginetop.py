@@ -124,7 +124,7 @@ ttl_seconds = 30.0
 @contextmanager
 def traffic(desk: Desk) -> Iterator[list[Load]]:
     """The same pace on both, as behind a load balancer; short prompts, so that none is cut in pieces."""
-    loads = [Load(server.url, per_second=4.0, max_tokens=24, prompt_bytes=10) for server in desk.servers]
+    loads = [Load(server.url, per_second=3.0, max_tokens=24, prompt_bytes=10) for server in desk.servers]
     with loads[0], loads[1]:
         wait_for(lambda: all(len(load.usages) >= 20 for load in loads))
         yield loads
