@@ -46,18 +46,19 @@ _MOST_SPANS = 4096
 class Load:
     """One page of an engine; None: not told.
 
-    `preempted`: since the former page. `running` and `waiting` are of all ranks, `most_running` what
-    `max_num_seqs` allows them together. `step_tokens` is the p90 of tokens per step over the window, `budget`
-    the most that a step may hold. `ttft_late` and `tpot_late`: the p95 of the window is over the objective.
+    `preempted`: since the former page. `running` and `waiting` are requests of all ranks, `most_running` what
+    `max_num_seqs` allows them together, `kv_ratio` the fullest rank's use of its KV cache. `step_tokens` is
+    the p90 of tokens per step over the window, `budget_tokens` the most that a step may hold. `ttft_late`
+    and `tpot_late`: the p95 of the window is over the objective.
     """
 
     running: float | None
     waiting: float | None
-    kv: float | None = None
+    kv_ratio: float | None = None
     preempted: bool = False
     most_running: float | None = None
     step_tokens: float | None = None
-    budget: float | None = None
+    budget_tokens: float | None = None
     ttft_late: bool | None = None
     tpot_late: bool | None = None
 
@@ -68,7 +69,7 @@ def bound_by(load: Load) -> str:
         return "kv"
     if load.running is None or load.waiting is None:
         return "unknown"
-    full = _reached(load.step_tokens, load.budget)
+    full = _reached(load.step_tokens, load.budget_tokens)
     if load.waiting > 0:
         return _bound_with_a_queue(load, full)
     if load.running <= 0:
@@ -79,7 +80,7 @@ def bound_by(load: Load) -> str:
 
 
 def _bound_with_a_queue(load: Load, full: bool | None) -> str:
-    if load.kv is not None and load.kv >= KV_FULL_RATIO:
+    if load.kv_ratio is not None and load.kv_ratio >= KV_FULL_RATIO:
         return "kv"
     if load.ttft_late and load.tpot_late:
         return "capacity"  # both objectives are missed: no knob trades one for the other
@@ -108,11 +109,11 @@ def load_of(
     return Load(
         running=running.total if running else None,
         waiting=waiting.total if waiting else None,
-        kv=kv.maximum if kv else None,
+        kv_ratio=kv.maximum if kv else None,
         preempted=preempted,
         most_running=seqs * running.parts if seqs is not None and running is not None else None,
         step_tokens=None if budget is None else _quantile(signals, "iteration_tokens", "p90"),
-        budget=budget,
+        budget_tokens=budget,
         ttft_late=_late(signals, "ttft_seconds", slo.ttft_seconds),
         tpot_late=_late(signals, "tpot_seconds", slo.tpot_seconds),
     )

@@ -16,9 +16,11 @@ from tests.support.history_pages import INF, Told, columns, histogram, two_ranks
 
 # budget 2048, steps of 2010 tokens (98.1 %), 14 wait, KV .55, 60 of 256 run
 BUDGET_BOUND = Load(
-    60, 14, 0.55, most_running=256, step_tokens=2010, budget=2048, ttft_late=True, tpot_late=False
+    60, 14, 0.55, most_running=256, step_tokens=2010, budget_tokens=2048, ttft_late=True, tpot_late=False
 )
-CALM = Load(60, 0, 0.55, most_running=256, step_tokens=300, budget=2048, ttft_late=False, tpot_late=False)
+CALM = Load(
+    60, 0, 0.55, most_running=256, step_tokens=300, budget_tokens=2048, ttft_late=False, tpot_late=False
+)
 
 
 @pytest.mark.parametrize(
@@ -26,16 +28,16 @@ CALM = Load(60, 0, 0.55, most_running=256, step_tokens=300, budget=2048, ttft_la
     [
         (BUDGET_BOUND, "token_budget"),
         (replace(BUDGET_BOUND, preempted=True), "kv"),
-        (replace(BUDGET_BOUND, running=20, kv=0.32), "token_budget"),  # prefill only: KV stays at 32 %
+        (replace(BUDGET_BOUND, running=20, kv_ratio=0.32), "token_budget"),  # prefill only: KV stays at 32 %
         (replace(BUDGET_BOUND, tpot_late=True), "capacity"),
-        (replace(BUDGET_BOUND, kv=0.96), "kv"),
+        (replace(BUDGET_BOUND, kv_ratio=0.96), "kv"),
         (replace(BUDGET_BOUND, step_tokens=300), "queue"),  # low KV, few running, many pending, no limit hit
         (replace(BUDGET_BOUND, step_tokens=300, running=256), "sequences"),
         (replace(BUDGET_BOUND, step_tokens=300, most_running=None), "unknown"),
         (replace(BUDGET_BOUND, step_tokens=None), "unknown"),
         (replace(BUDGET_BOUND, step_tokens=None, running=256), "sequences"),
         (CALM, "none"),
-        (replace(CALM, kv=0.97), "none"),  # a prefix cache that is kept is no pressure
+        (replace(CALM, kv_ratio=0.97), "none"),  # a prefix cache that is kept is no pressure
         (replace(CALM, running=0), "none"),
         (replace(CALM, tpot_late=True), "decode"),
         (replace(CALM, tpot_late=True, step_tokens=2010), "token_budget"),
@@ -64,7 +66,7 @@ def test_limits_are_of_all_ranks_and_late_is_the_p95() -> None:
     assert window is not None
     config = {"max_num_seqs": ConfigValue(256, "x"), "max_num_batched_tokens": ConfigValue("None", "x")}
     found = load_of(signals(window), window, config, Slo(0.9, 0.1), preempted=False)
-    assert (found.running, found.waiting, found.most_running, found.budget) == (300, 5, 512, None)
+    assert (found.running, found.waiting, found.most_running, found.budget_tokens) == (300, 5, 512, None)
     assert (found.ttft_late, found.tpot_late) == (True, None)
 
 
