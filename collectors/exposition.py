@@ -76,4 +76,5 @@ def _is_truncated(body: bytes, content_type: str) -> bool:
 
 
 def _page(template: Template, values: Sequence[float], truncated: bool, problem: str = "") -> Page:
-    return Page(template.layout, values, template.bad_lines, truncated, problem or template.problem)
+    whole = template.whole and not problem
+    return Page(template.layout, values, template.bad_lines, truncated, problem or template.problem, whole)

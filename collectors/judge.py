@@ -56,4 +56,8 @@ class PageJudge:
         if page.truncated:
             return Miss(FailureKind.TRUNCATED, f"the page at {answer.path} ends without its # EOF")
         found = recognise(page.layout)
-        return miss_of_page(answer, page, table) if found is None else GoodPage(answer, page, found)
+        if found is None:
+            return miss_of_page(answer, page, table)
+        if not page.whole:  # sums over a part of an engine's series would pass for the whole
+            return Miss(FailureKind.TOO_LARGE, f"the page at {answer.path} is too long: {page.problem}")
+        return GoodPage(answer, page, found)

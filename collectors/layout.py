@@ -62,7 +62,7 @@ class Template:
     """One page, block by block, cut at `cut`; `texts` are those of `blocks`, None of one that tells nothing.
 
     Numbers of blocks that are not read are NaN in `values`. `bad_lines` counts lines without a sample that
-    are neither blank nor comments, and overridden ones; `problem` names the limit that some lines broke.
+    are neither blank nor comments, and overridden ones; `problem` and `whole` are those of the page.
     """
 
     layout: Layout
@@ -75,6 +75,7 @@ class Template:
     values: array[float]
     bad_lines: int
     problem: str
+    whole: bool
     followers: Iterator[int] = field(default_factory=count)
     known_moving: dict[tuple[int, ...], Moving] = field(default_factory=dict)
 
@@ -97,6 +98,7 @@ def template_of(
     *,
     bad_lines: int,
     problem: str,
+    whole: bool,
     unread: Unread,
 ) -> Template:
     """The template of a page that was parsed.
@@ -134,6 +136,7 @@ def template_of(
         values=values,
         bad_lines=bad_lines,
         problem=problem,
+        whole=whole,
     )
 
 

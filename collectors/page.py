@@ -31,8 +31,8 @@ class Page:
     NaN in `values` is what the page says, or stands for a number that nobody looked at. `bad_lines` counts
     lines that were skipped, and duplicates.
 
-    `truncated` is set for an OpenMetrics page without its `# EOF`; `problem` names a limit that cut the page
-    short.
+    `truncated` is set for an OpenMetrics page without its `# EOF`; `problem` names the first limit that was
+    broken, by one line or by the page: then it is not `whole`, the rest was not read.
     """
 
     layout: Layout
@@ -40,3 +40,4 @@ class Page:
     bad_lines: int = 0
     truncated: bool = False
     problem: str = ""
+    whole: bool = True

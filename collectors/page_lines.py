@@ -54,6 +54,7 @@ class _LineParser:
         self._grammar = SampleGrammar(limits.labels, limits.label_characters)
         self._bad_lines = 0
         self._problem = ""
+        self._whole = True
         self._all_plain = True
         self._type_lines: list[bytes] = []
         self._places: list[int] = []
@@ -69,11 +70,11 @@ class _LineParser:
         for start in range(0, len(places), _CHUNK_LINES):
             self._read(places[start : start + _CHUNK_LINES])
             if len(self._keys) > self._limits.samples:
-                self._note(f"more than {self._limits.samples} samples: the rest was not read")
+                self._cut_short(f"more than {self._limits.samples} samples")
                 self._cut(self._limits.samples)
                 break
             if self._bad_lines > self._limits.bad_lines:
-                self._note(f"more than {self._limits.bad_lines} bad lines: the rest was not read")
+                self._cut_short(f"more than {self._limits.bad_lines} bad lines")
                 break
         slots = self._merge_repeated()
         line_prefixes = [NO_SAMPLE] * len(self._lines)
@@ -88,6 +89,7 @@ class _LineParser:
             self._values,
             bad_lines=self._bad_lines,
             problem=self._problem,
+            whole=self._whole,
             unread=unread,
         )
 
@@ -191,6 +193,10 @@ class _LineParser:
         columns = self._places, self._names, self._labels, self._keys, self._values, self._prefixes
         for column in columns:
             del column[rows:]
+
+    def _cut_short(self, limit: str) -> None:
+        self._note(f"{limit}: the rest was not read")
+        self._whole = False
 
     def _note(self, problem: str) -> None:
         """The first limit that is broken is the one that is told."""

@@ -30,6 +30,7 @@ def test_lines_beyond_the_limit_are_not_read() -> None:
     page = parse(b"a 1\nb 2\nc 3\n", ParseLimits(lines=2))
     assert page.layout.names == ("a", "b")
     assert "more than 2 lines" in page.problem
+    assert not page.whole
     assert parse(b"a 1\nb 2\n", ParseLimits(lines=2)).problem == ""
 
 
@@ -39,6 +40,7 @@ def test_a_page_of_bad_lines_is_given_up() -> None:
     assert page.layout.names == ("a",)
     assert 100 < page.bad_lines < 10_000
     assert "more than 100 bad lines" in page.problem
+    assert not page.whole
     page = parse(b"x\n" * 100 + b"b 2\n", limits)
     assert (page.layout.names, page.bad_lines, page.problem) == (("b",), 100, "")
 
@@ -48,6 +50,7 @@ def test_samples_beyond_the_limit_are_not_read() -> None:
     assert page.layout.names == ("a", "b")
     assert list(page.values) == [1, 2]
     assert "more than 2 samples" in page.problem
+    assert not page.whole
     assert parse(b"a 1\nb 2\n", ParseLimits(samples=2)).problem == ""
 
 
@@ -71,6 +74,7 @@ def test_a_line_that_breaks_a_limit_is_skipped_counted_and_told(line: bytes, pro
     assert page.layout.names == ("before", "after")
     assert page.bad_lines == 1
     assert problem in page.problem
+    assert page.whole
 
 
 def test_what_is_just_within_the_limits_is_read() -> None:

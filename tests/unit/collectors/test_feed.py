@@ -6,6 +6,7 @@ import gc
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from collectors import side_pages
 from collectors.answer import Answer
 from collectors.engines import llamacpp, vllm
+from collectors.exposition import PageParser, ParseLimits
 from collectors.feed import TargetFeed
 from collectors.judge import PageJudge
 from collectors.layout import LayoutCache
@@ -720,3 +722,25 @@ def test_no_answers_whatever_raise_or_are_a_fault_of_ours(groups: list[list[Answ
         assert observation.reading is None or observation.failure is None
         ours = any(a.error is FailureKind.COLLECTOR for a in group)
         assert ours or observation.failure is None or observation.failure.kind is not FailureKind.COLLECTOR
+
+
+def test_a_page_of_which_a_part_was_read_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten workers on a joined page, of which eight were read, are not eight."""
+    limits = ParseLimits(samples=8)
+    monkeypatch.setattr("collectors.judge.PageParser", partial(PageParser, limits=limits))
+
+    def workers(count: int) -> Answer:
+        return answer(
+            "/metrics", b"".join(b'vllm:num_requests_running{engine="%d"} 1\n' % n for n in range(count))
+        )
+
+    server = Server({"/metrics": workers(8)})
+    reading = server.scrape()[1].reading
+    assert reading is not None
+    assert total(reading, "requests_running") == 8
+    for _ in range(2):  # the second time its lines are known
+        server.pages["/metrics"] = workers(10)
+        failure = server.scrape()[1].failure
+        assert failure is not None
+        said = "the page at /metrics is too long: more than 8 samples: the rest was not read"
+        assert (failure.kind, failure.detail) == (FailureKind.TOO_LARGE, said)
