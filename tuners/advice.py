@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 from zlib import crc32
 
 from enginetop.fleet.changing import changed
@@ -184,6 +185,10 @@ class _WhatIf:
 
     def __init__(self, watch: _Watch, at: float | None) -> None:
         self._watch, self._at = watch, at
+
+    def divided(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """See `enginetop.fleet.kept.Divisible`."""
+        return (self._watch,), (self._at,)
 
     def __call__(self, knob: str, value: int) -> Outlook:
         at, replica = self._at, self._watch.replica

@@ -52,7 +52,7 @@ class FigureBlock:
             column = numbers[place :: self._figures]
             level.append(column.tobytes() == column[:1].tobytes() * len(column))
             kept.extend(column[:1] if level[-1] else column)
-        self.times = self.times[:]  # without room for more
+        self.times = _same_times(self.times.tobytes())
         self._held = (kept[:], _begins(tuple(level), len(self)))
 
     def figures(self, place: int, start: int, stop: int) -> array[float]:
@@ -74,6 +74,12 @@ class FigureBlock:
             rows[place :: self._figures] = self.figures(place, 0, points)
         block._held = (rows, None)
         return block
+
+
+@lru_cache(maxsize=64)
+def _same_times(times: bytes) -> array[float]:
+    """These times, without room for more: one array for all replicas that have a point at each tick."""
+    return array("d", times)
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from enginetop.fleet.figure_block import BLOCK_POINTS, FigureBlock, blocks_bytes
 
@@ -76,6 +76,10 @@ class _Times(_Series[float]):
     def __init__(self, blocks: tuple[FigureBlock, ...], start: int, stop: int) -> None:
         self._blocks, self._start, self._stop = blocks, start, stop
 
+    def divided(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """See `kept.Divisible`."""
+        return (self._blocks,), (self._start, self._stop)
+
     def __len__(self) -> int:
         return self._stop - self._start
 
@@ -123,13 +127,21 @@ class _Values(_Series[float | None]):
 class _View(Mapping[str, Sequence[float | None]]):
     """The figures as they were when the view was made."""
 
-    __slots__ = ("_places", "_times")
+    __slots__ = ("_places", "times")
 
-    def __init__(self, places: Mapping[str, int], times: _Times) -> None:
-        self._places, self._times = places, times
+    def __init__(
+        self, places: Mapping[str, int], blocks: tuple[FigureBlock, ...], start: int, stop: int
+    ) -> None:
+        self._places = places
+        self.times = _Times(blocks, start, stop)
+
+    def divided(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """See `kept.Divisible`."""
+        blocks, own = self.times.divided()
+        return (self._places, *blocks), own
 
     def __getitem__(self, name: str) -> Sequence[float | None]:
-        return _Values(self._times, self._places[name])
+        return _Values(self.times, self._places[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
@@ -149,7 +161,7 @@ class FigureRing:
     points are written once, behind all that was given away before.
     """
 
-    __slots__ = ("_blocks", "_closest", "_kept_seconds", "_names", "_points", "_start", "_times", "_values")
+    __slots__ = ("_blocks", "_closest", "_kept_seconds", "_names", "_points", "_start", "_view")
 
     def __init__(self, names: Sequence[str], spacing_seconds: float, kept_seconds: float) -> None:
         self._points = points_kept(spacing_seconds, kept_seconds)
@@ -196,18 +208,17 @@ class FigureRing:
 
     def _show(self) -> None:
         stop = BLOCK_POINTS * (len(self._blocks) - 1) + len(self._blocks[-1])
-        self._times = _Times(self._blocks, self._start, stop)
-        self._values = _View(_places(self._names), self._times)
+        self._view = _View(_places(self._names), self._blocks, self._start, stop)
 
     @property
     def times(self) -> Sequence[float]:
         """Unix seconds of the points, oldest first."""
-        return self._times
+        return self._view.times
 
     @property
     def values(self) -> Mapping[str, Sequence[float | None]]:
         """For each name its values at `times`."""
-        return self._values
+        return self._view
 
 
 def _time(blocks: Sequence[FigureBlock], point: int) -> float:

@@ -210,14 +210,14 @@ def test_a_kept_snapshot_of_a_tracked_fleet_says_the_same() -> None:
     opened = KeptSnapshot(watched.latest).open()
     assert snapshot_document(opened) == snapshot_document(watched.latest)
     for before, after in zip(watched.latest.replicas, opened.replicas, strict=True):
-        assert {name: list(values) for name, values in after.trends.items()} == {
-            name: list(values) for name, values in before.trends.items()
-        }
-        assert (after.trend_times, after.load, after.what_if) == (
-            before.trend_times,
-            before.load,
-            before.what_if,
-        )
+        for series, same in ((after.trends, before.trends), (after.load, before.load)):
+            assert {name: list(values) for name, values in series.items()} == {
+                name: list(values) for name, values in same.items()
+            }
+        assert list(after.trend_times) == list(before.trend_times)
+        assert after.what_if is not None
+        assert before.what_if is not None
+        assert after.what_if("max_num_seqs", 64) == before.what_if("max_num_seqs", 64)
 
 
 def test_lists_worst_ranks_and_censored_quantiles_come_back() -> None:
