@@ -75,4 +75,4 @@ def _one_objective(settings: Settings) -> tuple[float, float] | None:
     if all(pattern != "*" for pattern, _ in settings.slos):
         objectives.add(Slo())
     slo = objectives.pop()
-    return None if objectives else (slo.ttft_seconds, slo.tpot_seconds)
+    return None if objectives else slo.limits

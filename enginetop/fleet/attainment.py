@@ -52,7 +52,7 @@ def attainment(signals: Signals, facts: Facts, slo: Slo) -> Attainment:
     if completed is not None:
         ttft, tpot = (
             one.share_within(limit)
-            for one, limit in zip(completed, (slo.ttft_seconds, slo.tpot_seconds), strict=True)
+            for one, limit in zip(completed, slo.limits, strict=True)
         )
         return Attainment(ttft, tpot, joint_share(ttft, tpot))
     ttft, tpot = (

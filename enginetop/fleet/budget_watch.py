@@ -35,7 +35,7 @@ class BudgetWatch:
 
     def count(self, at: float, slo: Slo) -> None:
         """Count the newest page, of Unix time `at`, against the objective that now holds."""
-        if self._counter.limits != (slo.ttft_seconds, slo.tpot_seconds):
+        if self._counter.limits != slo.limits:
             self._counter, self._burn, self._rows = RequestCounter(slo), BurnHistory(), None
         self.counted_at = at
         counts = self._counter.take(*self._history.counted, self._history.totals)

@@ -72,7 +72,7 @@ class RequestCounter:
     """What one replica's pages add to `Counts`, page by page."""
 
     def __init__(self, slo: Slo) -> None:
-        self.limits = (slo.ttft_seconds, slo.tpot_seconds)
+        self.limits = slo.limits
         self._asked_for = slo.source != "default"
         self._totals: Counts | None = None
         self._for_another = 0.0

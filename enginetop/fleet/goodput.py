@@ -78,7 +78,7 @@ def fleet_goodput(signals: Signals, facts: Facts | None, slo: Slo, parts: Sequen
     if facts is None:
         return _nothing_now(signals)
     doubt = next((part.goodput.note for part in parts if part.goodput.quality is Quality.SUSPECT), "")
-    own = all(part.slo is slo or _limits(part.slo) == _limits(slo) for part in parts)
+    own = all(part.slo is slo or part.slo.limits == slo.limits for part in parts)
     exact = _counted(facts, slo, doubt=doubt, own=own)
     if own:
         return _goodput(signals, facts, exact, attainment(signals, facts, slo))
@@ -123,10 +123,6 @@ def _nothing_now(signals: Signals) -> Goodput:
     return Goodput(note=NOTHING_NOW) if offered is None else Goodput(offered, quality=Quality.STALE)
 
 
-def _limits(slo: Slo) -> _Objective:
-    return slo.ttft_seconds, slo.tpot_seconds
-
-
 def _counted(facts: Facts, slo: Slo, doubt: str, *, own: bool) -> _Exact:
     """What the engine side counted. `own`: `slo` is what every replica is held against.
 
@@ -149,14 +145,14 @@ def _counted(facts: Facts, slo: Slo, doubt: str, *, own: bool) -> _Exact:
             Quality.SUSPECT,
             doubt or "more requests within the SLO than completed",
         )
-    if own and slo.source != "default" and (other := _other_objective(facts, _limits(slo))) is not None:
+    if own and slo.source != "default" and (other := _other_objective(facts, slo.limits)) is not None:
         note = "the engine side counts for TTFT {:g} s and TPOT {:g} s, not for this SLO".format(*other)
         return _Exact(None, counted_for, note=note)
     notes = []
     covered = facts.parts - max(_uncounted(facts, measure) for measure in (_JUDGED, _WITHIN))
     if covered < facts.parts:
         notes.append(f"exact counts from {covered} of {facts.parts} engines")
-    if counted_for is not None and counted_for != _limits(slo):
+    if counted_for is not None and counted_for != slo.limits:
         ttft, tpot = counted_for
         notes.append(f"counted for TTFT {ttft:g} s and TPOT {tpot:g} s, not for the configured SLO")
     quality = Quality.OK if covered == facts.parts else Quality.ESTIMATED
@@ -182,7 +178,7 @@ def _other_objective(facts: Facts, limits: _Objective) -> _Objective | None:
 
 
 def _counts_for_another(part: Part) -> bool:
-    return part.slo.source != "default" and _other_objective(part.facts, _limits(part.slo)) is not None
+    return part.slo.source != "default" and _other_objective(part.facts, part.slo.limits) is not None
 
 
 def _completed_per_second(facts: Facts) -> float | None:

@@ -53,7 +53,7 @@ def is_missed(half: Half, replica: ReplicaSnapshot, times: Distribution, wanted:
     """
     slo, goodput = replica.slo, replica.goodput
     both = goodput.exact  # who is within both halves is within each
-    if both is not None and both >= wanted and goodput.counted_for == (slo.ttft_seconds, slo.tpot_seconds):
+    if both is not None and both >= wanted and goodput.counted_for == slo.limits:
         return False
     share = half.share(goodput)
     if share.value is not None:

@@ -180,6 +180,11 @@ class Slo:
     target: float = 0.95
     source: str = "default"
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """TTFT and TPOT in seconds: what tells objectives apart where requests are counted one by one."""
+        return self.ttft_seconds, self.tpot_seconds
+
 
 @quickly_made
 class Span:

@@ -138,7 +138,7 @@ class EngineMetrics:
 
     def judge_by(self, slo: Slo) -> None:
         """Count requests within `slo` from now on; the counts of the last few objectives are kept."""
-        self._objective = (slo.ttft_seconds, slo.tpot_seconds)
+        self._objective = slo.limits
         self.within[self._objective] = self.within.pop(self._objective, 0)
         while len(self.within) > MOST_OBJECTIVES:
             del self.within[next(iter(self.within))]

@@ -113,7 +113,7 @@ def _series(engine: EngineModel, rank: str, slo: Slo) -> list[Series]:
     """One series for each number that `ReadingShape.read` takes from an engine, in its order."""
     metrics, of_rank = engine.metrics, f"engine={rank}"
     series = [Series(name, of_rank, f"{name} {rank}") for name in _GAUGES]
-    judged_by = (slo.ttft_seconds, slo.tpot_seconds)
+    judged_by = slo.limits
     series += [
         Series(name, of_rank, f"{name} {rank}", slo=judged_by if name == "requests_within_slo" else None)
         for name in _COUNTERS

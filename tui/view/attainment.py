@@ -24,7 +24,7 @@ def objective_line(slo: Slo) -> Line:
 
 def has_several_objectives(fleet: FleetSummary) -> bool:
     """Whether its models are held against different ones, so that none is that of the fleet."""
-    limits = {(model.slo.ttft_seconds, model.slo.tpot_seconds) for model in fleet.models}
+    limits = {model.slo.limits for model in fleet.models}
     return len(limits) > 1
 
 
