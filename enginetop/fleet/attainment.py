@@ -50,10 +50,7 @@ def attainment(signals: Signals, facts: Facts, slo: Slo) -> Attainment:
     """
     completed = _completed(facts)
     if completed is not None:
-        ttft, tpot = (
-            one.share_within(limit)
-            for one, limit in zip(completed, slo.limits, strict=True)
-        )
+        ttft, tpot = (one.share_within(limit) for one, limit in zip(completed, slo.limits, strict=True))
         return Attainment(ttft, tpot, joint_share(ttft, tpot))
     ttft, tpot = (
         _judged(signals, facts, name, limit)

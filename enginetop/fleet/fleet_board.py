@@ -22,7 +22,7 @@ from enginetop.fleet.replica import ReplicaTracker, SloFor
 from enginetop.fleet.request_records import Records, judged_by_records, with_records
 from enginetop.fleet.snapshot import FleetSummary, Goodput, ReplicaSnapshot, Scalar, Signals, Slo
 from enginetop.fleet.stages import Flow, StagePart, StageRule, stage_of
-from enginetop.fleet.thinking import HIT_RATIO, KV_TOKENS, hit_ratio, hits_in_records, kv_tokens
+from enginetop.fleet.thinking import HIT_RATIO, KV_TOKENS, hit_ratio, hits_in_records, kv_tokens_of_all
 
 Seen = tuple[ReplicaTracker, ReplicaSnapshot]
 """What is remembered of a replica, and its picture now."""
@@ -81,6 +81,7 @@ class FleetBoard:
         hits = [*(tracker.budget_hits for tracker, _ in telling), hits_in_records(nobodys, None)]
         own = [shares.get(tracker.target.url, NO_GPUS) for tracker, _ in up]
         power = total_power(own)
+        told = [replica.signals for _, replica in up]
         return FleetSummary(
             replicas=len(seen),
             states=MappingProxyType(Counter(replica.state for _, replica in seen)),
@@ -89,9 +90,10 @@ class FleetBoard:
                 {
                     "power_watts": power,
                     HIT_RATIO: hit_ratio(hits),
-                    KV_TOKENS: kv_tokens(shown),
                     **self._efficiency(now, good, own, power),
                 },
+                (KV_TOKENS,),  # where somebody asks: it asks every replica
+                lambda _: kv_tokens_of_all(told, shown),
             ),
             slo=slo,
             goodput=replace(good, burn=self._burn.rows(now, slo.target)),

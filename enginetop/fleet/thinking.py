@@ -11,7 +11,7 @@ and stays while that is written.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from enginetop.fleet.frozen import frozen
 from enginetop.fleet.histogram import HistogramIncrease
@@ -108,3 +108,20 @@ def kv_tokens(signals: Signals) -> Scalar:
     if isinstance(capacity, Scalar) and capacity.number:
         note += f", {100 * held / capacity.number:.1f} % of the KV cache"
     return Scalar(held, unit, Quality.STALE if stale else Quality.ESTIMATED, note)
+
+
+def kv_tokens_of_all(replicas: Sequence[Signals], whole: Signals) -> Scalar:
+    """What the running requests of several replicas hold, from what each of them tells by itself.
+
+    One mean for all would be multiplied by the requests of models that do not reason. It is taken, of
+    `whole`, where no replica tells, as where nobody knows whose the records are.
+    """
+    told = [signals.get(KV_TOKENS) for signals in replicas]
+    known = [one for one in told if isinstance(one, Scalar) and one.quality is Quality.ESTIMATED]
+    if not known:
+        return kv_tokens(whole)
+    if len(told) == 1:
+        return known[0]
+    held = sum([one.number or 0.0 for one in known])
+    note = f"at least: of {len(known)} of {len(told)} replicas"
+    return Scalar(held, known[0].unit, Quality.ESTIMATED, note)

@@ -10,6 +10,7 @@ from enginetop.fleet.fleet_tracker import FleetTracker, default_name
 from enginetop.fleet.model import Quality, ReplicaState, Role, Target
 from enginetop.fleet.observation import FailureKind
 from enginetop.fleet.reading import EngineFlags
+from enginetop.fleet.request_records import RequestFigures
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import CollectorHealth, FleetSnapshot, GpuDevice, GpuReport, Scalar, Slo
 from tests.support.looks import ROUTER, VLLM, failure, page
@@ -31,6 +32,22 @@ def scalar(snapshot: FleetSnapshot, name: str) -> Scalar:
     value = snapshot.fleet.signals[name]
     assert isinstance(value, Scalar)
     return value
+
+
+def test_kv_of_reasoning_is_counted_where_there_is_reasoning() -> None:
+    """The mean over the fleet, for all running requests, would be 200 / 2 x 112: fifty times as much."""
+    made = fleet(A, B)
+    made.observe(A.url, page(0, running=2))
+    made.observe(B.url, page(0, running=110))
+    for at in (1.0, 2.0):
+        made.observe_request(A.url, RequestFigures(at, 500, 100 * at + 50))
+    snapshot = made.snapshot(2.0)
+    held = scalar(snapshot, "reasoning_kv_tokens")
+    assert (held.value, held.quality) == (200 / 2 * 2, Quality.ESTIMATED)
+    assert held.note == "at least: of 1 of 2 replicas"
+    made.observe_request(B.url, RequestFigures(2.0, 500, 10))
+    held = scalar(made.snapshot(3.0), "reasoning_kv_tokens")
+    assert (held.value, held.note) == (200 + 10 / 2 * 110, "at least: of 2 of 2 replicas")
 
 
 def test_targets_stand_in_their_order_and_others_behind_them() -> None:
