@@ -20,7 +20,7 @@ from tui.view.detail_plots import further_plots
 from tui.view.detail_tokens import speculation_lines, token_lines
 from tui.view.engines import engine_text
 from tui.view.events import event_text
-from tui.view.figures import Lines, row
+from tui.view.figures import Lines, lead_paragraph, paragraphs, row
 from tui.view.load_curve import replica_curve
 from tui.view.picture import Picture
 from tui.view.severity import GLYPH_OF, INK_OF, Condition
@@ -35,8 +35,8 @@ def detail_lines(picture: Picture, url: str, width: int) -> list[Line]:
     condition = picture.conditions[url]
     lines: list[Line] = []
     for section in (
-        _identity(replica, at),
-        _trouble(replica, condition, at),
+        _identity(replica, at, width),
+        _trouble(replica, condition, at, width),
         load_lines(replica, at, width),
         latency_lines(replica, width),
         replica_curve(replica),
@@ -75,14 +75,14 @@ def beside_its_like(outlier: Outlier) -> str:
     return outlier_text(outlier) + times
 
 
-def _identity(replica: ReplicaSnapshot, at: float) -> Lines:
+def _identity(replica: ReplicaSnapshot, at: float, width: int) -> Lines:
     page = f" · page {replica.target.metrics_path}" if replica.target.metrics_path else ""
     yield row("target", Span(replica.target.url), Span(page, "dim"))
-    yield from _runs_as(replica.target)
+    yield from _runs_as(replica.target, width)
     reasons = "; ".join(replica.reasons)
     held = f": {reasons}" if reasons else f" for {duration_text(at - replica.since)}"
     ink = INK_OF[STATES[replica.state][0]]
-    yield row("state", Span(str(replica.state).replace("_", " "), ink), Span(held))
+    yield from lead_paragraph("state", Span(str(replica.state).replace("_", " "), ink), held, width)
     if replica.scraped_at is None:
         seen = Span("never", "warn")
     else:
@@ -96,7 +96,7 @@ def _identity(replica: ReplicaSnapshot, at: float) -> Lines:
     yield row("last page", seen, Span(took, "dim"), Span(bad, "warn"))
 
 
-def _runs_as(target: Target) -> Lines:
+def _runs_as(target: Target, width: int) -> Lines:
     """The pod, or the process of this machine, where one is known."""
     if target.pod:
         inside = f" · container {target.container}" if target.container else ""
@@ -108,18 +108,19 @@ def _runs_as(target: Target) -> Lines:
         places = (("unit", process.unit), ("container", process.container))
         held_by = "".join(f" · {what} {name}" for what, name in places if name)
         yield row("process", Span(f"pid {process.pid}"), Span(held_by))
-        yield row("", Span(shlex.join(process.argv), "dim"))
+        yield from paragraphs("", (shlex.join(process.argv),), width, "dim")
 
 
-def _trouble(replica: ReplicaSnapshot, condition: Condition, at: float) -> Lines:
+def _trouble(replica: ReplicaSnapshot, condition: Condition, at: float, width: int) -> Lines:
     if condition.needs_you and condition.because not in ("; ".join(replica.reasons), ""):
-        yield row("needs you", Span(condition.because, INK_OF[condition.severity]))
+        yield from paragraphs("needs you", (condition.because,), width, INK_OF[condition.severity])
     for number, outlier in enumerate(replica.outliers):
         yield row("" if number else "outlier", Span(beside_its_like(outlier), "info"))
     failure = replica.last_failure
     if failure is not None:
         text = failure.detail or str(failure.kind).replace("_", " ")
-        yield row("last error", Span(text), Span(f" · {numbers.seconds_text(at - failure.at)} ago", "dim"))
+        said = f"{text} · {numbers.seconds_text(at - failure.at)} ago"
+        yield from paragraphs("last error", (said,), width)
     yield EMPTY_LINE
 
 

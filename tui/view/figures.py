@@ -52,6 +52,15 @@ def paragraphs(label: str, texts: Iterable[str], width: int, ink: Ink = "text", 
             label = ""
 
 
+def lead_paragraph(label: str, lead: Span, text: str, width: int) -> Lines:
+    """A word in its own ink behind a label, and running text after it, wrapped."""
+    for number, piece in enumerate(wrap_text(lead.text + text, max(width - LABEL_WIDTH - 2, 16))):
+        if number or not piece.startswith(lead.text):
+            yield row("" if number else label, Span(piece))
+        else:
+            yield row(label, lead, Span(piece[len(lead.text) :]))
+
+
 def signal_of(of: Signalled, name: str) -> Scalar | Distribution | None:
     """A signal of the core, None where it is not told at all."""
     return of.signals.get(name)

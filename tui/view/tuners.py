@@ -14,7 +14,7 @@ from tui.view.change_words import STATE_INK, diff_text, state_text, time_left, v
 from tui.view.figures import WIDE
 from tui.view.left_alone import LeftAlone, left_alone_in
 from tui.view.numbers import many
-from tui.view.page import heading, page_title
+from tui.view.page import heading, page_title, paragraph
 from tui.view.picture import NOTHING_YET, Picture
 from tui.view.pool import actionable, pool_change, pool_key, pool_name, pools_of
 from tui.view.rows import Row, Rows
@@ -60,6 +60,8 @@ def _rows(picture: Picture, width: int, only: str | None) -> Iterator[Row[Listed
         yield heading("changes", width)
         for change in changes:
             yield from _change_rows(picture, change, name_width, width)
+    if picture.snapshot is not None and not (changes or pools or suggestions or left_alone):
+        yield from paragraph("nothing to judge: no engine's page was read yet; key 1 says why", width)
     calm = not any(map(actionable, pools))
     if calm:  # the cursor begins at what can be carried out
         yield from _suggested(picture, suggestions, name_width, width, "suggestions")

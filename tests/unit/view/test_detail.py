@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from enginetop.fleet.model import EngineKind, LocalProcess, Quality, ReplicaState, Target
+from enginetop.fleet.observation import Failure, FailureKind
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.snapshot import Goodput, Outlier, RankSnapshot, ReplicaSnapshot, Scalar, Signals
 from tests.tui.snapshots import (
@@ -22,7 +23,7 @@ from tests.tui.snapshots import (
     scalar,
     signals,
 )
-from tui.view.cells import line_text
+from tui.view.cells import line_text, width_of
 from tui.view.detail import detail_lines, detail_title
 from tui.view.picture import Picture
 
@@ -220,6 +221,28 @@ def test_gpus_by_hand() -> None:
         and line.endswith("70.0/80.0     –   700   72  1755  hw_thermal  Xid 79")
         for line in text
     )
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_why_a_replica_is_not_read_is_told_to_its_end(width: int) -> None:
+    """The list cuts it; whoever opens the replica wants the rest."""
+    why = (
+        "HTTP 401 at /metrics: needs an API key, or another one: api_key_env or api_key_file in the"
+        " config file, or --api-key-env on the command line, for 25 s"
+    )
+    one = dataclasses.replace(
+        down_replica("c0"),
+        state=ReplicaState.UNAUTHORIZED,
+        reasons=(why,),
+        last_failure=Failure(FailureKind.UNAUTHORIZED, AT - 2, why),
+    )
+    text = rows(one, width)
+    last = next(number for number, line in enumerate(text) if line.startswith(" last error"))
+    state = next(number for number, line in enumerate(text) if line.startswith(" state"))
+    told = [" ".join(line[13:] for line in text[first : first + 9]) for first in (state, last)]
+    assert told[0].startswith(f"unauthorized: {why}")
+    assert told[1].startswith(f"{why} · 2.0 s ago")
+    assert all(width_of(line) <= width for line in text)
 
 
 def test_events_newest_first_and_the_last_error_with_its_age() -> None:

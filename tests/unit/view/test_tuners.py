@@ -7,7 +7,7 @@ import pytest
 from enginetop.fleet.change import ChangeState, Verdict
 from enginetop.fleet.snapshot import Advice
 from tests.tui.changes import KNOB, LOWER, OBSERVED, REST, changed, hold, pool, url, withheld
-from tests.tui.snapshots import fleet, replica
+from tests.tui.snapshots import down_replica, fleet, replica
 from tui.view.advice import Suggestion, expectation_items, suggestions_of
 from tui.view.cells import line_text, line_width
 from tui.view.left_alone import LeftAlone, left_alone_lines, left_alone_of
@@ -135,6 +135,11 @@ def test_verdict(changes: tuple, read_only: bool, said: str) -> None:  # type: i
 def test_verdict_when_nothing_is_suggested_or_known() -> None:
     quiet = Picture(fleet([replica("b2", advice=(hold("enough"),))]), read_only=False)
     assert line_text(tuners_verdict(quiet, 80)) == " nothing suggested"
+    assert not any("nothing to judge" in text for text in texts(tuners_rows(quiet, 80)))
+    unread = Picture(fleet([down_replica("c0")]))
+    assert texts(tuners_rows(unread, 80)) == [
+        " nothing to judge: no engine's page was read yet; key 1 says why"
+    ]
     nothing = Picture(None)
     assert line_text(tuners_verdict(nothing, 80)) == " waiting for the first scrape"
     assert line_text(tuners_verdict(quiet, 80, trouble="no lock")) == " ✖ no lock"
