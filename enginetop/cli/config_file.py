@@ -17,7 +17,7 @@ from enginetop.cli.config_check import Checked, checked
 from enginetop.cli.config_starter import STARTER
 from enginetop.cli.config_text import effective, toml_text
 from enginetop.cli.diagnostics import tell
-from enginetop.cli.settings import config_path
+from enginetop.cli.settings import NO_HOME, config_path
 from enginetop.cli.stdout import open_stdout, print_document, takes_unicode
 from enginetop.doctor.machine import file_words
 from enginetop.fleet.errors import ConfigError
@@ -44,7 +44,7 @@ def _init(args: argparse.Namespace) -> int:
         print(STARTER, end="")
         return exit_codes.OK
     path = Path(args.config) if args.config else config_path()
-    if not args.config and not path.is_absolute():
+    if not args.config and NO_HOME in path.parents:
         raise ConfigError("no home folder is known; name a file with --config, or set XDG_CONFIG_HOME")
     try:
         _write(path, force=args.force)

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from enginetop.fleet.restart_tables import EngineApiTable
 
 
+NO_HOME = Path("/nonexistent")
+"""The home of a user who has none: nothing is found there, and nothing kept, which whoever has to keep
+something says. A relative path would lead to whatever folder a command is run in.
+"""
+
+
 @frozen
 class KnobPath:
     """Where a knob API is and the file of its token; None: not said."""
@@ -123,17 +129,17 @@ class Settings:
 
 def config_path() -> Path:
     """Where the config file is looked for when `--config` is not given."""
-    try:
-        base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    except RuntimeError:  # a user without a home, as in many containers
-        base = Path("~") / ".config"
-    return base / "enginetop" / "config.toml"
+    return _folder("XDG_CONFIG_HOME", ".config") / "enginetop" / "config.toml"
 
 
 def state_folder() -> Path:
     """Where changes, the audit and undelivered alerts are kept."""
+    return _folder("XDG_STATE_HOME", ".local/state") / "enginetop"
+
+
+def _folder(variable: str, usual: str) -> Path:
+    """The folder that a variable names, else the usual one of the user's home."""
     try:
-        base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    except RuntimeError:  # no home
-        base = Path("~") / ".local" / "state"
-    return base / "enginetop"
+        return Path(os.environ.get(variable) or Path.home() / usual)
+    except RuntimeError:  # as in many containers
+        return NO_HOME / usual

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from collectors.fetch import Credentials
+from enginetop.cli.main import main
 from enginetop.cli.parser import parse
 from enginetop.cli.resolve import resolve
-from enginetop.cli.settings import KnobPath, Settings
+from enginetop.cli.settings import KnobPath, Settings, state_folder
 from enginetop.cli.slo_flag import parse_slo, slo_flag
 from enginetop.fleet.efficiency import Price
 from enginetop.fleet.errors import ConfigError
@@ -165,6 +166,22 @@ def test_a_user_without_a_home_has_no_config_file(tmp_path: Path, monkeypatch: p
     monkeypatch.delenv("XDG_CONFIG_HOME")
     monkeypatch.setattr(Path, "home", no_home)
     assert [target.url for target in _settings(tmp_path, None, "r1:8000")[0].targets] == ["http://r1:8000"]
+
+
+def test_without_a_home_nothing_is_kept_where_a_command_happens_to_be_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert state_folder() == Path("/nonexistent/.local/state/enginetop")
+    monkeypatch.setattr("enginetop.cli.settings.NO_HOME", Path("/dev/null"))  # root may make any folder
+    assert main(["silence", "add", "--all", "--for", "1h"]) == 2
+    assert "nothing was changed; make it writable, or set XDG_STATE_HOME" in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize(
