@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from enginetop.cli import exit_codes, ui
 from enginetop.cli.diagnostics import tell
@@ -13,6 +11,7 @@ from enginetop.cli.output import has_terminal
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
 from enginetop.cli.sim import simulated_fleet
+from enginetop.cli.until_stopped import passing_folder
 from enginetop.fleet.snapshot import Slo
 from enginetop.simulator.builtin import SCENARIOS
 from tuners.control.settings import ControlSettings
@@ -34,14 +33,14 @@ def run(args: argparse.Namespace) -> int:
     settings = resolve(args, tell)
     if not has_terminal() and not args.interval:
         settings = replace(settings, interval_seconds=_TABLE_INTERVAL_SECONDS)
-    with simulated_fleet(args) as fleet, TemporaryDirectory(prefix="enginetop-demo-") as state:
+    with simulated_fleet(args) as fleet, passing_folder("enginetop-demo-") as state:
         return ui.watch(
             args,
             for_demo(settings, fleet.scenario.slo),
             fleet.targets(),
             fleet.gpus,
             title=f"demo: {fleet.scenario.name}",
-            state_folder=Path(state),
+            state_folder=state,
         )
 
 

@@ -91,7 +91,7 @@ def _run(command: Command, args: Namespace) -> int:
 
 def _past(args: Namespace) -> AbstractContextManager[None]:
     """The past that a command asks for, as the recording that it replays; nothing for the others."""
-    if not any(getattr(args, f"{name}_time", None) for name in ("at", "from", "to")):
+    if all(getattr(args, f"{name}_time", None) is None for name in ("at", "from", "to")):
         return nullcontext()
     from enginetop.cli.past import past_range
     from enginetop.cli.resolve import resolve

@@ -6,16 +6,17 @@ What it keeps is written as a recording, so that whatever plays recordings plays
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.prometheus import client_of
 from enginetop.cli.settings import Settings
+from enginetop.cli.until_stopped import passing_folder
 from enginetop.fleet.durations import duration_seconds
 from enginetop.fleet.errors import ConfigError
 
@@ -33,13 +34,19 @@ def time_of(text: str, now: float) -> float:
     if ago is not None:
         return now - ago
     try:
+        at = _unix_seconds(text)
+    except (ValueError, OverflowError, OSError):
+        at = math.nan
+    if not math.isfinite(at):
+        raise ConfigError(f"{text!r} is no time; {_TIMES}")
+    return at
+
+
+def _unix_seconds(text: str) -> float:
+    try:
         return float(text)
     except ValueError:
-        pass
-    try:
         return datetime.fromisoformat(text).astimezone().timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise ConfigError(f"{text!r} is no time; {_TIMES}") from None
 
 
 @contextmanager
@@ -54,8 +61,8 @@ def past_range(args: argparse.Namespace, settle: Callable[[], Settings]) -> Iter
     settings = settle()
     if settings.prometheus is None:
         raise ConfigError("--at and --from read the past from a Prometheus; name it with --prometheus URL")
-    with TemporaryDirectory(prefix="enginetop-past-") as folder:
-        path = Path(folder) / "past.jsonl"
+    with passing_folder("enginetop-past-") as folder:
+        path = folder / "past.jsonl"
         args.past = write_past(settings, path, at, begin, end)
         args.replay, args.prometheus = str(path), None
         yield
@@ -74,9 +81,9 @@ def write_past(settings: Settings, path: Path, at: str | None, begin: str | None
     client = client_of(settings.prometheus)
     try:
         now = client.now()
-        ends = at or end
-        last = time_of(ends, now) if ends else now
-        first = time_of(begin, now) if begin else last - 2 * settings.window_seconds
+        ends = end if at is None else at
+        last = now if ends is None else time_of(ends, now)
+        first = last - 2 * settings.window_seconds if begin is None else time_of(begin, now)
         last = min(last, now)
         if wrong := _wrong_range(first, last, now):
             raise ConfigError(f"{stretch_text(first, last)}: {wrong}")
@@ -115,7 +122,12 @@ def _wrong_range(first: float, last: float, now: float) -> str:
 
 
 def stretch_text(first: float, last: float) -> str:
-    """A stretch of time as people of this time zone write it: `2026-11-30 08:40:15 to 08:41:18`."""
-    begin, end = (datetime.fromtimestamp(at).astimezone() for at in (first, last))
+    """A stretch of time as people of this time zone write it: `2026-11-30 08:40:15 to 08:41:18`; in Unix
+    seconds where no calendar has it.
+    """
+    try:
+        begin, end = (datetime.fromtimestamp(at).astimezone() for at in (first, last))
+    except (ValueError, OverflowError, OSError):
+        return f"{first:g} to {last:g}"
     same = begin.date() == end.date()
     return f"{begin:%Y-%m-%d %H:%M:%S} to {end:{'%H:%M:%S' if same else '%Y-%m-%d %H:%M:%S'}}"

@@ -6,12 +6,10 @@ import argparse
 import queue
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from pathlib import Path
-from types import FrameType
 
 from enginetop.alerts.book import AlertBook
 from enginetop.alerts.sinks.desk import Desk, SinkHealth
@@ -26,10 +24,12 @@ from enginetop.cli.resolve import resolve
 from enginetop.cli.sd_notify import Supervisor
 from enginetop.cli.settings import Settings
 from enginetop.cli.status_server import StatusServer
+from enginetop.cli.until_stopped import on_signals
 from enginetop.cli.watch_lines import NdjsonLines, PlainLines
 from enginetop.cli.watch_pages import WatchPages
 from enginetop.cli.watch_printer import Look, Printer
 from enginetop.fleet.errors import ConfigError
+from enginetop.fleet.model import Target
 from enginetop.fleet.ports import FleetSource
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
 
@@ -99,10 +99,10 @@ class _Watch:
         """Watch; returns the exit code."""
         targets = live_targets(self._settings, may_come=True)
         engine: FleetSource | None = None
-        with _wishes(self._looks.put):
+        with on_signals(self._wish):
             try:
                 self._listen(self._settings.listen)
-                engine = self._begin(self._settings, self._open_desk(self._settings.alerts))
+                engine = self._begin(self._settings, targets, self._open_desk(self._settings.alerts))
                 tell(f"watching {self._settings.watched(len(targets))}; ctrl+c ends it")
                 while (wish := self._turn()) is not _Wish.STOP:
                     if wish is _Wish.RELOAD:
@@ -116,9 +116,11 @@ class _Watch:
             self._print_rest()
         return self._printer.end()
 
-    def _begin(self, settings: Settings, alerts: Sequence[Alert]) -> FleetSource:
-        """An engine that works, with a book that goes on with these alerts."""
-        targets = live_targets(settings, may_come=True)
+    def _wish(self, signal_number: int) -> None:
+        self._looks.put(_Wish.RELOAD if signal_number == signal.SIGHUP else _Wish.STOP)
+
+    def _begin(self, settings: Settings, targets: Sequence[Target], alerts: Sequence[Alert]) -> FleetSource:
+        """An engine that works on these targets, with a book that goes on with these alerts."""
         book = self._book = alert_book(settings, targets, self._quiet)
         book.restore(alerts)
 
@@ -218,7 +220,8 @@ class _Watch:
         known = {target.url for target in targets}
         comes_and_goes = settings.prometheus is not None or bool(settings.discovery)
         told = self._book.current()
-        return self._begin(settings, [a for a in told if comes_and_goes or a.target in known | {"fleet"}])
+        still = [alert for alert in told if comes_and_goes or alert.target in known | {"fleet"}]
+        return self._begin(settings, targets, still)
 
     def _open_desk(self, settings: AlertSettings) -> Sequence[Alert]:
         opened = open_desk(settings)
@@ -232,19 +235,3 @@ class _Watch:
         desk, self._desk = self._desk, None
         if desk is not None and (behind := desk.stop()):
             tell(f"not delivered yet, and kept for the next start: alerts for {', '.join(behind)}")
-
-
-@contextmanager
-def _wishes(put: Callable[[_Wish], None]) -> Iterator[None]:
-    """Signals as wishes while the block runs; only for the main thread."""
-
-    def wish(number: int, _frame: FrameType | None) -> None:
-        put(_Wish.RELOAD if number == signal.SIGHUP else _Wish.STOP)
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, wish) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -6,6 +6,7 @@ import contextlib
 import importlib.abc
 import io
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ import pytest
 
 from enginetop.cli.main import main
 from enginetop.cli.parser import COMMANDS, UI, Command
+from enginetop.cli.until_stopped import passing_folder
 from enginetop.fleet.errors import ConfigError
 
 
@@ -201,6 +203,23 @@ def test_what_a_terminal_could_obey_reaches_no_diagnostic(
             main(argv)
         (line,) = capsys.readouterr().err.splitlines()
         assert line.isprintable()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_folder_of_a_command_goes_with_it(number: signal.Signals) -> None:
+    before, folders = signal.getsignal(number), []
+
+    def work() -> None:
+        with passing_folder("enginetop-test-") as folder:
+            folders.append(folder)
+            (folder / "page").write_text("1")
+            signal.raise_signal(number)
+
+    with pytest.raises(SystemExit) as left:
+        work()
+    assert left.value.code == 128 + number
+    assert [folder.exists() for folder in folders] == [False]
+    assert signal.getsignal(number) is before
 
 
 class _Written:

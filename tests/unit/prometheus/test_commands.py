@@ -101,6 +101,7 @@ def test_a_stretch_of_time_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     # 1796000000 is 2026-11-30 00:53:20 UTC
     assert stretch_text(T0, T0 + 61) == "2026-11-30 00:53:20 to 00:54:21"
     assert stretch_text(T0 - 3600, T0) == "2026-11-29 23:53:20 to 2026-11-30 00:53:20"
+    assert stretch_text(-1e18, 1e18) == "-1e+18 to 1e+18"
     monkeypatch.undo()
     time.tzset()
 
@@ -206,8 +207,29 @@ def test_times() -> None:
     assert time_of("15m", 10_000.0) == 9_100.0
     assert time_of("1796000000", 0.0) == 1796000000.0
     assert time_of("2026-11-29T20:26:40Z", 0.0) == 1795984000.0
-    with pytest.raises(ConfigError, match="no time"):
-        time_of("", 0.0)
+    for none in ("", "nan", "inf", "1e400", "2026-99-99", "0001-01-01", "0m"):
+        with pytest.raises(ConfigError, match="no time"):
+            time_of(none, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--at", ""], "'' is no time; "),
+        (["--at", "nan"], "'nan' is no time; "),
+        (["--at", "1e18"], "the server's clock is not there yet"),
+        (["--from=-1e18"], "-1e+18 to "),
+        (["--at", "15m", "--window", "1e14"], "a stretch of the past lasts up to 7 days"),
+    ],
+)
+def test_times_that_no_server_has(
+    words: list[str], told: str, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["snapshot", "--prometheus", url, *words]) == exit_codes.USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert told in err
+    assert "fault" not in err
 
 
 def test_its_targets_as_a_source(url: str, fake: FakePrometheus) -> None:
