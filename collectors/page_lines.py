@@ -12,7 +12,8 @@ from typing import Final, cast
 from collectors.blocks import NO_SAMPLE
 from collectors.layout import READ_ALL, SCRATCH, Template, Unread, put, template_of
 from collectors.page import Layout
-from collectors.sample_line import OverLimitError, Sample, SampleGrammar, Samples, family_types
+from collectors.plain_lines import PlainLines, Samples
+from collectors.sample_line import OverLimitError, Sample, family_types, full_sample
 from collectors.secrets import may_hold_secret, without_secrets
 from enginetop.fleet.frozen import frozen
 
@@ -51,7 +52,7 @@ class _LineParser:
     def __init__(self, lines: Sequence[bytes], limits: ParseLimits) -> None:
         self._lines = lines
         self._limits = limits
-        self._grammar = SampleGrammar(limits.labels, limits.label_characters)
+        self._plain = PlainLines(limits.labels, limits.label_characters)
         self._bad_lines = 0
         self._problem = ""
         self._whole = True
@@ -119,7 +120,7 @@ class _LineParser:
     def _read(self, places: list[int]) -> None:
         joined = b"\n".join([self._lines[place] for place in places])
         texts = joined.decode("utf-8", "surrogateescape").split("\n")
-        plain = self._grammar.plain(texts)
+        plain = self._plain.samples(texts)
         if not plain.complete:
             self._read_each(places, texts, plain)
             return
@@ -148,7 +149,7 @@ class _LineParser:
         if not begin or begin == "#":
             return None
         try:
-            sample = self._grammar.full(text)
+            sample = full_sample(text, self._limits.labels, self._limits.label_characters)
         except OverLimitError as error:
             self._note(str(error))
             sample = None
@@ -178,7 +179,7 @@ class _LineParser:
 
     def _public_labels(self) -> tuple[Mapping[str, str], ...]:
         """The labels without what looks like a key: some exporters put a command line into one."""
-        if self._all_plain and not _may_hold_secret(self._grammar.label_texts):
+        if self._all_plain and not _may_hold_secret(self._plain.label_texts):
             return tuple(self._labels)
         label_sets = {id(labels): labels for labels in self._labels}  # lines share them
         pairs = {pair for labels in label_sets.values() for pair in labels.items()}
