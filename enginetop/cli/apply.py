@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     if args.emit_patch:
         return _emit(settings, plan)
     if not args.dry_run and not control.may_act(settings):
-        return exit_codes.REFUSED
+        return _unbegun(args, plan, "read-only: there is no [control] table")
     try:
         targets = live_targets(settings)
     except ConfigError as error:
@@ -67,7 +67,9 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
         for left in recovered:
             tell(f"change {left.id} had been left unfinished: {left.state}: {left.detail}")
             if left.state is ChangeState.ROLLBACK_FAILED:
-                controller.refuse(plan, f"the change {left.id} could not be rolled back")
+                detail = f"the change {left.id} could not be rolled back"
+                controller.refuse(plan, detail)
+                _unbegun(args, plan, detail)
                 return exit_codes.ROLLBACK_FAILED
     change = plan.canary
     what = f"plan {plan.id}: {change.knob} {value_text(change.before)} -> {change.after} on {change.target}"
@@ -86,16 +88,17 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
         detail = "; ".join(outcome.problems)
         if not args.dry_run:
             controller.refuse(plan, detail)
-        if args.format == "json":
-            print(json.dumps(control.refused_document(plan, detail), allow_nan=False))
-        return exit_codes.REFUSED
+        return _unbegun(args, plan, detail)
     if args.dry_run:
-        print(f"plan {plan.id} fits: nothing was changed (--dry-run)")
+        fits = "fits: nothing was changed (--dry-run)"
+        if args.format == "text":
+            print(f"plan {plan.id} {fits}")
+        _unbegun(args, plan, fits, ChangeState.PREFLIGHT)
         return exit_codes.OK
     approved_by = control.approval(args.yes, _word(change.target), "begin")
     if approved_by is None:
         controller.refuse(plan, "not confirmed")
-        return exit_codes.REFUSED
+        return _unbegun(args, plan, "not confirmed")
     if args.accept_open_admin:
         approved_by = f"{approved_by}, with --accept-open-admin"
     began = time.time()
@@ -105,6 +108,15 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
     if view.state is ChangeState.DONE:
         tell(f"the way back: {way_back(args, plan)}")
     return code
+
+
+def _unbegun(
+    args: argparse.Namespace, plan: Plan, detail: str, state: ChangeState = ChangeState.REFUSED
+) -> int:
+    """Print what became of a plan that was not begun, for who asked for JSON; the exit code of a refusal."""
+    if args.format == "json":
+        print(json.dumps(control.unbegun_document(plan, state, detail), allow_nan=False))
+    return exit_codes.REFUSED
 
 
 def way_back(args: argparse.Namespace, plan: Plan) -> str:

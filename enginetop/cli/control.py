@@ -108,7 +108,7 @@ def approval(yes: bool, word: str, what: str) -> str | None:
     user = user_name()
     if yes:
         return f"{user} (--yes)"
-    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+    if not all(end is not None and end.isatty() for end in (sys.stdin, sys.stderr)):
         tell(f"{what} needs a typed confirmation on a terminal, or --yes")
         return None
     print(f"type {word} to {what}: ", end="", file=sys.stderr, flush=True)
@@ -194,20 +194,13 @@ def recovery(control: Controller) -> Iterator[threading.Thread]:
 def conclude(view: ChangeView, form: str) -> int:
     """Print the outcome of a change on stdout; its exit code."""
     if form == "json":
+        arms = {"canary": view.canary, "baseline": view.baseline}
         document = {
-            "id": view.id,
-            "state": view.state.value,
+            **_document(view.id, view.state, view.knob, view.before, view.after, view.canary_target),
             "verdict": view.verdict.value if view.verdict else None,
-            "knob": view.knob,
-            "from": view.before,
-            "to": view.after,
-            "canary": view.canary_target,
             "promoted": [*view.together, *view.promote_targets] if view.state is ChangeState.DONE else [],
             "detail": view.detail,
-            "arms": {
-                "canary": asdict(view.canary) if view.canary else None,
-                "baseline": asdict(view.baseline) if view.baseline else None,
-            },
+            "arms": {name: asdict(arm) if arm else None for name, arm in arms.items()},
         }
         print(json.dumps(document, allow_nan=False))
     else:
@@ -216,19 +209,29 @@ def conclude(view: ChangeView, form: str) -> int:
     return exit_code(view.state)
 
 
-def refused_document(plan: Plan, detail: str) -> dict[str, Any]:
-    """A plan that was refused before it began, in the form of `conclude`."""
-    canary = plan.canary
+def unbegun_document(plan: Plan, state: ChangeState, detail: str) -> dict[str, Any]:
+    """A plan that was not begun, in the form of `conclude`."""
+    first = plan.canary
     return {
-        "id": plan.id,
-        "state": ChangeState.REFUSED.value,
-        "verdict": None,
-        "knob": canary.knob,
-        "from": canary.before,
-        "to": canary.after,
-        "canary": canary.target,
-        "promoted": [],
+        **_document(plan.id, state, first.knob, first.before, first.after, first.target),
         "detail": detail,
+    }
+
+
+def _document(
+    change: str, state: ChangeState, knob: str, before: int | None, after: int | None, canary: str
+) -> dict[str, Any]:
+    """A change as JSON; what came of it is not there yet."""
+    return {
+        "id": change,
+        "state": state.value,
+        "verdict": None,
+        "knob": knob,
+        "from": before,
+        "to": after,
+        "canary": canary,
+        "promoted": [],
+        "detail": "",
         "arms": {"canary": None, "baseline": None},
     }
 

@@ -16,7 +16,7 @@ from collectors.fetch import NO_CREDENTIALS
 from enginetop import __version__
 from enginetop.cli.admin_look import AdminLook
 from enginetop.cli.apply import way_back
-from enginetop.cli.control import approval, refused_document
+from enginetop.cli.control import approval, unbegun_document
 from enginetop.cli.main import main
 from enginetop.cli.parser import parse
 from enginetop.fleet.admin_surface import AdminFacts
@@ -99,6 +99,31 @@ def test_a_dry_run_changes_nothing_and_leaves_no_trace(
     assert f"{KNOB} 8192 -> 4096 on {urls[0]}" in err
     assert knob(urls[0])[1].version == 0
     assert not (home / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "state", "detail"),
+    [
+        (["--dry-run"], 0, "PREFLIGHT", "fits: nothing was changed (--dry-run)"),
+        ([], 2, "REFUSED", "read-only: there is no [control] table"),
+        (["--config", "control.toml"], 2, "REFUSED", "not confirmed"),
+    ],
+)
+def test_a_plan_that_is_not_begun_is_one_document_too(
+    flags: list[str],
+    code: int,
+    state: str,
+    detail: str,
+    run: Callable[..., tuple[int, str, str]],
+    home: Path,
+    urls: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(home)
+    found, out, _ = run("apply", _file(home, plan_on(urls)), *urls, "--format", "json", *flags)
+    document = json.loads(out)
+    assert (found, document["state"], document["detail"]) == (code, state, detail)
+    assert (document["id"], document["canary"], document["promoted"]) == ("c0ffee", urls[0], [])
 
 
 def test_without_a_control_table_it_is_read_only(
@@ -328,7 +353,7 @@ def test_an_open_target_that_is_accepted_is_named_and_changed(
     )
     held = json.loads(out)
     assert (code, held["state"]) == (3, "HELD")
-    assert refused_document(plan_on(urls), "").keys() == held.keys()
+    assert unbegun_document(plan_on(urls), ChangeState.REFUSED, "").keys() == held.keys()
     rows = [json.loads(line) for line in run("audit", "--format", "json")[1].splitlines()]
     (approved,) = (row["detail"] for row in rows if row["state"] == "APPROVED")
     assert f"accepted: {second_is_open}" in approved
