@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         EngineLook(target, settings.credentials.get(target.url, NO_CREDENTIALS)),
         launcher=_launcher(args, argv),
     )
-    place = target.url.rpartition(":")[2].partition("/")[0]
+    place = str(target.port)
     lock = OwnerLock(state_folder() / "launch" / f"{place}.lock")
     holder = _take(lock, place)
     if holder:

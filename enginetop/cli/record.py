@@ -46,9 +46,12 @@ def run(args: argparse.Namespace) -> int:
     if recorder.problem:
         tell(recorder.problem)
         return exit_codes.INTERNAL
-    replay = shlex.join(("enginetop", "replay", str(path)))
-    tell(f"{recorder.scrapes} scrape{'s' * (recorder.scrapes != 1)} in {path}: {replay}")
+    tell(f"{recorder.scrapes} scrape{'s' * (recorder.scrapes != 1)} in {path}: {_replaying(path)}")
     return exit_codes.OK
+
+
+def _replaying(recording: Path) -> str:
+    return shlex.join(("enginetop", "replay", str(recording)))
 
 
 def _keep(past: Path, output: Path) -> int:
@@ -62,5 +65,5 @@ def _keep(past: Path, output: Path) -> int:
                 shutil.copyfileobj(source, kept, _BLOCK_BYTES)
     except OSError as error:
         raise ConfigError(f"{output}: {error.strerror}; name a file that can be written with -o") from error
-    tell(f"kept in {output}: enginetop replay {output}")
+    tell(f"kept in {output}: {_replaying(output)}")
     return exit_codes.OK

@@ -58,24 +58,25 @@ def resolve(
     """
     if getattr(args, "replay", None) and args.targets:
         raise ConfigError("--replay takes its targets from the recording; leave the TARGETs out")
-    config, doubts = _read_config(args.config, read or config_tables)
+    origin = config_origin(args)
+    config, doubts = _read_config((read or config_tables)(args.config), origin)
     interval = args.interval or (config.interval_seconds if config else DEFAULT_INTERVAL_SECONDS)
     timeout = args.timeout or (config.timeout_seconds if config else None)
     window = args.window or (config.window_seconds if config else DEFAULT_WINDOW_SECONDS)
     targets, credentials = configured_targets(
-        args.targets, config, config_origin(args), only_named=bool(getattr(args, "discover", ()))
+        args.targets, config, origin, only_named=bool(getattr(args, "discover", ()))
     )
     if args.slo is not None:
         doubts = [args.slo.doubt] if args.slo.doubt else []
     for doubt in doubts:
         warn(doubt)
-    for double in _doubles(config, config_origin(args)):
+    for double in _doubles(config, origin):
         warn(double)
     slos = _slos(args.slo, config)
     for _, slo in slos:
         for warning in burn_warnings(slo):
             warn(warning)
-    alerts = _alerts(args.config, config, window)
+    alerts = AlertSettings() if config is None else alert_settings(config, origin, window)
     for warning in rule_warnings(alerts.rules):
         warn(warning)
     settings = Settings(
@@ -100,7 +101,7 @@ def resolve(
         gpu_exporters=gpu_exporters(args, config),
         keys=user_keys(config),
         look=user_look(config),
-        origin=config_origin(args),
+        origin=origin,
     )
     if settings.unverified:
         warn(settings.unverified)
@@ -157,15 +158,13 @@ def config_tables(named: str | None) -> dict[str, Any] | None:
     return parse_toml(text, str(path))
 
 
-def _read_config(named: str | None, read: ConfigReader) -> tuple[Config | None, list[str]]:
-    """The config file, and what speaks against its objectives."""
-    tables = read(named)
+def _read_config(tables: dict[str, Any] | None, origin: str) -> tuple[Config | None, list[str]]:
+    """The config file `origin` with these tables, and what speaks against its objectives."""
     if tables is None:
         return None, []
     # what checks the file takes more CPU to import than a scrape: only who has one pays it
     from enginetop.fleet.config import parse_config, slo_doubts
 
-    origin = str(Path(named) if named else config_path())
     config = parse_config(tables, origin)
     for problem in address_problems(config, origin):
         raise ConfigError(problem)
@@ -182,12 +181,6 @@ def address_problems(config: Config, origin: str) -> Iterator[str]:
                     parse_target(url)
             except ConfigError as error:
                 yield f"{origin}: targets.{number}.{key}: {error}"
-
-
-def _alerts(named: str | None, config: Config | None, window_seconds: float) -> AlertSettings:
-    if config is None:
-        return AlertSettings()
-    return alert_settings(config, str(Path(named) if named else config_path()), window_seconds)
 
 
 def _slos(flag: ToldSlo | None, config: Config | None) -> tuple[tuple[str, Slo], ...]:

@@ -65,6 +65,18 @@ def test_bad_values_cut_short_trials_and_an_end_of_its_own(tmp_path: Path) -> No
         assert not found.socket.exists()
 
 
+@pytest.mark.parametrize(
+    ("url", "port"), [("http://127.0.0.1", 80), ("https://[::1]", 443), ("http://127.0.0.1:8001/v1", 8001)]
+)
+def test_a_launcher_is_known_by_the_port_of_its_engine_also_where_none_is_written(
+    url: str, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert main(["launch", "--url", url, "--", str(tmp_path / "vllm"), "serve"]) == exit_codes.USAGE
+    assert [one.name for one in (tmp_path / "enginetop" / "launch").iterdir()] == [f"{port}.lock"]
+
+
 def test_what_cannot_be_launched_is_said_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
