@@ -56,27 +56,16 @@ def run(part: Part, *, quick: bool) -> list[Figures]:
     words = [*part.words.split(), *(part.quick.split() if quick else [])]
     command = [sys.executable, "-m", f"bench.{words[0]}", *words[1:], "--json"]
     found: list[Figures] = []
-    spoke = False
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout or ():
-            if not line.startswith("{"):
+            if line.startswith("{"):
+                found.append(json.loads(line))
+                print(flush=True)
+            else:
                 print(line, end="", flush=True)
-                spoke = True
-                continue
-            found.append(json.loads(line))
-            if not spoke:
-                _print_figures(found[-1])
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
     return found
-
-
-def _print_figures(figures: Figures) -> None:
-    for name, value in figures.items():
-        if isinstance(value, dict):
-            value = "  ".join(f"{key} {figure}" for key, figure in value.items())
-        print(f"{name:36} {value}")
-    print(flush=True)
 
 
 def main() -> int:

@@ -6,12 +6,12 @@ page. Advice is timed in CPU seconds on simulated replicas under load, once thei
 
 from __future__ import annotations
 
-import json
 import sys
 from random import Random
 from statistics import fmean, median
 from time import perf_counter, process_time
 
+from bench.figures import tell
 from enginetop.fleet.derive import rank_signals, signals
 from enginetop.fleet.facts import merge_facts
 from enginetop.fleet.history import TargetHistory
@@ -127,8 +127,4 @@ def measure(count: int = 400) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    figures = measure()
-    if "--json" in sys.argv[1:]:
-        print(json.dumps(figures))
-    else:
-        print("\n".join(f"{name}: {value}" for name, value in figures.items()))
+    tell(measure(), as_json="--json" in sys.argv[1:])

@@ -29,6 +29,7 @@ from enginetop.simulator.builtin import SCENARIOS
 from enginetop.simulator.scenario import Pool, Scenario
 from tui.actions import Place
 from tui.app import FleetApp
+from tui.export import svg_text
 
 SIZES: tuple[tuple[int, int], ...] = ((80, 24), (200, 50))
 PICTURED = (200, 50)
@@ -76,7 +77,6 @@ _SLO = Slo(1.0, 0.08, 0.95, "config")
 _LONG_PROMPTS = SCENARIOS["budget-too-large"]
 _LONG_PROMPTS_MODEL = "Mistral-Small-24B"
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 class _Still:
@@ -216,7 +216,7 @@ async def _settled(app: FleetApp, pilot: Pilot[None]) -> str:
 
 def _lean(svg: str) -> str:
     """Without fonts from elsewhere, and with the same names in every run."""
-    svg = _COMMENT.sub("", _FONT.sub("", svg))
+    svg = _COMMENT.sub("", svg_text(svg))
     svg = re.sub(r"terminal-\d+", "t", svg).replace("Fira Code", "monospace")
     return "".join(f"{line.rstrip()}\n" for line in svg.splitlines() if line.strip())
 

@@ -8,16 +8,15 @@ another row; then keys are held down, thirty a second, and a filter is typed.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import re
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
+from bench.figures import spread, tell
 from bench.page_server import page_server
 from bench.scale import config
 from bench.screen_terminal import Terminal
@@ -75,7 +74,7 @@ def key_times(terminal: Terminal, keys: int, seed: int = 1) -> list[float]:
 
 
 def held_lag(terminal: Terminal, key: bytes, seconds: float) -> Iterator[float]:
-    """Gaps in seconds between two moves of the cursor while a key is held down."""
+    """Gaps in seconds between two moves of the cursor while a key is held down; the last one ends with it."""
     cursor = Cursor(terminal)
     cursor.rest_for(0.3)
     began = moved = time.monotonic()
@@ -89,19 +88,7 @@ def held_lag(terminal: Terminal, key: bytes, seconds: float) -> Iterator[float]:
             now = time.monotonic()
             yield now - moved
             moved = now
-
-
-def spread(name: str, times: Sequence[float]) -> dict[str, float]:
-    """Median, 90th and 99th percentile and the largest, in milliseconds."""
-    ranked = sorted(1000 * one for one in times)
-    if not ranked:
-        return {}
-    shares = {"p90": 0.9, "p99": 0.99}
-    return {
-        f"{name}_ms_median": round(statistics.median(ranked), 1),
-        **{f"{name}_ms_{word}": round(ranked[int(len(ranked) * share)], 1) for word, share in shares.items()},
-        f"{name}_ms_max": round(ranked[-1], 1),
-    }
+    yield time.monotonic() - moved
 
 
 def measure(replicas: int, keys: int, settle: float = _SETTLE_SECONDS) -> dict[str, float]:
@@ -130,10 +117,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     figures = measure(arguments.replicas, arguments.keys, arguments.settle)
-    if arguments.json:
-        print(json.dumps(figures), flush=True)
-    else:
-        print("\n".join(f"{name:26} {value:10g}" for name, value in figures.items()), flush=True)
+    tell(figures, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -20,13 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.aims import OURS
 from bench.page_server import PageServer, page_server
 from bench.scale import config
 from bench.screen_terminal import Terminal
 from tests.support.installing import Environment, kept_folder
 
 PEERS = ("vllmstat==0.9.1", "vllm-htop==0.5.0")
-OURS = "enginetop"
 _WARM_UP_SECONDS = 7.0
 
 Row = dict[str, float | None]
@@ -169,10 +169,9 @@ def main() -> None:
     _tell(f"{looks} looks at {', '.join(commands)}: {looks * (_WARM_UP_SECONDS + arguments.seconds):.0f} s")
     for count in arguments.replicas:
         figures = measure(count, arguments.rounds, arguments.seconds, commands)
+        print(_table(count, figures), flush=True)
         if arguments.json:
             print(json.dumps({"replicas": count, **figures}), flush=True)
-            continue
-        print(_table(count, figures), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import json
 import time
 from statistics import median
 
+from bench.figures import tell
+
 REST_SECONDS = 0.5
 _ROUNDS = 9
 _TEXT = json.dumps([{f"name{number}": [number, number * 2.5, f"text{number}"]} for number in range(3000)])
@@ -45,11 +47,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="The same work in a row and after rests.")
     parser.add_argument("--json", action="store_true")
-    figures = measure()
-    if parser.parse_args().json:
-        print(json.dumps(figures), flush=True)
-    else:
-        print("\n".join(f"{name:26} {value:10g}" for name, value in figures.items()), flush=True)
+    tell(measure(), as_json=parser.parse_args().json)
 
 
 if __name__ == "__main__":

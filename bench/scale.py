@@ -10,12 +10,12 @@ minute. `--idle`: of servers that serve nothing. `--tls`: over https.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.figures import tell
 from bench.page_server import TLS, page_server
 from bench.screen_terminal import Terminal
 
@@ -84,10 +84,7 @@ def main() -> None:
             tls=arguments.tls,
             idle=arguments.idle,
         )
-        if arguments.json:
-            print(json.dumps(figures), flush=True)
-            continue
-        print("\n".join(f"{name:26} {value:10g}" for name, value in figures.items()), end="\n\n", flush=True)
+        tell(figures, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ this thread a replica and tick: the medians over the ticks after a warm-up.
 from __future__ import annotations
 
 import argparse
-import json
 from statistics import median
 from time import thread_time
 
+from bench.figures import tell
 from bench.memory import Fleet
 from bench.page_server import AGE_SECONDS, AGES, MovingPage
 from enginetop.cli.garbage import pace_garbage
@@ -47,10 +47,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for count in arguments.replicas:
         figures = measure(count, arguments.ticks, arguments.warm_up)
-        if arguments.json:
-            print(json.dumps(figures), flush=True)
-            continue
-        print("\n".join(f"{name:24} {value:10g}" for name, value in figures.items()), end="\n\n", flush=True)
+        tell(figures, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from bench.keys import Cursor, spread
+from bench.figures import spread
+from bench.keys import Cursor
 from bench.screen import BUDGETS, over_budget
 from bench.screen_fleet import Churn
 from bench.screen_terminal import Terminal
