@@ -29,11 +29,11 @@ def pace_garbage(replicas: int = 0) -> None:
         gc.set_threshold(new_objects, *_OLDER_GENERATIONS)
 
 
-GIVE_BACK_SECONDS = 60.0
+GIVE_BACK_SECONDS = 10.0
 
 
 class FreeMemory:
-    """Call it at every tick: once a minute what is free goes back to the system."""
+    """Call it at every tick: every ten seconds what is free goes back to the system."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, give_back: Callable[[], None] | None = None

@@ -15,7 +15,7 @@ from itertools import repeat
 from operator import itemgetter, setitem
 from struct import Struct
 from typing import Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from enginetop.fleet.slots import Kind, Slots
 
@@ -36,9 +36,10 @@ _WORDS: Final = 8 // _WORD_BYTES
 class _Counting:
     """Words of numbers that count, for all targets that have the same slots: `ones` is a page of them."""
 
-    __slots__ = ("_places", "ones")
+    __slots__ = ("_picked", "_places", "ones")
 
     def __init__(self, slots: Slots) -> None:
+        self._picked: WeakValueDictionary[bytes, _Picked] = WeakValueDictionary()
         self._places = tuple(range(_WORDS * len(slots)))
         counting = (slot for slot, kind in enumerate(slots.kinds) if kind is not Kind.GAUGE)
         self.ones = _ones_at(_WORDS * slot + word for slot in counting for word in range(_WORDS))
@@ -47,14 +48,23 @@ class _Counting:
         """The same places, as objects that all targets share."""
         return [self._places[place] for place in places]
 
+    def picked(self, places: Iterable[int]) -> _Picked:
+        """What picks these words, the same for all targets of which the same words move."""
+        ordered = array("I", sorted(places))
+        key = ordered.tobytes()
+        picked = self._picked.get(key)
+        if picked is None:
+            picked = self._picked[key] = _Picked(ordered, self)
+        return picked
+
 
 class _Picked:
     """Which words are kept of a page; all others that count are those of its base."""
 
-    __slots__ = ("_pick", "_still", "_struct", "places")
+    __slots__ = ("__weakref__", "_pick", "_still", "_struct", "places")
 
-    def __init__(self, places: Iterable[int], counting: _Counting) -> None:
-        self.places = array("I", sorted(places))
+    def __init__(self, places: array[int], counting: _Counting) -> None:
+        self.places = places
         self._struct = _struct(len(self.places))
         self._pick: Callable[[array[int]], Iterable[int]] = (
             itemgetter(*counting.shared(self.places))
@@ -137,7 +147,7 @@ class WordKeeper:
             if moved == set(picked.places):
                 return
         worth_it = 0 < len(moved) < _MOST_PICKED_RATIO * _WORDS * len(self.slots)
-        self._picked = _Picked(moved, self._counting) if worth_it else None
+        self._picked = self._counting.picked(moved) if worth_it else None
 
     def _places_of(self, words: int) -> set[int]:
         """The places of words in which there is a one."""

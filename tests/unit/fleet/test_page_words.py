@@ -71,6 +71,23 @@ def test_words_that_move_in_turns_are_all_picked_soon() -> None:
     assert whole == [True] * 3 + [False] * 9
 
 
+def test_targets_of_which_the_same_words_move_share_what_picks_them() -> None:
+    def picks(moving: Sequence[int]) -> object:
+        keeper, page = WordKeeper(SLOTS), array("d", bytes(8 * len(SERIES)))
+        kept = None
+        for tick in range(4):
+            page = page[:]
+            for slot in moving:
+                page[slot] = float(tick)
+            kept = keeper.kept(page) or kept
+        assert kept is not None
+        return kept[0]._picked
+
+    first = picks((2, 5))
+    assert first is picks((5, 2))
+    assert first is not picks((2, 6))
+
+
 def test_counts_of_a_window_take_a_third_of_their_numbers() -> None:
     """By hand: 12 of 46 series stand still and 32 count in whole numbers below two million, a word of 4 bytes
     each; one sum moves both its words. A header of 64 bytes and the fields are as large for 46 as for 460.
