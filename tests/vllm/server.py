@@ -23,7 +23,8 @@ READY_SECONDS = 900.0
 PATIENCE_SECONDS = 180.0
 """For what comes by itself: how soon it does tells of the machine, not of the engine or of us."""
 _STEP = re.compile(
-    r"Iteration\(\d+\): \d+ context requests, (\d+) context tokens, \d+ generation requests, (\d+) generation"
+    r"Iteration\(\d+\): (\d+) context requests, (\d+) context tokens,"
+    r" (\d+) generation requests, (\d+) generation"
 )
 
 FLAGS = (
@@ -137,12 +138,15 @@ class Server:
     def log(self) -> str:
         return self.log_file.read_text(errors="replace")
 
-    def steps(self, start: int = 0) -> list[int]:
-        """Tokens scheduled in each step, from the engine's own log after byte `start`."""
+    def steps(self, start: int = 0, requests: int = 1) -> list[int]:
+        """Tokens scheduled in each step of at least so many requests, from the engine's own log after byte
+        `start`.
+        """
         with self.log_file.open("rb") as source:
             source.seek(start)
             text = source.read().decode(errors="replace")
-        return [int(context) + int(generation) for context, generation in _STEP.findall(text)]
+        rows = [tuple(map(int, row)) for row in _STEP.findall(text)]
+        return [row[1] + row[3] for row in rows if row[0] + row[2] >= requests]
 
     def log_size(self) -> int:
         return self.log_file.stat().st_size
@@ -231,11 +235,11 @@ def settle(server: Server) -> None:
     assert server.web.post("/v1/chat/completions", json=body).status_code == 200
 
 
-def run_for(server: Server, steps: int) -> list[int]:
-    """Tokens scheduled in each of at least `steps` further steps."""
+def run_for(server: Server, steps: int, requests: int = 1) -> list[int]:
+    """Tokens scheduled in each of at least `steps` further steps of at least so many requests."""
     start = server.log_size()
-    wait_for(lambda: len(server.steps(start)) >= steps)
-    return server.steps(start)
+    wait_for(lambda: len(server.steps(start, requests)) >= steps)
+    return server.steps(start, requests)
 
 
 def drafts_per_step(server: Server, at_least: int = 400) -> float:
