@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -102,13 +103,18 @@ def new_file(folder: Path, view: str, form: str, at: float) -> Path:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that is not there yet. ExportError."""
+    """Write a file that is not there yet; one that could not be written whole is taken away. ExportError."""
+    ours = False
     try:
         with path.open("x", encoding="utf-8", newline="") as file:
+            ours = True
             file.write(text)
     except FileExistsError:
         raise ExportError(f"{path} is there already; name another file") from None
     except (OSError, ValueError) as error:
+        if ours:
+            with suppress(OSError):
+                path.unlink()
         reason = error.strerror if isinstance(error, OSError) else error
         raise ExportError(f"{path}: {reason}") from error
 

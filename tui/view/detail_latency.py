@@ -92,6 +92,7 @@ def _bounds_text(quantile: Quantile) -> str:
 
 
 def rank_lines(replica: ReplicaSnapshot) -> Lines:
+    """A row a rank of an engine that has several; nothing for one."""
     if len(replica.ranks) < 2:
         return
     yield row("ranks", Span(f"{'run':>6}{'wait':>6}{'KV %':>6}{'tok/s':>8}{'TTFT95ms':>10}", "head"))

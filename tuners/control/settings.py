@@ -12,11 +12,11 @@ class ControlSettings:
 
     A canary is observed over `blocks` blocks of `block_seconds` after `warmup_seconds`. `alpha` is the
     one-sided error of `improved` and of `worse` each; `margin` the loss of SLO attainment (a ratio) that
-    `not_worse` rules out, beside that of a tenth of what the baselines attain. Every value written goes back
-    by itself after `ttl_seconds` unless renewed. At most `baselines` other replicas are compared with.
-    Promotion goes in waves of at most `wave_ratio` of the replicas (at least one) and of at most
-    `most_at_once`, baselines last, with `soak_seconds` between
-    waves. An engine that was restarted has cold caches: its warm-up lasts at least `restart_warmup_seconds`.
+    `not_worse` rules out, beside that of a tenth of what the baselines attain. A value goes back by itself
+    after `ttl_seconds` unless renewed, where its path counts down. At most `baselines` other replicas are
+    compared with. Promotion goes in waves of at most `wave_ratio` of the replicas (at least one) and of at
+    most `most_at_once`, baselines last, with `soak_seconds` between waves. An engine that was restarted has
+    cold caches: its warm-up lasts at least `restart_warmup_seconds`.
 
     `accept_open_admin`: engines that whoever reaches their port can change are changed all the same; all of
     them, or those of these names and addresses.
