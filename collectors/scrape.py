@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from time import monotonic as steady_time
 from typing import Protocol
 
 from collectors.answer import Answer
@@ -24,6 +25,10 @@ _PAGE_SHARE = 0.8
 another one, which tells a busy server from a dead one."""
 
 _MAX_PAGES = 32
+
+_FAULT_SECONDS = 60.0
+"""So long a fault of our own is told after it was met last: it stands in the place of the fleet's verdict.
+One that lasts is met at every look."""
 
 
 class Feed(Protocol):
@@ -208,14 +213,23 @@ class Scraper:
 class Intake:
     """Where scrapes go: to the recorder, then to the tracker. A fault in there is kept as `problem`."""
 
-    def __init__(self, tracker: Tracker, recorder: ScrapeSink | None) -> None:
+    def __init__(
+        self,
+        tracker: Tracker,
+        recorder: ScrapeSink | None,
+        monotonic: Callable[[], float] = steady_time,
+    ) -> None:
         self._tracker = tracker
         self._recorder = recorder
+        self._monotonic = monotonic
         self._fault = ""
+        self._fault_at = 0.0
 
     @property
     def problem(self) -> str:
         """What is wrong with the collector itself; empty when nothing is."""
+        if self._fault and self._monotonic() - self._fault_at > _FAULT_SECONDS:
+            self._fault = ""
         return self._fault or (self._recorder.problem if self._recorder is not None else "")
 
     def take(self, scrape: Scrape, next_try_at: float | None) -> None:
@@ -237,7 +251,8 @@ class Intake:
             self.note_fault(error)
 
     def note_fault(self, error: Exception) -> None:
-        """Make a fault of our own visible from the next snapshot on."""
+        """Make a fault of our own visible from the next snapshot on, for a while."""
+        self._fault_at = self._monotonic()
         self._fault = one_line(f"a fault of the collector: {type(error).__name__}: {error}")
 
 

@@ -118,6 +118,20 @@ def test_a_sink_that_breaks_its_promise_is_a_visible_fault() -> None:
     assert intake.problem == "a fault of the collector: OSError: gone"
 
 
+def test_a_fault_that_comes_no_more_is_told_for_a_minute() -> None:
+    now = [100.0]
+    intake = Intake(tracker_of([]), None, lambda: now[0])
+    told = "a fault of the collector: OSError: once"
+    intake.note_fault(OSError("once"))
+    now[0] = 150.0
+    assert intake.problem == told
+    intake.note_fault(OSError("once"))
+    now[0] = 209.0
+    assert intake.problem == told
+    now[0] = 211.0
+    assert intake.problem == ""
+
+
 def test_no_page_outlives_its_scrape() -> None:
     """Over a connection that stands, in callbacks: a cycle among these would keep whole pages for minutes."""
 
