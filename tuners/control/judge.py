@@ -34,6 +34,8 @@ _MOST_LOST_RATIO = 0.1
 """`not_worse` rules out the loss of so much of what the baselines attain, too: where hardly anybody is in
 time, losing all of them lies within the margin.
 """
+_LEFT_OUT_ALPHAS = 2
+"""How many alphas a gain or a loss may err by with a baseline left out: what is left tells less."""
 _TOLD_EFFECT = 0.1
 """A smaller design effect only says that one side never varied; it is not worth a word."""
 
@@ -97,7 +99,8 @@ def judge(
     verdict, but = _verdict(
         seen,
         min(margin, _MOST_LOST_RATIO * seen.other.ratio),
-        {name: _compared(left, alpha) for name, left in without.items() if _suffices(left)},
+        {name: left for name, left in without.items() if _suffices(left)},
+        alpha,
     )
     why = (
         f"attainment {100 * seen.own.ratio:.2f} % against {100 * seen.other.ratio:.2f} %: "
@@ -144,11 +147,14 @@ def _compared(blocks: Sequence[Block], alpha: float) -> _Compared:
     )
 
 
-def _verdict(seen: _Compared, margin: float, without: Mapping[str, _Compared]) -> tuple[Verdict, str]:
+def _verdict(
+    seen: _Compared, margin: float, without: Mapping[str, Sequence[Block]], alpha: float
+) -> tuple[Verdict, str]:
     """The verdict, and the end of its reason where a baseline stands against what all together say."""
-    no_gain = next((name for name, left in without.items() if left.low <= 0), None)
-    no_loss = next((name for name, left in without.items() if left.high >= 0), None)
-    a_loss = next((name for name, left in without.items() if left.high < 0), None)
+    claims = {name: _compared(left, _LEFT_OUT_ALPHAS * alpha) for name, left in without.items()}
+    no_gain = next((name for name, left in claims.items() if left.low <= 0), None)
+    no_loss = next((name for name, left in claims.items() if left.high >= 0), None)
+    a_loss = next((name for name, left in without.items() if _compared(left, alpha).high < 0), None)
     if seen.low > 0 and no_gain is None:
         return Verdict.IMPROVED, ""
     if seen.high < 0:
