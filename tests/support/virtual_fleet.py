@@ -60,6 +60,10 @@ class Engine:
     frozen_steps: float | None = None
     """Mean step that its counters show whatever the knob says; None: 0.8 of the knob."""
     exact: bool = True
+    seats: int | None = None
+    """Its `max_num_seqs`; None: it has no such knob."""
+    lent_seats_seconds: float | None = None
+    """What is left of the ttl of `seats`; None: they stand."""
     admin: AdminFacts | None = None
     """What it tells of who else may change it; None: nobody looks."""
 
@@ -109,7 +113,11 @@ class Engine:
         """The knobs now."""
         left = None if self.expires_at is None else self.expires_at - now
         row = KnobRow(KNOB, self.value, self.start, self.minimum, self.start, "tokens", self.version, left)
-        return KnobSheet("vllm", "0.32.0", self.instance, 1, 1, (row,))
+        rows = (row,) if self.seats is None else (row, self._seats(self.seats))
+        return KnobSheet("vllm", "0.32.0", self.instance, 1, 1, rows)
+
+    def _seats(self, value: int) -> KnobRow:
+        return KnobRow("max_num_seqs", value, 256, 1, 256, "requests", 1, self.lent_seats_seconds)
 
     def handle(self, now: float, method: str, path: str, body: bytes | None) -> KnobAnswer:
         """Answer one request as the contract says."""

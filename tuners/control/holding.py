@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from enginetop.fleet.change import ChangeState
+from enginetop.fleet.change import ChangeState, value_text
 from enginetop.fleet.knobs import FAILED, STUCK
+from enginetop.fleet.signals import KNOBS
 from tuners.control import guards
 from tuners.control.knob_api import KnobReply, ReplyKind
 from tuners.control.observe import mark, with_mark
@@ -47,6 +48,9 @@ def _settle(turn: Turn) -> None:
 def _take_answers(turn: Turn) -> str:
     for answered in turn.answers:
         target = answered.ask.target
+        trouble = _set_beside(turn, target, answered.reply)
+        if trouble:
+            return trouble
         if target not in turn.progress.written:
             continue
         if answered.ask.purpose is Purpose.RENEW:
@@ -64,6 +68,30 @@ def _take_renewal(turn: Turn, answered: Answered) -> None:
         turn.touch(target, version=reply.row.version, renewed_at=turn.now)
     elif reply.kind is ReplyKind.CONFLICT:
         turn.ask(target, Purpose.WATCH)  # which tells whether it is still ours, and at which version
+
+
+def _set_beside(turn: Turn, target: str, reply: KnobReply) -> str:
+    """Why a read shows that other settings of a target are no longer what the change began with, so that what
+    is counted tells of them too; empty: they are, or the read says nothing.
+
+    Of a target that was written it is not the knob on trial; one that is restarted says nothing at all.
+    """
+    read, written = turn.progress.sheets.get(target), turn.progress.written.get(target)
+    if reply.sheet is None or read is None or read.sheet is None:
+        return ""
+    if written is not None and written.takes_seconds:
+        return ""
+    for before in read.sheet.knobs:
+        row = reply.sheet.knob(before.name)
+        ours = written is not None and before.name == written.change.knob
+        if ours or before.name not in KNOBS or row is None or None in (before.value, row.value):
+            continue
+        if row.value != before.value:
+            return (
+                f"{target}: {row.name} was set from {value_text(before.value)} to {value_text(row.value)} by "
+                f"somebody else: nothing can be compared any more"
+            )
+    return ""
 
 
 def not_ours(turn: Turn, target: str, reply: KnobReply) -> str:
@@ -162,6 +190,11 @@ def _ask_again(turn: Turn) -> None:
         elif idle >= ttl * _WATCH_SHARE:
             turn.touch(target, asked_at=turn.now)
             turn.ask(target, Purpose.WATCH)
+    if turn.now - turn.progress.looked_at >= turn.progress.settings.block_seconds:
+        turn.update(looked_at=turn.now)
+        for target in turn.progress.reference:
+            if target in turn.progress.sheets:
+                turn.ask(target, Purpose.BESIDE)
 
 
 def renew(turn: Turn, target: str, written: Written) -> None:

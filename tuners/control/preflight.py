@@ -9,6 +9,7 @@ from enginetop.fleet.change import value_text
 from enginetop.fleet.frozen import frozen
 from enginetop.fleet.knobs import KnobRow
 from enginetop.fleet.plan import VIA_KNOB_API, VIA_KUBERNETES, Plan, PlannedChange
+from enginetop.fleet.signals import KNOBS
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from tuners.control.concerns import concerns
 from tuners.control.judge import FEWEST_BLOCKS
@@ -60,13 +61,14 @@ def check_plan(
         return Preflight(tuple(problems), (), (), None)
     row = found_row(sheets, plan.canary)
     reached = row.reaches if row is not None else ()
-    baselines = tuple(_baselines(plan, snapshot, reached))[: settings.baselines]
+    baselines = _baselines(plan, snapshot, reached)[: settings.baselines]
     if not baselines and not plan.reaches_all:
         problems.append(
             f"no baseline: no other fresh replica with exact counters serves "
             f"{plan.scope.model or 'this model'} as {plan.scope.role}"
         )
     notes.extend(_observation_notes(plan, baselines, settings))
+    notes.extend(_unlike(plan, sheets, baselines))
     notes.extend(_reach_notes(plan, sheets.get(plan.canary.target), reached))
     notes.extend(concerns(plan.canary, canary, row))
     found = [replica for target in baselines if (replica := snapshot.replica(target))]
@@ -174,6 +176,12 @@ def _knob_problem(change: PlannedChange, reply: KnobReply | None) -> str:
         return f"{where}its knobs are changed by {writer} now, the plan says by {change.via}"
     if row.phase:
         return f"{where}{change.knob} is {row.phase.replace('_', ' ')}{f' ({row.note})' if row.note else ''}"
+    lent = next((one for one in sheet.knobs if one.expires_in_seconds is not None), None)
+    if lent is not None and lent is not row:
+        return (
+            f"{where}{lent.name} {value_text(lent.value)} is on trial by another controller "
+            f"(goes back by itself in {lent.expires_in_seconds:.0f} s)"
+        )
     if row.value != change.before:
         return (
             f"{where}{change.knob} is {value_text(row.value)} now, "
@@ -210,8 +218,11 @@ def found_row(sheets: Mapping[str, KnobReply], change: PlannedChange) -> KnobRow
     return reply.sheet.knob(change.knob) if reply is not None and reply.sheet is not None else None
 
 
-def _baselines(plan: Plan, snapshot: FleetSnapshot, reached: Collection[str]) -> Iterable[str]:
-    return (
+def _baselines(plan: Plan, snapshot: FleetSnapshot, reached: Collection[str]) -> tuple[str, ...]:
+    """Who can be compared with: those of the plan, which run with the canary's former value; others only
+    where it has none.
+    """
+    found = tuple(
         replica.target.url
         for replica in snapshot.replicas
         if replica.target.url not in (*plan.canaries, *reached)
@@ -220,3 +231,23 @@ def _baselines(plan: Plan, snapshot: FleetSnapshot, reached: Collection[str]) ->
         and replica.role == plan.scope.role
         and JUDGED in replica.totals
     )
+    return tuple(target for target in found if target in plan.followers) or found
+
+
+def _unlike(plan: Plan, sheets: Mapping[str, KnobReply], baselines: Iterable[str]) -> Iterator[str]:
+    """In what the baselines differ from the canary beside the knob of the plan."""
+    canary = sheets.get(plan.canary.target)
+    for target in baselines:
+        reply = sheets.get(target)
+        if target not in plan.targets:
+            yield f"{target} is a baseline that the plan does not change: its settings may be others"
+        elif (
+            canary is not None and canary.sheet is not None and reply is not None and reply.sheet is not None
+        ):
+            for own in canary.sheet.knobs:
+                row = reply.sheet.knob(own.name)
+                if own.name in KNOBS and own.name != plan.canary.knob and row and row.value != own.value:
+                    yield (
+                        f"{target} is a baseline with {own.name} {value_text(row.value)}, the canary has "
+                        f"{value_text(own.value)}: the verdict tells of that too"
+                    )

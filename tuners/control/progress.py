@@ -28,6 +28,7 @@ class Purpose(StrEnum):
     READ_BACK = "read_back"  # read after that write
     RENEW = "renew"  # write the same value again, so that its ttl begins anew
     WATCH = "watch"  # read whether the value is still ours
+    BESIDE = "beside"  # read whether a baseline still runs with what it ran with
     KEEP = "keep"  # write the same value without a ttl
     KEPT = "kept"  # read after that write
     UNDO_READ = "undo_read"  # read what is to be undone, or whether it is undone
@@ -35,7 +36,14 @@ class Purpose(StrEnum):
 
 
 READS: frozenset[Purpose] = frozenset(
-    {Purpose.PREFLIGHT, Purpose.READ_BACK, Purpose.WATCH, Purpose.KEPT, Purpose.UNDO_READ}
+    {
+        Purpose.PREFLIGHT,
+        Purpose.READ_BACK,
+        Purpose.WATCH,
+        Purpose.BESIDE,
+        Purpose.KEPT,
+        Purpose.UNDO_READ,
+    }
 )
 
 
@@ -136,6 +144,8 @@ class Progress:
     guards: tuple[Guard, ...] = ()
     judgement: Judgement | None = None
     soaking_since: float | None = None
+    looked_at: float = float("-inf")
+    """When the knobs of baselines were read last."""
     proven: bool = False
     """The effect was looked for on every target, and nothing contradicts it."""
     ending: Ending | None = None

@@ -186,7 +186,7 @@ def test_what_happens_to_the_whole_fleet_is_not_blamed_on_the_change() -> None:
     ("rate", "attainment", "words"),
     [
         (9.9, gain, "improved, but the canary served 1"),
-        (9.9, lambda _: 0.95, "not_worse, but the canary served 1"),
+        (9.9, lambda value: 0.93 if value == NEW else 0.95, "not_worse, but the canary served 1"),
         (16.0, loss, "worse, but the canary served 3"),
     ],
 )
@@ -219,6 +219,29 @@ def test_a_baseline_that_falls_ill_makes_no_change_a_good_one() -> None:
     assert (end.state, end.verdict) == (ChangeState.DONE, Verdict.NOT_WORSE)
     assert end.judgement is not None
     assert end.judgement.why.endswith("no gain without http://r2:8000")
+
+
+@pytest.mark.parametrize(
+    ("who", "name", "value", "words"),
+    [
+        (0, "max_num_seqs", 64, "r1:8000: max_num_seqs was set from 256 to 64 by somebody else"),
+        (1, "max_num_seqs", 64, "r2:8000: max_num_seqs was set from 256 to 64 by somebody else"),
+        (2, KNOB, 1024, "r3:8000: max_num_batched_tokens was set from 2048 to 1024 by somebody else"),
+    ],
+)
+def test_a_setting_that_somebody_changes_beside_the_trial_ends_it(
+    who: int, name: str, value: int, words: str
+) -> None:
+    fleet = three(attainment=gain)
+    engine = list(fleet.engines.values())[who]
+    for other in fleet.engines.values():
+        other.seats = 256
+    fleet.at(400.0, _set(engine, **{"seats" if name == "max_num_seqs" else "value": value}))
+    end, _ = run(fleet)
+    assert (end.state, end.verdict) == (ChangeState.ROLLED_BACK, None)
+    assert words in end.detail
+    assert fleet.time - START <= 400 + 60 + 20
+    assert values(fleet) == [(1024 if (n, name) == (2, KNOB) else OLD, None) for n in range(3)]
 
 
 def test_a_canary_that_restarts_needs_no_write_to_be_back() -> None:
@@ -330,7 +353,7 @@ def test_a_fault_in_a_wave_brings_everything_back() -> None:
 def test_a_value_moved_before_its_wave_is_a_conflict_and_is_left_alone() -> None:
     fleet = three(attainment=gain)
     last = list(fleet.engines.values())[2]
-    fleet.at(300.0, lambda: last._set(fleet.time, 1024, None))
+    fleet.at(770.0, lambda: last._set(fleet.time, 1024, None))
     end, _ = run(fleet)
     assert end.state is ChangeState.ROLLED_BACK
     assert "conflict" in end.detail

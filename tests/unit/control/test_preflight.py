@@ -50,6 +50,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "restarted": (lambda f, e: e.restart(f.time), "restarted (instance i-1:8000 is now i-1:8000+)"),
     "changed by somebody else": (_give(value=1024), "is 1024 now, the plan changes it from 2048"),
     "on trial": (lambda f, e: e._set(f.time, OLD, 100.0), "another controller (goes back by itself in 10"),
+    "another knob on trial": (_give(seats=64, lent_seats_seconds=9.0), "max_num_seqs 64 is on trial by an"),
     "gone": (lambda f, e: f.hidden.add(e.url), "not among the watched targets"),
     "down": (_give(state=ReplicaState.DOWN), "r1:8000 is down"),
     "stale": (_give(state=ReplicaState.STALE), "r1:8000 is stale"),
@@ -125,6 +126,35 @@ def test_an_observation_of_which_no_verdict_can_come_is_told_before(blocks: int,
     found = check(fleet, plan_for(fleet), settings=replace(SHORT, blocks=blocks))
     assert found.problems == ()
     assert any("no verdict comes of fewer than 8" in note for note in found.notes) is told
+
+
+def test_baselines_run_with_the_former_value_of_the_canary() -> None:
+    """One of the pool has another value, so that the plan does not change it: no baseline as long as others
+    are; alone it is one, which is said.
+    """
+    fleet = three()
+    _, second, third = fleet.engines.values()
+    plan = plan_for(fleet)
+    second.value = 512
+    without_second = replace(plan, changes=(plan.changes[0], plan.changes[2]))
+    found = check(fleet, without_second)
+    assert (found.problems, found.baselines) == ((), (third.url,))
+    third.state = ReplicaState.DOWN
+    found = check(fleet, replace(plan, changes=plan.changes[:1]))
+    assert (found.problems, found.baselines) == ((), (second.url,))
+    assert (
+        f"{second.url} is a baseline that the plan does not change: its settings may be others" in found.notes
+    )
+
+
+def test_in_what_else_baselines_differ_is_said() -> None:
+    fleet = three(seats=256)
+    list(fleet.engines.values())[2].seats = 64
+    found = check(fleet, plan_for(fleet))
+    assert found.problems == ()
+    assert [note for note in found.notes if "is a baseline" in note] == [
+        "http://r3:8000 is a baseline with max_num_seqs 64, the canary has 256: the verdict tells of that too"
+    ]
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
