@@ -20,7 +20,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         check, rows = audit.verify(), audit.rows()
     except OSError as error:
-        raise ConfigError(f"{state_folder()}: {error.strerror or 'not readable'}") from None
+        reason = (error.strerror or "not readable").lower()
+        raise ConfigError(f"{state_folder()}: {reason}; make it readable, or set XDG_STATE_HOME") from None
     wanted = [row for row in rows if args.change in (None, row.change)]
     for row in wanted:
         print(json.dumps(row_document(row)) if args.format == "json" else _line(row))

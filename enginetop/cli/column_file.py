@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from pathlib import Path
 
 from enginetop.fleet.errors import ConfigError, EnginetopError
 from enginetop.fleet.toml_text import parse_toml
 from tui.view.column_choice import Choice
 from tui.view.placing import read_choice
+from tuners.control.files import write_synced
 
 _MOST_CHARACTERS = 100_000
 
@@ -47,9 +46,6 @@ class ColumnFile:
             if not choice:
                 self._path.unlink(missing_ok=True)
                 return
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fresh = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}")
-            fresh.write_text(f"columns = {json.dumps(list(choice))}\n", encoding="utf-8")
-            os.replace(fresh, self._path)  # noqa: PTH105 - replaces, on every system
+            write_synced(self._path, f"columns = {json.dumps(list(choice))}\n".encode())
         except OSError as error:
             raise ColumnFileError(f"{self._path}: {error.strerror}; the columns are not kept") from error

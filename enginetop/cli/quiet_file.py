@@ -7,12 +7,9 @@ set aside by the first change after it, and said so.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
-import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +17,11 @@ from typing import Any
 from enginetop.alerts.rule import Key
 from enginetop.alerts.silence import NO_QUIET, Acknowledgement, Quiet, Silence
 from enginetop.fleet.errors import EnginetopError
+from tuners.control.files import locked, write_synced
 
 SCHEMA = "enginetop.quiet/1"
 
 _MOST_BYTES = 4 * 1024 * 1024
-_PRIVATE = 0o600
 _OF_THE_PLACE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EEXIST})
 """What another place, or other rights at this one, would mend."""
 
@@ -43,6 +40,7 @@ class QuietFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock = path.with_suffix(".lock")
         self._seen: tuple[int, int, int] | None = None
         self._quiet = NO_QUIET
         self.problem = ""
@@ -104,7 +102,7 @@ class QuietFile:
         """See `QuietSource`. Does not wait for whoever has the file."""
         gone = set(over)
         try:
-            with self._locked(wait=False):
+            with locked(self._lock, wait=False):
                 quiet = _parsed(self._path)
                 kept = tuple(one for one in quiet.acknowledgements if one not in gone)
                 if kept != quiet.acknowledgements:
@@ -115,7 +113,7 @@ class QuietFile:
     def _edit(self, edit: Edit) -> str:
         said = ""
         try:
-            with self._locked(wait=True):
+            with locked(self._lock):
                 try:
                     quiet = _parsed(self._path)
                 except FileNotFoundError:
@@ -139,23 +137,7 @@ class QuietFile:
         return aside
 
     def _write(self, quiet: Quiet) -> None:
-        beside = self._path.with_suffix(".new")
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE)
-        with os.fdopen(handle, "wb") as file:
-            file.write(json.dumps(quiet_document(quiet), indent=1).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._path)
-
-    @contextmanager
-    def _locked(self, *, wait: bool) -> Iterator[None]:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            yield
-        finally:
-            os.close(handle)
+        write_synced(self._path, json.dumps(quiet_document(quiet), indent=1).encode() + b"\n")
 
 
 def quiet_document(quiet: Quiet) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from enginetop.fleet.change import AuditRow, ChangeState, Verdict
 from enginetop.fleet.foreign_json import decoded
 from enginetop.fleet.frozen import frozen
-from tuners.control.files import append_synced, locked, write_synced
+from tuners.control.files import append_synced, locked, locked_to_read, write_synced
 
 _GENESIS = "0" * 64
 
@@ -74,7 +74,7 @@ class Audit:
         """Follow the chain from the first line to the head."""
         if not self._lock.parent.exists():
             return AuditCheck(0)
-        with locked(self._lock):
+        with locked_to_read(self._lock):
             whole = self._whole_bytes()
             head = self._read_head()
         last = _GENESIS

@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 _PRIVATE = 0o600
@@ -74,15 +74,27 @@ def append_synced(path: Path, data: bytes, *, keep_bytes: int) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file while the block runs; waits for whoever has it."""
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold a lock file while the block runs. OSError: it cannot be made; without `wait`: somebody has it."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def locked_to_read(path: Path) -> Iterator[None]:
+    """As `locked`, for who only reads: on a file system that nobody writes to no lock is needed."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(path))
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+        yield
 
 
 class OwnerLock:

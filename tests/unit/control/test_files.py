@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from tuners.control.files import OwnerLock, replace_kept
+from tuners.control.files import OwnerLock, locked, locked_to_read, replace_kept
 from tuners.control.store import ChangeStore
 
 
@@ -68,3 +69,24 @@ def test_where_nobody_can_see_whether_a_stop_is_wanted_the_change_goes_back(
 
     monkeypatch.setattr(Path, "exists", refuse)
     assert store.stop_wanted("7f3a") == f"the state folder {tmp_path} cannot be read (Permission denied)"
+
+
+def test_who_only_reads_needs_no_lock_where_nobody_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(refusal, os.strerror(refusal))
+
+    monkeypatch.setattr(os, "open", refuse)
+    refusal = errno.EROFS
+    with locked_to_read(tmp_path / "lock"):
+        refusal = errno.EACCES
+    with pytest.raises(PermissionError), locked_to_read(tmp_path / "lock"):
+        pass
+
+
+def test_who_does_not_wait_for_a_lock_is_told_that_it_is_taken(tmp_path: Path) -> None:
+    with locked(tmp_path / "lock"), pytest.raises(BlockingIOError), locked(tmp_path / "lock", wait=False):
+        pass
+    with locked(tmp_path / "lock", wait=False):
+        pass
