@@ -98,7 +98,7 @@ def test_what_is_not_known_has_no_sample() -> None:
 
 def test_what_is_old_or_in_doubt_has_no_sample() -> None:
     """A scrape would give it the date of today."""
-    old = {
+    old: dict[str, float | SignalValue | None] = {
         "kv_usage_ratio": scalar(0.64, Quality.STALE),
         "spec_acceptance_per_position": scalar((0.8, 0.6), Quality.STALE),
         "ttft_seconds": replace(distribution(0.12, 0.31, count=40), quality=Quality.STALE),
