@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+from textual.events import AppBlur, AppFocus
 from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -79,6 +80,25 @@ def test_a_line_that_comes_in_one_piece_is_typed_where_it_is_wanted() -> None:
 
     app = play(story)
     assert app.failures == []
+
+
+def test_an_entry_that_opens_while_the_terminal_is_left_gets_the_keys() -> None:
+    """It had no focus, so that all keys waited for it, escape too."""
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        app.post_message(AppBlur())
+        await pilot.pause()
+        app.action_palette()
+        await pilot.pause()
+        app.post_message(AppFocus())
+        await at_once(app, pilot, "al")
+        assert app.screen.query_one(Input).value == "al"
+        await pilot.press("escape")
+        await pilot.pause()
+        assert screen_kind(app) is FleetScreen
+
+    assert play(story).failures == []
 
 
 def test_filter_sort_and_open_by_command() -> None:

@@ -190,7 +190,13 @@ class PictureScreen(WholeScreen):
         return f" · see {self.picture.fault_log}" if self.picture.fault_log else ""
 
     def on_screen_resume(self) -> None:
-        """A screen that comes back shows the newest picture."""
+        """A screen that comes back shows the newest picture.
+
+        The entry that keys wait for gets them, also where the terminal was left meanwhile: Textual gives none
+        the focus then, and what is typed later would wait for ever.
+        """
+        if self.awaits_entry and self.AUTO_FOCUS and (entries := self.query(self.AUTO_FOCUS)):
+            self.set_focus(entries.first())
         self.post_message(self.Resumed())
 
     def build_lines(self, where: str, build: Callable[[], list[Line]]) -> list[Line]:
