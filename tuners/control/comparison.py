@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from enginetop.fleet.change import Verdict
 from tuners.control.judge import Judgement, judge
@@ -29,8 +30,8 @@ def compare(
     }
     blocks = blocks_between(marks, canaries, baselines)
     judgement = judge(blocks, alpha=alpha, margin=margin, without=without)
-    own = increase(marks[0], marks[-1], canaries, JUDGED) / len(canaries)
-    served = [increase(marks[0], marks[-1], (one,), JUDGED) for one in baselines]
+    own = _judged(marks, canaries) / len(canaries)
+    served = [_judged(marks, (one,)) for one in baselines]
     verdict, least, most = judgement.verdict, min(served), max(served)
     if verdict in (Verdict.IMPROVED, Verdict.NOT_WORSE) and _more(least, own):
         words = (
@@ -42,6 +43,13 @@ def compare(
         return judgement
     why = f"{judgement.why}; {verdict}, but the canary served {words}"
     return replace(judgement, verdict=Verdict.INCONCLUSIVE, why=why)
+
+
+def _judged(marks: Sequence[Mark], targets: Sequence[str]) -> float:
+    """The requests of all blocks, as the judge has them: between the first mark and the last alone some are
+    lost where a target was listed anew, and counts from zero.
+    """
+    return sum(increase(earlier, later, targets, JUDGED) for earlier, later in pairwise(marks))
 
 
 def _more(requests: float, other: float) -> bool:

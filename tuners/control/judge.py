@@ -130,8 +130,8 @@ class _Compared:
 
 def _compared(blocks: Sequence[Block], alpha: float) -> _Compared:
     requests, other_requests, _ = _traffic(blocks)
-    own = _Arm(requests, sum(block.canary_within for block in blocks))
-    other = _Arm(other_requests, sum(block.baseline_within for block in blocks))
+    own = _Arm.of(requests, sum(block.canary_within for block in blocks))
+    other = _Arm.of(other_requests, sum(block.baseline_within for block in blocks))
     difference = own.ratio - other.ratio
     waves = max(4, len(blocks) // 5)
     error = math.sqrt(_variance(_parts(blocks, own, other), waves))
@@ -188,6 +188,11 @@ class _Arm:
 
     requests: float
     within: float
+
+    @classmethod
+    def of(cls, requests: float, within: float) -> _Arm:
+        """What was counted. A page read between two counters tells of one more in time than was judged."""
+        return cls(requests, min(requests, within))
 
     @property
     def ratio(self) -> float:
