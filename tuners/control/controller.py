@@ -173,7 +173,10 @@ class Controller:
         views: list[ChangeView] = []
         try:
             for change in self._unfinished():
-                self._undo(change, why)
+                try:
+                    self._undo(change, why)
+                except StoredChangeError as error:
+                    raise ControlError(f"the change {change} cannot be undone: {error}") from None
                 if (view := self._views.of(change)) is not None:
                     views.append(view)
         finally:

@@ -19,7 +19,6 @@ from tests.support.control_runs import SHORT, gain, loss, values
 from tests.support.virtual_fleet import KNOB, START, VERSION, VirtualFleet, plan_for, three
 from tuners.control.controller import Controller
 from tuners.control.driver import ControlError, World
-from tuners.control.recovery import StoredChangeError
 from tuners.control.store import ChangeStore
 
 OLD, NEW = 2048, 512
@@ -366,7 +365,7 @@ def test_an_unfinished_change_that_is_damaged_is_told_of_in_a_line(
     (tmp_path / "other" / "changes").mkdir(parents=True)
     (tmp_path / "other" / "changes" / "7f3a.json").write_text(json.dumps({**stored, key: junk}))
     _, _, after = make(fleet, "other")
-    with pytest.raises(StoredChangeError, match=f"a damaged stored change: {key}"):
+    with pytest.raises(ControlError, match=f"7f3a cannot be undone: a damaged stored change: {key}"):
         after.recover()
 
 
