@@ -63,7 +63,7 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
             recovered = controller.recover()
         except ControlError as error:
             controller.refuse(plan, str(error))
-            raise
+            return _refused(args, plan, error)
         for left in recovered:
             tell(f"change {left.id} had been left unfinished: {left.state}: {left.detail}")
             if left.state is ChangeState.ROLLBACK_FAILED:
@@ -102,12 +102,21 @@ def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> 
     if args.accept_open_admin:
         approved_by = f"{approved_by}, with --accept-open-admin"
     began = time.time()
-    controller.begin(plan, approved_by)
+    try:
+        controller.begin(plan, approved_by)
+    except ControlError as error:
+        return _refused(args, plan, error)
     view = control.follow(controller, began)
     code = control.conclude(view, args.format)
     if view.state is ChangeState.DONE:
         tell(f"the way back: {way_back(args, plan)}")
     return code
+
+
+def _refused(args: argparse.Namespace, plan: Plan, error: ControlError) -> int:
+    """Say why the controller does not begin a plan; the exit code of a refusal."""
+    tell(str(error))
+    return _unbegun(args, plan, str(error))
 
 
 def _unbegun(

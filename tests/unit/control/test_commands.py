@@ -126,6 +126,26 @@ def test_a_plan_that_is_not_begun_is_one_document_too(
     assert (document["id"], document["canary"], document["promoted"]) == ("c0ffee", urls[0], [])
 
 
+@pytest.mark.parametrize(
+    ("damaged", "why"), [(False, "the plan c0ffee was carried out before"), (True, "a damaged stored change")]
+)
+def test_a_plan_that_the_controller_refuses_is_one_document_too(
+    damaged: bool, why: str, run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str]
+) -> None:
+    plan = plan_on(urls)
+    progress = Progress(plan, ControlSettings(), __version__, "a", ChangeState.HELD, CREATED)
+    store = ChangeStore(home / "state" / "enginetop")
+    store.save(replace(progress, state=ChangeState.OBSERVE) if damaged else progress)
+    if damaged:
+        kept = home / "state" / "enginetop" / "changes" / "c0ffee.json"
+        kept.write_text(json.dumps({**store.load("c0ffee"), "written": None}))
+    code, out, err = run("apply", _file(home, plan), *urls, *_config(home), "--yes", "--format", "json")
+    document = json.loads(out)
+    assert (code, document["id"], document["state"]) == (2, "c0ffee", "REFUSED")
+    assert why in document["detail"]
+    assert why in err
+
+
 def test_without_a_control_table_it_is_read_only(
     run: Callable[..., tuple[int, str, str]], home: Path, urls: list[str]
 ) -> None:
