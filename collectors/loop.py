@@ -273,7 +273,8 @@ class LiveEngine:
         while True:
             rung = await early.wait(due - self._clock.monotonic())
             self._publish()
-            if not rung:
+            # An early picture that lasted until the turn is the turn's: its own would tell nothing else.
+            if not rung or self._clock.monotonic() >= due:
                 due += self._interval
                 # A turn that is due by now is dropped: where a picture takes longer than an interval, the
                 # next one at once would leave the loop no time for scrapes, nor to be stopped.

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from collectors.alarm import Alarm
 from collectors.answer import Answer
 from collectors.discovery.roster import Changes
 from collectors.http import HttpFetcher
@@ -348,9 +349,9 @@ def test_whatever_breaks_in_a_tick_is_told_and_the_next_one_comes(name: str) -> 
     targets = ["http://a", "http://b"] if name == "new_feed" else ["http://a"]
     with running(fetcher, targets, interval_seconds=0.02, **parts[name]) as engine:
         told = wait_until(engine, lambda seen: f"ZeroDivisionError: in {name}" in seen.collector.problem)
-        before = fetcher.counts["http://a"]
+        before = fetcher.counts.get("http://a", 0)
         wait_until(engine, lambda seen: seen.sequence > told.sequence + 2)
-        wait_until(engine, lambda _: fetcher.counts["http://a"] > before + 2)
+        wait_until(engine, lambda _: fetcher.counts.get("http://a", 0) > before + 2)
 
 
 def test_an_engine_that_cannot_run_says_so() -> None:
@@ -526,6 +527,52 @@ def test_pictures_that_take_longer_than_an_interval_leave_time_for_scrapes() -> 
     with running(fetcher, ["http://a"], interval_seconds=0.02, finish=slow) as engine:
         wait_until(engine, lambda seen: len(looks) >= 20 and seen.collector.late_ticks > 0)
     assert looks[19] >= 3  # the loop got to an answer between pictures, again and again
+
+
+class Moments:
+    """A clock that is set."""
+
+    at = 0.0
+
+    def now(self) -> float:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+def test_an_early_picture_that_lasts_until_the_turn_is_the_turns() -> None:
+    """Another one at once told nothing else: the loop had got to no answer in between."""
+    clock, drawn = Moments(), list[float]()
+
+    def slow(snapshot: FleetSnapshot) -> FleetSnapshot:
+        drawn.append(clock.at)
+        clock.at += 1.5
+        return snapshot
+
+    async def story() -> None:
+        early = Alarm()
+        engine = LiveEngine(
+            (),
+            tracker=tracker_of((), 1.0),
+            new_feed=new_feeds(),
+            new_fetcher=lambda: FakeFetcher({}),
+            interval_seconds=1.0,
+            finish=slow,
+            clock=clock,
+        )
+        clock.at = 0.0
+        drawn.clear()
+        ticking = asyncio.create_task(engine._tick(0.0, early))
+        await asyncio.sleep(0)
+        clock.at = 0.5
+        early.ring()
+        for _ in range(4):
+            await asyncio.sleep(0)
+        ticking.cancel()
+
+    asyncio.run(story())
+    assert drawn == [0.5]
 
 
 def drops(collector: CollectorHealth) -> bool:
