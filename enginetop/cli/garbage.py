@@ -52,7 +52,7 @@ class FreeMemory:
 
 def trim() -> None:
     """Give free memory back to the system: glibc's malloc_trim(3); others do it by themselves, or never."""
-    import ctypes  # a minute after the start
+    import ctypes  # some seconds after the start
 
     give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if give_back is not None:
