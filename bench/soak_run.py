@@ -86,7 +86,9 @@ class Soak:
                 reader.start()
                 try:
                     self._metrics = self._address(self._folder / "watch.err")
-                    self._until(self._all_serve, 60)
+                    if not self._until(self._all_serve, 60):
+                        told = (self._folder / "watch.err").read_text()
+                        raise RuntimeError(f"the watch does not see all replicas serve: {told}")
                     yield self
                 finally:
                     self._ended.set()

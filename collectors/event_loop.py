@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import selectors
 import socket
 import threading
@@ -38,7 +39,7 @@ class _TimedSelector(selectors.DefaultSelector):
         if busy > _HELD_UP_SECONDS:
             self.held_up_seconds += busy
         if asked - self._rested > _AT_A_STRETCH_SECONDS:
-            time.sleep(_PAUSE_SECONDS)
+            select.select((), (), (), _PAUSE_SECONDS)  # time.sleep fails under libfaketime
             self._rested = time.monotonic()
         try:
             return super().select(timeout)
