@@ -59,6 +59,7 @@ def gpu_from_item(item: object, position: int = 0) -> GpuDevice | None:
         container=_text(item.get("container")),
         changed_at=_number(item.get("changed_at"), 0.0),
         joined_by=_text(item.get("joined_by")),
+        old=item.get("old") is True,
     )
 
 

@@ -52,7 +52,7 @@ def snapshot_document(snapshot: FleetSnapshot) -> Json:
     `inference_pool` and `process` of this machine; of both fleet and replica `beyond`,
     the signals that only some engines export, where they do; `pools`, advice on all replicas of a model and
     role as one; of the fleet `models`, a row for each with its own goodput; of a replica `outliers`, figures
-    that stand out from the median of its like.
+    that stand out from the median of its like; of a GPU `old`, figures that stopped coming.
     """
     return {
         "schema": SCHEMA,
@@ -197,6 +197,7 @@ def _gpu(gpu: GpuDevice) -> Json:
         "state": gpu.state,
         "source": gpu.source,
         "note": gpu.note,
+        "old": gpu.old,
         "joined_by": gpu.joined_by or None,
         "changed_at": finite(gpu.changed_at),
     }

@@ -66,6 +66,7 @@ def test_every_field_of_a_device_survives_a_file() -> None:
         "vllm",
         1796000000.0,
         "pod",
+        True,
     )
     assert all(getattr(device, field.name) != field.default for field in fields(device))
     assert gpu_from_item(json.loads(json.dumps(asdict(device)))) == device
