@@ -121,7 +121,7 @@ def test_two_bookmarks_are_compared() -> None:
         assert "compare a1" in screen_lines(app)[0]
         assert "60 s apart" in screen_lines(app)[0]
         line = next(line for line in screen_lines(app) if line.startswith(" kv usage ratio"))
-        assert line.split()[3:] == ["25.0", "%", "50.0", "%", "+25.0", "%", "(+100%)"]
+        assert line.split()[3:] == ["25.0", "%", "50.0", "%", "+25.0", "points", "(+100%)"]
         await pilot.press("escape", "escape", "B")
         await pilot.pause()
         assert "compare fleet" in screen_lines(app)[0]
