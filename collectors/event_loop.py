@@ -21,6 +21,10 @@ before another thread has woken up, and each try begins that thread's waiting an
 whole burst of scrapes was over. So it stands aside for a moment after each such stretch."""
 
 
+def _pause(seconds: float) -> None:
+    select.select((), (), (), seconds)  # libfaketime refuses what time.sleep asks for
+
+
 _Found = list[Any] | Exception
 """Addresses, or why there are none: a result too, since those who wait for it may all have given up."""
 
@@ -39,7 +43,7 @@ class _TimedSelector(selectors.DefaultSelector):
         if busy > _HELD_UP_SECONDS:
             self.held_up_seconds += busy
         if asked - self._rested > _AT_A_STRETCH_SECONDS:
-            select.select((), (), (), _PAUSE_SECONDS)  # time.sleep fails under libfaketime
+            _pause(_PAUSE_SECONDS)
             self._rested = time.monotonic()
         try:
             return super().select(timeout)

@@ -152,7 +152,7 @@ class HandTime:
         """Now."""
         return self.now
 
-    def sleep(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         """A pause."""
         self.pauses.append(round(self.now - 100.0, 4))
         self.now += seconds
@@ -174,6 +174,7 @@ def test_a_loop_at_work_stands_aside_every_few_milliseconds(
         return []
 
     monkeypatch.setattr("collectors.event_loop.time", clock)
+    monkeypatch.setattr("collectors.event_loop._pause", clock.pause)
     monkeypatch.setattr("selectors.DefaultSelector.select", select)
     selector = _TimedSelector()
     for _ in range(30):
