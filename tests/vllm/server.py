@@ -216,6 +216,11 @@ class Server:
     def reset(self, knob: str) -> httpx.Response:
         return self.knobs("DELETE", f"knobs/{knob}")
 
+    def reset_all(self) -> None:
+        """What another test left changed, or still leased, goes back to what the server was started with."""
+        for row in self.knobs("GET", "knobs").json()["knobs"]:
+            assert self.reset(row["name"]).status_code == 200
+
 
 def wait_for(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS, pause: float = 0.1) -> None:
     """Until the condition holds. AssertionError after `seconds`."""

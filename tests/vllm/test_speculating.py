@@ -16,24 +16,13 @@ from tests.vllm.server import DRAFT_TOKENS, Server, drafts_per_step, run_for, se
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 
 BUDGET = "max_num_batched_tokens"
-KNOBS = (
-    BUDGET,
-    "max_num_seqs",
-    "num_speculative_tokens",
-    "long_prefill_token_threshold",
-    "thinking_token_budget",
-    "kv_watermark_blocks",
-    "max_num_queued_reqs",
-    "max_num_queued_tokens",
-)
 RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
 STEPS = "vllm:iteration_tokens_total"
 
 
 @pytest.fixture(autouse=True)
 def as_started(speculating: Server) -> None:
-    for name in KNOBS:
-        assert speculating.reset(name).status_code == 200
+    speculating.reset_all()
 
 
 def test_the_sheet(speculating: Server) -> None:

@@ -96,7 +96,7 @@ class Desk:
 @pytest.fixture
 def desk(speculating: Server, reasoning: Server, tmp_path: Path) -> Desk:
     for server in (speculating, reasoning):
-        assert server.reset(BUDGET).status_code == 200
+        server.reset_all()
     (tmp_path / "config.toml").write_text(f"""
 interval_seconds = 2.0
 timeout_seconds = 20.0
