@@ -1,8 +1,11 @@
-"""NVML through nvidia-ml-py. The only module that imports `pynvml`, and only when it is used."""
+"""NVML through nvidia-ml-py. The only module that imports `pynvml`, and only where there is a driver: its
+thousands of names take 2.5 MB.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
@@ -10,6 +13,8 @@ from typing import Any, TypeVar
 from collectors.gpu.library import Code, Handle, LibraryError, XidEvent
 
 T = TypeVar("T")
+
+_DRIVER = "libnvidia-ml.so.1"
 
 _OLD_DRIVER = frozenset({Code.FUNCTION_NOT_FOUND, Code.ARGUMENT_VERSION_MISMATCH})
 """Errors of a call that this driver does not know yet; an older call may do."""
@@ -27,8 +32,15 @@ def _newest(call: Callable[[], T], older: Callable[[], T]) -> T:
 class PynvmlLibrary:
     """`GpuLibrary` over the `pynvml` module of nvidia-ml-py."""
 
-    def __init__(self, module: ModuleType) -> None:
-        self._nvml: Any = module
+    def __init__(self, module: ModuleType | None = None) -> None:
+        """None: the module is imported at the first `start` that finds a driver."""
+        self._nvml: Any = None
+        self._errors: tuple[type[Exception], ...] = ()
+        if module is not None:
+            self._take(module)
+
+    def _take(self, module: ModuleType) -> None:
+        self._nvml = module
         self._errors = (module.NVMLError, UnicodeDecodeError, ctypes.ArgumentError)
 
     def _call(self, name: str, *arguments: object) -> Any:
@@ -38,7 +50,18 @@ class PynvmlLibrary:
             raise LibraryError(int(getattr(error, "value", Code.UNKNOWN)), str(error)) from None
 
     def start(self) -> None:
+        if self._nvml is None:
+            self._import()
         self._call("nvmlInit")
+
+    def _import(self) -> None:
+        try:
+            ctypes.CDLL(_DRIVER)
+        except OSError as error:
+            raise LibraryError(Code.LIBRARY_NOT_FOUND, str(error)) from None
+        import pynvml
+
+        self._take(pynvml)
 
     def stop(self) -> None:
         self._call("nvmlShutdown")
@@ -147,6 +170,6 @@ class PynvmlLibrary:
 
 def load_pynvml() -> PynvmlLibrary:
     """The library of this machine; ImportError when nvidia-ml-py is not installed."""
-    import pynvml
-
-    return PynvmlLibrary(pynvml)
+    if importlib.util.find_spec("pynvml") is None:
+        raise ImportError("pynvml")
+    return PynvmlLibrary()

@@ -162,3 +162,24 @@ def test_the_systems_loader_finds_the_library(fake_libraries: dict[str, Path], t
     )
     assert result.stdout == " [1.5]\n"
     assert result.stderr == ""
+
+
+def test_where_there_is_no_driver_its_thousands_of_names_are_not_imported(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from collectors.gpu.source import NvmlSource\n"
+        "source = NvmlSource()\n"
+        "source.open(())\n"
+        "(report,) = source.read(1.0)\n"
+        "print(report.problem, 'pynvml' in sys.modules)\n"
+    )
+    (tmp_path / "libnvidia-ml.so.1").write_bytes(b"no library")  # before any that this machine has
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"LD_LIBRARY_PATH": str(tmp_path)},
+    )
+    assert result.stdout.startswith("no NVIDIA driver library (libnvidia-ml.so.1); ")
+    assert result.stdout.endswith(" False\n")
