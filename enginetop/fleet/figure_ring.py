@@ -16,6 +16,8 @@ from enginetop.fleet.figure_block import BLOCK_POINTS, FigureBlock, blocks_bytes
 MOST_POINTS = 4096
 """However short the spacing."""
 
+_QUICK_BLOCKS = 4
+"""So many full blocks, which rows and alerts read at every look, are not packed."""
 _JITTER = 0.9
 """Points nearer to each other than this share of the spacing are one."""
 
@@ -201,6 +203,8 @@ class FigureRing:
             blocks = (*blocks[:last], blocks[last].beginning(points))
         elif last == len(blocks):
             blocks[-1].put_away()
+            if len(blocks) > _QUICK_BLOCKS:
+                blocks[-1 - _QUICK_BLOCKS].pack()
             blocks = (*blocks, FigureBlock(len(self._names)))
         first = min(start // BLOCK_POINTS, len(blocks) - 1)
         self._blocks = blocks[first:] if first else blocks

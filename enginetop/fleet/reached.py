@@ -9,9 +9,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from operator import add, sub
+from typing import Final
 
 from enginetop.fleet.page_words import Base, WordKeeper
-from enginetop.fleet.slots import Pick
+from enginetop.fleet.slots import Pick, Slots
+from enginetop.fleet.word_pack import WordPack
+
+_PAGES_A_PACK: Final = 8
 
 
 class _Stretch:
@@ -29,14 +33,16 @@ class _Stretch:
 class Reached:
     """How far all series have come at one page, by slot; what it tells of gauges means nothing."""
 
-    __slots__ = ("_base", "_kept", "_known", "_stretch")
+    __slots__ = ("_base", "_kept", "_known", "_place", "_stretch")
 
     def __init__(self, stretch: _Stretch, numbers: array[float] | None = None) -> None:
         """`numbers` of a page within the stretch; None: of its first one."""
         self._stretch = stretch
-        self._kept: array[float] | bytes | None = numbers
+        self._kept: array[float] | bytes | WordPack | None = numbers
         self._base: Base | None = None
-        """Of what is kept of the numbers, where that is bytes."""
+        """Of what is kept of the numbers, where that is words of them."""
+        self._place = 0
+        """Of these words in a pack."""
         self._known: array[float] | None = None
 
     @classmethod
@@ -80,11 +86,6 @@ class Reached:
         """Keep no totals: they are worked out again if anybody asks."""
         self._known = None
 
-    def shrink(self, keeper: WordKeeper) -> None:
-        """Keep of the numbers only what `keeper` says."""
-        if isinstance(self._kept, array) and (less := keeper.kept(self._kept)) is not None:
-            self._base, self._kept = less
-
     def since(self, start: Reached) -> tuple[Sequence[float], Sequence[float]]:
         """Numbers by slot, of `start` and of this, whose differences are what was gained in between. Series
         that came later began from zero.
@@ -105,7 +106,41 @@ class Reached:
     @property
     def _numbers(self) -> array[float] | None:
         kept = self._kept
-        if not isinstance(kept, bytes):
+        if kept is None or isinstance(kept, array):
             return kept
-        assert self._base is not None  # set before these bytes were
-        return self._base.numbers(kept)
+        assert self._base is not None  # set before these words were
+        return self._base.numbers(kept if isinstance(kept, bytes) else kept.words(self._place))
+
+
+class Saver:
+    """Keeps the numbers of a target's former pages in less memory, for as long as it has these slots.
+
+    Of each page only words are kept (`page_words`), and of several pages these are compressed together.
+    """
+
+    __slots__ = ("_keeper", "_unpacked")
+
+    def __init__(self, slots: Slots) -> None:
+        self._keeper = WordKeeper(slots)
+        self._unpacked: list[Reached] = []
+
+    @property
+    def slots(self) -> Slots:
+        """Those of the pages."""
+        return self._keeper.slots
+
+    def save(self, reached: Reached) -> None:
+        """Take the next page."""
+        kept = reached._kept
+        if not isinstance(kept, array) or (less := self._keeper.kept(kept)) is None:
+            return
+        reached._base, reached._kept = less
+        self._unpacked.append(reached)
+        if len(self._unpacked) == _PAGES_A_PACK:
+            self._pack()
+
+    def _pack(self) -> None:
+        pages, self._unpacked = self._unpacked, []
+        pack = WordPack([page._kept for page in pages if isinstance(page._kept, bytes)])
+        for place, page in enumerate(pages):
+            page._place, page._kept = place, pack

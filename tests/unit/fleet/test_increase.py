@@ -358,7 +358,7 @@ def test_windows_over_pages_that_only_counted_on_add_up_no_totals() -> None:
     assert window is not None
     assert window.total.increase("requests_finished") == 10.0
     assert window.total.histograms["ttft_seconds"].count == 5.0
-    assert all(sample.reached._known is None for sample in told.history._samples)
+    assert all(reached._known is None for reached in told.history._samples._reached)
     counted = told.history.counted[1]
     assert [counted[slot] for slot in range(1, 8)] == [7, 7, *(7, 7, 7, 10.5, 7)]
     assert list(counted.picked(itemgetter(2, 6))) == [7, 10.5]
@@ -366,7 +366,9 @@ def test_windows_over_pages_that_only_counted_on_add_up_no_totals() -> None:
     assert counted._known is None, "of the other series nothing was added up"
     assert list(counted.totals)[1:] == [7, 7, *(7, 7, 7, 10.5, 7)]
     told.page(8, 3, 8, 8, *(8, 8, 8, 12.0, 8))
-    assert all(sample.reached._known is None for sample in told.history._samples)  # kept for the newest alone
+    assert all(
+        reached._known is None for reached in told.history._samples._reached
+    )  # kept for the newest alone
 
 
 @given(st.lists(st.lists(st.tuples(NUMBERS, st.booleans()), min_size=8, max_size=8), min_size=2, max_size=8))

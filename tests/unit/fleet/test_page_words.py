@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.page_words import WordKeeper
 from enginetop.fleet.slots import Slots
+from enginetop.fleet.word_pack import WordPack
 from tests.support.history_pages import INF, NAN, Told, columns, histogram, value
 
 BOUNDS = (*range(1, 40), INF)
@@ -118,8 +120,63 @@ def test_what_moved_long_ago_is_not_kept_for_ever() -> None:
 
 
 def words_of(history: TargetHistory) -> list[bytes]:
-    kept = [sample.reached._kept for sample in history._samples]
-    return [one for one in kept if isinstance(one, bytes)]
+    """Of the pages of which words are kept; to read them opens packs."""
+    found = []
+    for reached in history._samples._reached:
+        kept = reached._kept
+        if isinstance(kept, WordPack):
+            found.append(kept.words(reached._place))
+        elif isinstance(kept, bytes):
+            found.append(kept)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=8), st.data())
+def test_words_are_the_same_in_a_pack_in_whatever_order_they_are_read(
+    pages: Sequence[bytes], data: st.DataObject
+) -> None:
+    pack = WordPack(pages)
+    for place in data.draw(st.lists(st.integers(0, len(pages) - 1), min_size=1)):
+        assert pack.words(place) == pages[place]
+
+
+def counting_fleet(ticks: int) -> tuple[TargetHistory, list[int]]:
+    """Pages once a second of which 34 of 46 series count on; of each, how many packs a window had to open."""
+    told, opened = Told(columns(*SERIES), keep_seconds=60.0), []
+    for tick in range(ticks):
+        moving = [1000.0 + 7 * tick] * 30
+        told.page(tick, 0.5, tick * 50, 0, 0, *[0.0] * 10, *moving, tick / 3, 1000.0 + 7 * tick)
+        window = told.history.window(60.0)
+        assert window is not None
+        gained = window.total.increase("generation_tokens")
+        assert gained == (50 * min(tick, 60) if tick else None)
+        opened.append(sum(not pack._held[1] for pack in packs_of(told.history)))
+    return told.history, opened
+
+
+def packs_of(history: TargetHistory) -> list[WordPack]:
+    kept = {id(one._kept): one._kept for one in history._samples._reached}
+    return [one for one in kept.values() if isinstance(one, WordPack)]
+
+
+def test_of_a_window_only_the_pack_that_it_begins_in_is_open() -> None:
+    history, opened = counting_fleet(300)
+    assert len(packs_of(history)) in (7, 8)  # 61 pages: two are whole, and fewer than eight not packed yet
+    assert max(opened) == 1
+
+
+def test_packed_words_take_less_than_half_of_their_bytes() -> None:
+    """Counters that all move alike would pack better than real ones: each of these moves by another."""
+    told = Told(columns(*SERIES), keep_seconds=60.0)
+    random, totals = Random(7), [1000.0] * 45
+    for tick in range(300):
+        totals = [total + random.randrange(9) for total in totals]
+        told.page(tick, 0.5, *totals)
+    packs = packs_of(told.history)
+    assert len(packs) in (7, 8)
+    held = sum(len(pack._held[0]) for pack in packs)
+    assert held < 0.5 * sum(pack._ends[-1] for pack in packs)
 
 
 def test_nothing_is_held_of_a_page_of_which_words_are_kept() -> None:

@@ -10,7 +10,7 @@ from enginetop.fleet.burn import RequestCounter
 from enginetop.fleet.fleet_tracker import FleetTracker
 from enginetop.fleet.model import ReplicaState, Target
 from enginetop.fleet.observation import FailureKind
-from enginetop.fleet.reached import Reached
+from enginetop.fleet.reached import Saver
 from enginetop.fleet.snapshot import FleetSnapshot, Slo
 from enginetop.fleet.state import judge
 from enginetop.fleet.totals import RunningTotals
@@ -53,7 +53,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counted("judged", "enginetop.fleet.state_watch.judge", judge)
     counted("added up", "enginetop.fleet.totals.RunningTotals._added_up", RunningTotals._added_up)
     counted("counted", "enginetop.fleet.burn.RequestCounter.take", RequestCounter.take)
-    counted("shrunk", "enginetop.fleet.reached.Reached.shrink", Reached.shrink)
+    counted("saved", "enginetop.fleet.reached.Saver.save", Saver.save)
     return found
 
 
@@ -71,12 +71,12 @@ def test_a_page_that_moves_is_neither_judged_nor_added_up_before_its_turn(work: 
 
 
 def test_pages_are_kept_in_fewer_bytes_where_there_are_no_turns_to_take(work: Counter[str]) -> None:
-    for pictures_per_second, shrunk in ((1.0, 0), (4.0, 4 * 6)):
+    for pictures_per_second, saved in ((1.0, 0), (4.0, 4 * 6)):
         fleet = Watched(pictures_per_second)
         for at in range(100, 108):
             fleet.look(float(at))
         # all pages but the newest two of each
-        assert work["shrunk"] == shrunk
+        assert work["saved"] == saved
 
 
 def test_a_page_that_does_not_move_is_judged(work: Counter[str]) -> None:
