@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import threading
 import time
@@ -18,7 +19,8 @@ WORDS = ("engine", "node", "cache", "block", "token", "batch", "queue", "prefill
 class Load:
     """Runs as a context: `concurrency` clients, each with one chat request after the other, streaming.
 
-    With `per_second` instead a request at that pace, whatever became of those before.
+    With `per_second` instead a request at that pace, whatever became of those before. With `requests` so many
+    and no more: the same ones each time.
 
     `failures` are answers that were not 200, told of an error in their stream or broke off; `usages` the
     usage of each completed one, and `first_tokens` and `durations` its seconds to the first token and to the
@@ -31,6 +33,7 @@ class Load:
         *,
         concurrency: int = 12,
         per_second: float | None = None,
+        requests: int | None = None,
         max_tokens: int = 40,
         prompt_bytes: int = 60,
         **body: Any,
@@ -42,6 +45,7 @@ class Load:
         self._url = url
         self._concurrency = concurrency
         self._per_second = per_second
+        self._left = math.inf if requests is None else requests
         self._body = {
             "model": "tiny",
             "max_tokens": max_tokens,
@@ -61,6 +65,10 @@ class Load:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
+        self.wait()
+
+    def wait(self) -> None:
+        """Until all requests are answered."""
         self._thread.join(timeout=120)
         assert not self._thread.is_alive()
 
@@ -77,7 +85,8 @@ class Load:
                     await asyncio.sleep(1 / self._per_second)
 
     async def _client(self, web: httpx.AsyncClient) -> None:
-        while not self._stop.is_set():
+        while not self._stop.is_set() and self._left:
+            self._left -= 1
             await self._one_or_failure(web)
 
     async def _one_or_failure(self, web: httpx.AsyncClient) -> None:
