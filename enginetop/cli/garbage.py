@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
+from functools import cache
 
 FEWEST_OBJECTS = 50_000
 OBJECTS_A_REPLICA = 250
@@ -52,8 +53,13 @@ class FreeMemory:
 
 def trim() -> None:
     """Give free memory back to the system: glibc's malloc_trim(3); others do it by themselves, or never."""
-    import ctypes  # some seconds after the start
-
-    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    give_back = _malloc_trim()
     if give_back is not None:
         give_back(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    import ctypes  # some seconds after the start
+
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)

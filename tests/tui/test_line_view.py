@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 
 import pytest
+from rich.segment import Segment
 from textual.app import App, ComposeResult
 from textual.geometry import Region
+from textual.strip import Strip
 
 from tests.tui.snapshots import FakeSource, fleet, replica
 from themes.loader import load_theme
@@ -15,6 +18,7 @@ from tui.app import FleetApp
 from tui.view.cells import Line, Span, plain
 from tui.widgets.ink import Inks
 from tui.widgets.line_view import LineView
+from tui.widgets.loose_strip import LooseStrip
 
 
 class Host(App[None]):
@@ -104,3 +108,37 @@ def test_the_same_figures_again_paint_no_grid_line(size: tuple[int, int]) -> Non
             assert painted == []
 
     asyncio.run(run())
+
+
+def test_lines_that_were_painted_end_without_a_search_for_cycles() -> None:
+    """Twenty paints of six lines each: those of one are on the screen, and one of them may be on its way."""
+
+    def strips() -> int:
+        return sum(isinstance(one, Strip) for one in gc.get_objects())
+
+    async def run() -> None:
+        app = Host()
+        async with app.run_test(size=(20, 6)) as pilot:
+            view = app.query_one(LineView)
+            view.show_lines([plain(f"first {row}") for row in range(6)])
+            await pilot.pause()
+            gc.collect()
+            gc.disable()
+            before = strips()
+            for paint in range(20):
+                view.show_lines([plain(f"paint {paint} row {row}") for row in range(6)])
+                await pilot.pause()
+            assert strips() - before <= 2 * 6
+
+    try:
+        asyncio.run(run())
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("cuts", [[20], [20, 31], [5, 20], [3, 7], [31], []])
+def test_a_loose_strip_is_cut_as_any_other(cuts: list[int]) -> None:
+    segments = [Segment("twenty"), Segment(" cells wide"), Segment("   ")]
+    loose, usual = LooseStrip(segments), Strip(segments)
+    assert [piece.text for piece in loose.divide(cuts)] == [piece.text for piece in usual.divide(cuts)]
+    assert loose.cell_length == 20

@@ -16,6 +16,7 @@ from textual.strip import Strip
 
 from tui.view.cells import EMPTY_LINE, Line, clip, plain
 from tui.widgets.ink import Inks
+from tui.widgets.loose_strip import LooseStrip
 
 
 class LineSource(Protocol):
@@ -107,6 +108,10 @@ class LineView(ScrollView, can_focus=False):
         index, width = y + self.scroll_offset.y, self.size.width
         line, selected = self._shown[index] = self._draw(index, width)
         return self._inks.strip(line, width, selected=selected)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Textual asks for the lines in this region, as strips of its own."""
+        return [LooseStrip(strip, strip.cell_length) for strip in super().render_lines(crop)]
 
     def _repaint_changes(self, size: Size) -> None:
         """`size` is the widget's own: Textual works it out anew whenever it is asked."""
