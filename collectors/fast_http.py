@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from traceback import clear_frames
 
 from collectors.connection import Arrivals, Connection, Dropped, Outcome, Tell
 from collectors.dial import dial
@@ -47,14 +48,16 @@ class LeanHttp:
         A kept connection that the server had dropped meanwhile is replaced once. Raises FetchError, or
         NeedsFullClient when the answer is not for this client.
         """
-        fault: Exception
         try:
             return await self._over_a_connection(request)
         except Dropped:
-            fault = ResponseParser(0).end_of_stream()
+            fault: Exception = self._told(ResponseParser(0).end_of_stream())
         except (ssl.SSLError, FetchError) as error:
-            fault = error
-        raise self._told(fault)
+            fault = self._told(error)
+        try:
+            raise fault
+        finally:
+            del fault  # which holds this frame
 
     def ask(self, request: bytes, tell: Tell) -> Asked | None:
         """As `get`, without a task: what comes is told, from the event loop.
@@ -111,6 +114,7 @@ class LeanHttp:
         try:
             connection = await self._dial(lambda: Connection(self._arrivals, layer))
         except (OSError, UnicodeError) as error:
+            clear_frames(error.__traceback__)  # asyncio's hold the error that holds them
             raise connection_fault(error) from error
         if leads_astray(self._host, connection.peer):
             connection.close()
