@@ -57,7 +57,7 @@ class GpuLibrary(Protocol):
     """NVML in plain values. Every method may raise `LibraryError` and nothing else."""
 
     def start(self) -> None:
-        """Load and initialise."""
+        """Load and initialise; ImportError where what it needs of Python is not whole."""
 
     def stop(self) -> None:
         """Shut down; every handle is void afterwards."""

@@ -33,7 +33,7 @@ class PynvmlLibrary:
     """`GpuLibrary` over the `pynvml` module of nvidia-ml-py."""
 
     def __init__(self, module: ModuleType | None = None) -> None:
-        """None: the module is imported at the first `start` that finds a driver."""
+        """None: the module is imported at the first `start` that finds a driver (ImportError)."""
         self._nvml: Any = None
         self._errors: tuple[type[Exception], ...] = ()
         if module is not None:

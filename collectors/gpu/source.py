@@ -39,6 +39,9 @@ _PROBLEMS: dict[int, str] = {
 }
 
 
+_NO_PACKAGE = "the Python package nvidia-ml-py is missing; install it for GPU figures"
+
+
 def problem_line(error: LibraryError) -> str:
     """One line for people: what is wrong with GPU figures, and the fix."""
     known = _PROBLEMS.get(error.code)
@@ -50,9 +53,9 @@ def problem_line(error: LibraryError) -> str:
 class NvmlSource:
     """`GpuSource` over NVML.
 
-    `load` brings the library and may raise ImportError; it is called in `open`. `proc` is the root of
-    `/proc`. `make_join` builds the join of processes with targets. Used from one thread; `close` may come
-    from another.
+    `load` brings the library; it is called in `open`. It and the library's `start` may raise ImportError.
+    `proc` is the root of `/proc`. `make_join` builds the join of processes with targets. Used from one
+    thread; `close` may come from another.
     """
 
     def __init__(
@@ -80,13 +83,13 @@ class NvmlSource:
         self._replicas: dict[str, tuple[str, ...]] = {}
 
     def open(self, targets: Sequence[Target]) -> None:
-        """Import the library; the first `read` initialises it."""
+        """Find the library; the first `read` imports and initialises it."""
         with self._in_use:
             self._join = self._make_join(targets, self._proc)
             try:
                 self._library = self._load()
             except ImportError:
-                self._problem = "the Python package nvidia-ml-py is missing; install it for GPU figures"
+                self._problem = _NO_PACKAGE
 
     def read(self, now: float) -> Sequence[GpuReport]:
         """One report, of this machine. `now` is in Unix seconds."""
@@ -152,6 +155,8 @@ class NvmlSource:
             return
         try:
             self._session = Session(library, self._cards, self._xids, self._proc)
+        except ImportError:  # the package is there, but not whole
+            self._problem = _NO_PACKAGE
         except LibraryError as error:
             self._fail(error)
         else:

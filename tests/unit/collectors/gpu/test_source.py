@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -40,6 +41,23 @@ def test_without_the_python_package_there_is_a_line_instead_of_gpus(tmp_path: Pa
     report = only(source.read(1.0))
     assert (report.gpus, "nvidia-ml-py is missing" in report.problem) == ((), True)
     source.close()
+
+
+def test_a_python_package_that_cannot_be_imported_is_a_missing_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there, but not whole: this is seen at the import, when a driver was found."""
+    library = PlainLibrary()
+
+    def start() -> None:
+        raise ImportError("no module named pynvml_parts")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(library, "start", start)
+        source = open_source(library, tmp_path)
+        report = only(source.read(1.0))
+        assert (report.gpus, "nvidia-ml-py is missing" in report.problem) == ((), True)
+    assert only(source.read(31.0)).problem == ""  # it was installed meanwhile
 
 
 def test_an_unopened_source_has_a_report_too(tmp_path: Path) -> None:
@@ -183,3 +201,30 @@ def test_where_there_is_no_driver_its_thousands_of_names_are_not_imported(tmp_pa
     )
     assert result.stdout.startswith("no NVIDIA driver library (libnvidia-ml.so.1); ")
     assert result.stdout.endswith(" False\n")
+
+
+def test_a_driver_that_comes_later_is_found(fake_libraries: dict[str, Path], tmp_path: Path) -> None:
+    """What stood in its place before was not whole, as in the midst of an installation."""
+    state, place = tmp_path / "state", tmp_path / "libnvidia-ml.so.1"
+    state.write_text("count 1\ngpu 0 power 1500\n")
+    place.write_bytes(b"no library")
+    code = (
+        "import os, sys\n"
+        "from collectors.gpu.source import NvmlSource\n"
+        "source = NvmlSource()\n"
+        "source.open(())\n"
+        "found = [source.read(1.0)[0]]\n"
+        "os.replace(sys.argv[1] + '.whole', sys.argv[1])\n"
+        "found += [source.read(at)[0] for at in (30.9, 31.0)]\n"
+        "print([(bool(one.problem), [gpu.power_watts for gpu in one.gpus]) for one in found])\n"
+        "source.close()\n"
+    )
+    shutil.copy(fake_libraries["current"], f"{place}.whole")
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(place)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"LD_LIBRARY_PATH": str(tmp_path), STATE_VARIABLE: str(state)},
+    )
+    assert result.stdout == "[(True, []), (True, []), (False, [1.5])]\n"
