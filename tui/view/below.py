@@ -61,21 +61,23 @@ class LoadMemory:
             self._key = key
             self._plots = {}
             end = (step - 1) * TREND_STEP_SECONDS  # a moment in the last step that is over
-            self._series = {name: _merged(snapshot.replicas, name, whole, end) for _, name, whole in _LOAD}
+            self._series = _merged(snapshot.replicas, end)
         return self._series
 
 
-def _merged(
-    replicas: Iterable[ReplicaSnapshot], signal: str, whole: Callable[[list[float]], float], at: float
-) -> list[float | None]:
-    columns: list[list[float]] = [[] for _ in range(_CELLS)]
+def _merged(replicas: Iterable[ReplicaSnapshot], at: float) -> dict[str, list[float | None]]:
+    """The signals of `_LOAD` by name, step by step. Those of one replica are read one after the other: they
+    lie together, and what is packed of them is opened for the next one too (`figure_block`).
+    """
+    columns: dict[str, list[list[float]]] = {name: [[] for _ in range(_CELLS)] for _, name, _ in _LOAD}
     for replica in replicas:
-        values = replica.trends.get(signal, ())
-        means = charts.resample(values, replica.trend_times, at, TREND_STEP_SECONDS, _CELLS)
-        for column, mean in zip(columns, means, strict=True):
-            if mean is not None:
-                column.append(mean)
-    return [whole(column) if column else None for column in columns]
+        for name, found in columns.items():
+            values = replica.trends.get(name, ())
+            means = charts.resample(values, replica.trend_times, at, TREND_STEP_SECONDS, _CELLS)
+            for column, mean in zip(found, means, strict=True):
+                if mean is not None:
+                    column.append(mean)
+    return {name: [whole(column) if column else None for column in columns[name]] for _, name, whole in _LOAD}
 
 
 class WithBelow:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
+from enginetop.fleet import figure_block
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
+from enginetop.fleet.trends import TREND_NAMES, Trends
 from tests.tui.snapshots import AT, alert, event, fleet, replica
 from tui.view.arrange import Sort
 from tui.view.below import LoadMemory, WithBelow, below_lines
@@ -81,6 +84,22 @@ def test_load_is_worked_out_once_a_step() -> None:
     next_step = fleet([busy("a", 900.0)], at=AT + 11)
     assert memory.plot(first, "requests_running", 2) is memory.plot(later, "requests_running", 2)
     assert memory.plot(first, "requests_running", 2) is not memory.plot(next_step, "requests_running", 2)
+
+
+def test_what_is_packed_of_a_trend_is_opened_once_for_all_plots() -> None:
+    """By hand, of each replica: the ten minutes up to AT are points 299 to 898 of 900, which begin in block 4
+    of 64 each. Blocks 0 to 13 are full, of which the newest four are not packed: six packed ones are read.
+    """
+    members = []
+    for place in range(20):
+        trends, random = Trends(1.0), Random(place)
+        for second in range(900):
+            numbers = {name: float(random.randrange(9)) for name in TREND_NAMES}
+            trends.add(AT - 899 + second, numbers)
+        members.append(replica(f"r{place}", trends=trends.values, trend_times=trends.times))
+    before = figure_block._unpacked.cache_info().misses
+    texts(fleet(members), 160, 7)
+    assert figure_block._unpacked.cache_info().misses - before == 20 * 6
 
 
 def test_the_lines_are_at_the_foot_and_no_rows() -> None:
