@@ -49,9 +49,9 @@ class TargetHistory:
     """Good readings of one target, enough for windows of `keep_seconds`.
 
     Memory: at most 8 bytes for each raw series and sample (230 series every 2 s for 60 s: 66 kB), where whole
-    numbers are counted a tenth of that (`page_words`, `word_pack`), nothing but a few words for a page on
-    which no number changed. At most 2048 samples are kept (`samples`). `interval_seconds` is the spacing that
-    `trends` are made for.
+    numbers are counted half of that, a third where pages come every second (`page_words`, `word_pack`),
+    nothing but a few words for a page on which no number changed. At most 2048 samples are kept (`samples`).
+    `interval_seconds` is the spacing that `trends` are made for.
     """
 
     def __init__(self, keep_seconds: float, interval_seconds: float = 2.0) -> None:
@@ -96,7 +96,9 @@ class TargetHistory:
             self._running.begin_anew()
             step = self._totals.advance(reading)
         if self._step is not None and self._step.reached is not step.reached:
-            if self._former is not None and self.spares_memory:
+            if not self.spares_memory:
+                self._saver = None  # which holds pages that wait for others
+            elif self._former is not None:
                 self._saver_for(self._totals.slots).save(self._former)
             self._former = self._step.reached  # which rates of trends begin at
             self._former.let_go()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from array import array
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.page_words import WordKeeper
+from enginetop.fleet.reached import Reached
 from enginetop.fleet.slots import Slots
 from enginetop.fleet.word_pack import WordPack
 from tests.support.history_pages import INF, NAN, Told, columns, histogram, value
@@ -164,6 +166,21 @@ def test_of_a_window_only_the_pack_that_it_begins_in_is_open() -> None:
     history, opened = counting_fleet(300)
     assert len(packs_of(history)) in (7, 8)  # 61 pages: two are whole, and fewer than eight not packed yet
     assert max(opened) == 1
+
+
+def test_pages_that_are_not_kept_in_less_memory_end_with_their_window() -> None:
+    """Those that waited for their pack as well, where a fleet grows so that memory is spared no more."""
+
+    def reached() -> int:
+        gc.collect()
+        return sum(isinstance(one, Reached) for one in gc.get_objects())
+
+    before = reached()
+    told = Told(columns(*SERIES), keep_seconds=10.0)
+    for tick in range(100):
+        told.history.spares_memory = tick < 50
+        told.page(tick, 0.5, *[1000.0 + tick] * 45)
+    assert reached() - before == 11
 
 
 def test_packed_words_take_less_than_half_of_their_bytes() -> None:
