@@ -39,6 +39,15 @@ def drawn(history: TargetHistory, name: str) -> list[float | None]:
     return list(history.trends.values[name])
 
 
+def test_a_page_of_the_same_instant_that_counted_is_a_new_one() -> None:
+    """By hand: 200 tokens in 2 s; then the page of that instant is replaced by one with 300, in 2 s too."""
+    told = Told(SHAPE)
+    for at, tokens in ((0, 0), (2, 200), (2, 300)):
+        told.page(at, 0.5, tokens, 0, 0, 0, 0, 0)
+        draw(told.history, at)
+    assert drawn(told.history, "generation_tokens_per_second") == [None, 150.0]
+
+
 def test_rates_are_those_since_the_page_of_the_previous_point() -> None:
     told = Told(SHAPE)
     for at, tokens in ((0, 0), (2, 200), (4, 200), (6, 260)):
