@@ -53,8 +53,9 @@ class _Series(Sequence[T_co]):
         length = len(self)
         if isinstance(index, slice):
             start, stop, step = index.indices(length)
-            if step == 1:
-                return self._read(start, stop)
+            if step > 0:
+                read = self._read(start, max(start, stop))
+                return read if step == 1 else read[::step]
             return self._read(0, length)[index]
         place = index if index >= 0 else index + length
         if not 0 <= place < length:

@@ -6,6 +6,7 @@ import gc
 import sys
 from array import array
 from dataclasses import replace
+from itertools import product
 from random import Random
 
 import pytest
@@ -238,15 +239,34 @@ def test_what_no_row_reads_any_more_is_packed_and_the_same() -> None:
         told.append([random.randrange(300) / 8 for _ in TREND_NAMES])
         trends.add(float(tick), dict(zip(TREND_NAMES, told[-1], strict=True)))
     assert bytes_of_arrays(trends) < 331 * (8 + 56) + 10 * 64 * (8 + 56 * 0.5) + 15 * 300
-    before = figure_block._unpacked.cache_info().misses
+    figure_block._unpacked.cache_clear()
     for place, name in enumerate(TREND_NAMES):
         assert list(trends.values[name][-256:]) == [row[place] for row in told[-256:]]
-    assert figure_block._unpacked.cache_info().misses == before
+    assert figure_block._unpacked.cache_info().misses == 0
     for place, name in enumerate(TREND_NAMES):
         assert list(trends.values[name]) == [row[place] for row in told[-901:]]
-    assert (
-        10 <= figure_block._unpacked.cache_info().misses - before <= 11
-    )  # each block once, not for each name
+    assert 10 <= figure_block._unpacked.cache_info().misses <= 11  # each block once, not for each name
+
+
+def test_every_fourth_of_the_newest_points_opens_nothing_that_is_packed() -> None:
+    """As the scale of all rows is looked for, of each replica of a fleet."""
+    trends, random = Trends(1.0), Random(2)
+    for tick in range(900):
+        trends.add(float(tick), {name: float(random.randrange(9)) for name in TREND_NAMES})
+    values = trends.values["generation_tokens_per_second"]
+    figure_block._unpacked.cache_clear()
+    newest = values[-120::4]
+    assert figure_block._unpacked.cache_info().misses == 0
+    assert list(newest) == list(values)[-120::4]
+
+
+def test_parts_of_a_trend_are_those_of_a_list() -> None:
+    trends, listed = Trends(1.0), [float(tick) for tick in range(140)]
+    for at in listed:
+        trends.add(at, {})
+    starts, stops = (None, 0, 5, 70, 150, -3, -70, -500), (None, 0, 64, 130, -1, -66, 500)
+    for part in map(slice, *zip(*product(starts, stops, (None, 1, 2, 7, 200, -1, -7)), strict=True)):
+        assert list(trends.times[part]) == listed[part], part
 
 
 def test_a_clock_that_is_set_back_into_what_is_packed_goes_on_from_there() -> None:
