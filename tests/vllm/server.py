@@ -156,9 +156,10 @@ class Server:
         return Page(answer.text)
 
     def api_server_cpu_seconds(self) -> float:
-        """CPU time so far of the API server. Its engine and worker spin while they wait for one another."""
-        threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
-        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+        """CPU time so far of the API server, of threads that ended too (clock_getcpuclockid(3) on Linux). Its
+        engine and worker spin while they wait for one another.
+        """
+        return time.clock_gettime(~self._process.pid << 3 | 2)
 
     # The companion
 
