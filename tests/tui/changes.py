@@ -202,6 +202,11 @@ class FakeControl:
         self.listeners.append(on_change)
         return lambda: self.listeners.remove(on_change)
 
+    @property
+    def acts(self) -> list[Any]:
+        """The calls, without the readings of the audit, which screens repeat."""
+        return [call for call in self.calls if call != ("audit",)]
+
     def stop(self) -> None:
         """Count."""
         self._call("stop")

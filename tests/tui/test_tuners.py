@@ -77,7 +77,7 @@ def test_from_the_suggestion_to_the_canary(size: tuple[int, int]) -> None:
         assert "1 suggestion for 1 replica" in screen_text(app)
         await press(app, pilot, "enter")
         assert screen_kind(app) is SuggestionScreen
-        assert control.calls == [("propose", url("b1"), KNOB)]
+        assert control.acts == [("propose", url("b1"), KNOB)]
         for expected in ("8192 → 6144", "58 %", "46–50 ms", "prompts pass 3k", "32 min to a verdict"):
             assert expected in screen_text(app)
         assert "A apply" in footer(app)
@@ -86,7 +86,7 @@ def test_from_the_suggestion_to_the_canary(size: tuple[int, int]) -> None:
         assert "type b1 and press enter to do it" in screen_text(app)
         app.clock.now += 1.0  # type: ignore[attr-defined]
         await press(app, pilot, "b", "1", "enter")
-        assert control.calls[1:] == [
+        assert control.acts[1:] == [
             ("propose", url("b1"), KNOB),  # the change is worked out anew before it is confirmed
             ("start", "7f3a", 'ana (typed "b1")'),
         ]
@@ -116,7 +116,7 @@ def test_a_suggestion_that_has_come_to_hold_offers_no_start() -> None:
         assert "apply" not in footer(app)
         await press(app, pilot, "A")
         assert screen_kind(app) is SuggestionScreen
-        assert control.calls == [("propose", url("b1"), KNOB)]
+        assert control.acts == [("propose", url("b1"), KNOB)]
 
     assert play(story).failures == []
 
@@ -231,8 +231,9 @@ def test_a_call_that_fails_is_told_in_its_place(keys: Sequence[str]) -> None:
 
 def test_a_fault_of_the_controller_is_told_and_ends_nothing() -> None:
     async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8")
         control.trouble = KeyError("no such thing")
-        await press(app, pilot, "8", "enter")
+        await press(app, pilot, "enter")
         assert "trouble     KeyError: 'no such thing'" in screen_text(app)
 
     assert play(story).failures == ["control: KeyError: 'no such thing'"]
@@ -253,7 +254,7 @@ def test_read_only_has_no_dangerous_key(size: tuple[int, int]) -> None:
         await press(app, pilot, "escape", "escape", "g", "enter", "K")
         assert screen_kind(app) is ChangeScreen
         assert "roll back" not in footer(app) + help_text
-        assert control.calls == []
+        assert control.acts == []
 
     assert play(story, size=size, control=FakeControl(changes=(OBSERVED,)), read_only=True).failures == []
 
@@ -286,9 +287,9 @@ def test_rolling_back_takes_one_answer(where: Sequence[str]) -> None:
         assert screen_kind(app) is ConfirmScreen
         assert "6144 → 8192" in screen_text(app)
         await press(app, pilot, "escape")
-        assert control.calls == []
+        assert control.acts == []
         await press(app, pilot, "K", "y")
-        assert control.calls == [("roll_back", "7f3a")]
+        assert control.acts == [("roll_back", "7f3a")]
         assert screen_kind(app) is not ConfirmScreen
 
     assert play(story, control=FakeControl(changes=(OBSERVED,))).failures == []
@@ -363,6 +364,23 @@ def test_past_changes_follow_what_another_process_does(monkeypatch: pytest.Monke
     assert play(story).failures == []
 
 
+def test_the_list_tells_of_a_change_of_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.screens.audit_reader.AGAIN_SECONDS", 0.02)
+    begun = (*PAST[:2], row(30, ChangeState.PLANNED, "plan 22bb", change="22bb"))
+    ended = (*begun, row(10, ChangeState.DONE, "kept", change="22bb", verdict=Verdict.IMPROVED))
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        control.rows = PAST[:2]
+        await press(app, pilot, "8")
+        assert "elsewhere" not in screen_lines(app)[1]
+        control.rows = begun
+        await until(lambda: "1 change elsewhere not over (h)" in screen_lines(app)[1], pilot)
+        control.rows = ended
+        await until(lambda: "elsewhere" not in screen_lines(app)[1], pilot)
+
+    assert play(story).failures == []
+
+
 def test_the_audit_is_left_alone_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
         await press(app, pilot, "8", "h")
@@ -396,7 +414,10 @@ def test_what_the_controller_tells_of_is_not_looked_up_in_the_audit() -> None:
 def test_an_audit_that_is_not_intact_is_told() -> None:
     async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
         control.trouble = refusal("the audit is not intact: line 3 does not follow from the one before")
-        await press(app, pilot, "8", "h")
+        await press(app, pilot, "8")
+        assert "✖ the audit is not intact: line 3" in screen_lines(app)[1]
+        control.trouble = refusal("the audit is not intact: line 3 does not follow from the one before")
+        await press(app, pilot, "h")
         assert "the audit is not intact: line 3" in screen_text(app)
 
     assert play(story).failures == []
@@ -522,7 +543,7 @@ def test_apply_pressed_before_the_answer_is_remembered() -> None:
         await app.workers.wait_for_complete()
         await pilot.pause()
         assert screen_kind(app) is ConfirmScreen
-        assert len(control.calls) == 1
+        assert len(control.acts) == 1
 
     assert play(story, control=Slow()).failures == []
 

@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from enginetop.fleet.change import ChangeView
+from enginetop.fleet.change import AuditRow, ChangeView
 from enginetop.fleet.snapshot import PoolAdvice
 from tui.actions import Action, Place
 from tui.control_desk import ControlDesk
+from tui.screens.audit_reader import AuditReader
 from tui.screens.base import bindings_for
 from tui.screens.change import ChangeScreen, PastScreen
 from tui.screens.confirm import confirm_roll_back
@@ -22,6 +23,7 @@ from tui.screens.what_if import WhatIfScreen
 from tui.view.advice import Suggestion
 from tui.view.cells import Line
 from tui.view.left_alone import LeftAlone
+from tui.view.past import PastChange, not_over, past_changes
 from tui.view.pool import pool_key
 from tui.view.rows import Rows
 from tui.view.tuners import Listed, tuners_rows, tuners_title, tuners_verdict
@@ -45,6 +47,14 @@ class TunersScreen(TitledListScreen):
         self._listed: Rows[Listed] = Rows((), 0)
         self._desk = desk
         self._trouble = ""
+        self._audit = None if desk is None else AuditReader(desk, self, self._take, self._not_read)
+        self._past: tuple[PastChange, ...] = ()
+        self._unread = ""
+
+    def on_mount(self) -> None:
+        """Follow what other processes change."""
+        if self._audit is not None:
+            self._audit.follow()
 
     def title_line(self, width: int) -> Line:
         """Whose tuners."""
@@ -52,7 +62,12 @@ class TunersScreen(TitledListScreen):
 
     def verdict_line(self, width: int) -> Line:
         """What there is to do."""
-        return tuners_verdict(self.picture, width, self.only, self._trouble)
+        elsewhere = [
+            change
+            for change in not_over(self.picture, self._past)
+            if self.only in (None, change.began.target)
+        ]
+        return tuners_verdict(self.picture, width, self.only, self._trouble or self._unread, len(elsewhere))
 
     def list_rows(self, width: int) -> Rows[Listed]:
         """The list."""
@@ -114,6 +129,14 @@ class TunersScreen(TitledListScreen):
         if action.name == "what_if" and self._asked() is None:
             return False
         return (action.name != "roll_back" or self._to_undo() is not None) and super().offers(action)
+
+    def _take(self, rows: Sequence[AuditRow]) -> None:
+        self._past, self._unread = past_changes(rows), ""
+        self.paint()
+
+    def _not_read(self, message: str) -> None:
+        self._past, self._unread = (), message
+        self.paint()
 
     def _tell(self, trouble: str) -> None:
         self._trouble = trouble

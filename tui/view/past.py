@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from enginetop.fleet.change import AuditRow, ChangeState, Verdict
+from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState, Verdict
 from enginetop.fleet.frozen import frozen
 from tui.view import numbers
 from tui.view.cells import Line, Span, clip, fit, merge, plain
@@ -64,6 +64,13 @@ def past_changes(rows: Sequence[AuditRow]) -> tuple[PastChange, ...]:
     for row in rows:
         found.setdefault(row.change, []).append(row)
     return tuple(PastChange(change, tuple(own)) for change, own in reversed(found.items()))
+
+
+def not_over(picture: Picture, changes: Sequence[PastChange]) -> tuple[PastChange, ...]:
+    """Those that have not ended and that another process carries out, or did until it died."""
+    return tuple(
+        change for change in changes if change.state not in FINAL_STATES and picture.change(change.id) is None
+    )
 
 
 def past_rows(picture: Picture, changes: Sequence[PastChange], width: int) -> Rows[PastChange]:

@@ -176,19 +176,26 @@ def tuners_title(picture: Picture, width: int, only: str | None = None) -> Line:
     return page_title(picture, "tuners", width, where)
 
 
-def tuners_verdict(picture: Picture, width: int, only: str | None = None, trouble: str = "") -> Line:
-    """What there is to do, in one line; `trouble` (of the controller) goes first."""
+def tuners_verdict(
+    picture: Picture, width: int, only: str | None = None, trouble: str = "", elsewhere: int = 0
+) -> Line:
+    """What there is to do, in one line; `trouble` (of the controller) goes first.
+
+    `elsewhere`: how many changes that other processes began are not over.
+    """
     if trouble:
         return clip(plain(f" ✖ {trouble}", "crit"), width)
     if picture.snapshot is None:
         return clip(plain(f" {NOTHING_YET}", "dim"), width)
     flying, suggestions = len(picture.in_flight), _suggestions(picture, only)
     items = [f"{many(flying, 'change')} under way"] if flying else []
+    if elsewhere:
+        items.append(f"{many(elsewhere, 'change')} elsewhere not over (h)")
     if suggestions:
         urls = {suggestion.replica.target.url for suggestion in suggestions}
         items.append(f"{many(len(suggestions), 'suggestion')} for {many(len(urls), 'replica')}")
     else:
         items.append("nothing suggested")
     closed = " · read-only: the config has no [control]" if picture.read_only else ""
-    ink: Ink = "info" if suggestions or flying else "ok"
+    ink: Ink = "info" if suggestions or flying or elsewhere else "ok"
     return clip((Span(f" {' · '.join(items)}", ink), Span(closed, "dim")), width)

@@ -132,6 +132,12 @@ def test_verdict(changes: tuple, read_only: bool, said: str) -> None:  # type: i
     assert line_text(tuners_verdict(picture, 80)) == said
 
 
+@pytest.mark.parametrize(("elsewhere", "who"), [(1, "1 change"), (2, "2 changes")])
+def test_verdict_names_what_another_process_has_under_way(elsewhere: int, who: str) -> None:
+    verdict = tuners_verdict(Picture(FLEET, read_only=False), 80, elsewhere=elsewhere)
+    assert line_text(verdict) == f" {who} elsewhere not over (h) · 1 suggestion for 1 replica"
+
+
 def test_verdict_when_nothing_is_suggested_or_known() -> None:
     quiet = Picture(fleet([replica("b2", advice=(hold("enough"),))]), read_only=False)
     assert line_text(tuners_verdict(quiet, 80)) == " nothing suggested"
