@@ -189,7 +189,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("why", ("w",), "why", "its rule, its value over time, what keeps it quiet", _ALERTS, 8),
     Action("history", ("h",), "history", "what began to fire, also what is over", _ALERTS, 9),
     Action("began", ("J",), "jump", "the fleet as it was when the alert began", _ALERTS, 9),
-    Action("undo_quiet", ("u",), "undo", "take back the acknowledgement, else the silences", _ALERTS, 8),
+    Action("undo_quiet", ("u",), "undo", "take back the acknowledgement, else the silences", _ALERTS, 9),
     Action("next_kind", ("f",), "kind", "only the next kind of events, in the end all again", _EVENTS, 3),
     Action("past", ("h",), "past", "past changes with their verdicts", _TUNERS, 4),
     Action(
@@ -237,7 +237,7 @@ ACTIONS: tuple[Action, ...] = (
         at_once=True,
     ),
     Action("suspend_process", ("ctrl+z",), "suspend", "stop everything until `fg`", _ANYWHERE),
-    Action("help", ("question_mark",), "help", "this page", _ANYWHERE, 6),
+    Action("help", ("question_mark",), "help", "all keys, and what the words mean", _ANYWHERE, 6),
     Action("leave", ("q", "ctrl+c"), "quit", "end enginetop", _ANYWHERE, 7),
 )  # fmt: skip
 

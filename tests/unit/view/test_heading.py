@@ -308,6 +308,11 @@ def test_footer_keeps_whole_hints() -> None:
     assert line_text(footer_line(hints, "1 of 9", 20)) == " a first     1 of 9 "
 
 
+def test_the_key_that_every_runbook_begins_with_is_in_the_footer_of_80_columns() -> None:
+    hints = footer_hints(Place.ALERTS, offers=lambda action: action.name != "alerts")
+    assert "w why" in line_text(footer_line(hints, "", 80))
+
+
 @pytest.mark.parametrize("place", [place for place in Place if place not in TYPING])
 def test_help_and_quit_are_in_every_footer_of_80_columns(place: Place) -> None:
     line = footer_line(footer_hints(place), "1–17 of 64", 80)
