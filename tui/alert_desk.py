@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from glob import escape
 
 from enginetop.alerts.rule import identity
@@ -62,6 +62,8 @@ class AlertDesk(Errands):
         while rest and rest[0].partition("=")[0] in given and rest[0].partition("=")[2]:
             name, _, pattern = rest.pop(0).partition("=")
             given[name] = pattern
+        if mistake := _not_a_reason(first, rest, given):
+            return mistake
         self._silence(Silence(self._now() + seconds, reason=" ".join(rest), **given), told)
         return ""
 
@@ -88,6 +90,19 @@ class AlertDesk(Errands):
         if alert.silenced_by:
             return "it is silenced by the config file, which is not changed from here"
         return "nothing to take back"
+
+
+def _not_a_reason(duration: str, words: list[str], names: Collection[str]) -> str:
+    """Why `words` cannot be the reason: what of them was meant as the time or as a pattern, or ""."""
+    if words and duration_seconds(words[0]) is not None:
+        return f"two durations, {duration} and {words[0]}: keep one"
+    for word in words:
+        name, is_pattern, pattern = word.partition("=")
+        if is_pattern and name in names:
+            return f"{word} stands behind the reason: write it before" if pattern else f"{word} names nothing"
+    if words and words[0].partition("=")[0].isalpha() and "=" in words[0]:
+        return f"{words[0]!r} is unknown; write rule=PATTERN or target=PATTERN"
+    return ""
 
 
 def _silenced(silence: Silence, said: str, now: float) -> str:

@@ -134,6 +134,27 @@ def test_a_note_that_comes_in_one_piece_silences_nothing(quiet: QuietFile) -> No
     assert play(story, quiet).failures == []
 
 
+@pytest.mark.parametrize(
+    ("typed", "mistake"),
+    [
+        ("4h rule=T* target=b*", "two durations, 4h and 4h: keep one"),
+        ("rack 7 target=b*", "target=b* stands behind the reason: write it before"),
+        ("rule= rack 7", "rule= names nothing"),
+        ("model=llama", "'model=llama' is unknown; write rule=PATTERN or target=PATTERN"),
+    ],
+)
+def test_what_is_no_reason_silences_nothing(quiet: QuietFile, typed: str, mistake: str) -> None:
+    """The entry begins with `4h `: a whole silence typed behind it hit the selected alert, as a reason."""
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, quiet: QuietFile) -> None:
+        await press(app, pilot, "c", *typed, "enter")
+        assert screen_kind(app) is WordsScreen
+        assert mistake in screen_text(app)
+        assert quiet.read().silences == ()
+
+    assert play(story, quiet).failures == []
+
+
 def test_silence_as_typed(quiet: QuietFile) -> None:
     async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, quiet: QuietFile) -> None:
         await press(app, pilot, "c")
