@@ -15,6 +15,7 @@ from tui.key_names import written
 from tui.keymap import ALWAYS
 from tui.view.alert_condition import ALERT_WORDS
 from tui.view.condition import NO_ANSWER, SLOW, STATES
+from tui.view.help import MOUSE
 from tui.view.query import FILTER_HELP
 from tui.view.severity import GLYPH_OF, Severity
 
@@ -24,6 +25,14 @@ _INTRODUCTION = """\
 Written by `make docs` from the table of actions (`tui/actions.py`); a test fails when it is not what that
 says. `?` shows the keys on the screen. Keys marked **dangerous** change an engine: they ask first, are absent
 while everything is read-only, and are never a single unshifted key.
+"""
+
+_MOUSE = """\
+## The mouse
+
+{rows}
+
+`--no-mouse` leaves it to the terminal, for selecting text; most terminals select with shift held as well.
 """
 
 _OWN = """\
@@ -75,7 +84,16 @@ _PASSING = (
 def page() -> str:
     """The whole text of `docs/keys.md`."""
     always = ", ".join(f"`{written(key)}` for {word}" for word, key in sorted(ALWAYS.items()))
-    parts = [_INTRODUCTION, *_tables(), _OWN.format(always=always), _COMMANDS, *_commands(), _FILTER]
+    rows = "\n".join(f"- **{deed}** {meaning}" for deed, meaning in MOUSE)
+    parts = [
+        _INTRODUCTION,
+        *_tables(),
+        _MOUSE.format(rows=rows),
+        _OWN.format(always=always),
+        _COMMANDS,
+        *_commands(),
+        _FILTER,
+    ]
     parts += (f"    {line}" for line in FILTER_HELP)
     return "\n".join(parts) + "\n\n" + "".join(_states())
 

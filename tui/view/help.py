@@ -13,10 +13,17 @@ from tui.view.severity import GLYPH_OF, INK_OF, Severity
 _SEVERITY_WORDS = {
     Severity.OK: "serving",
     Severity.QUIET: "nothing to do, or nothing known yet",
-    Severity.INFO: "in transition: loading, draining, restarted, no answer to one look",
+    Severity.INFO: "worth a look: slow, outlier, loading, draining, restarted, no answer to one look",
     Severity.WARN: "needs you: look at it",
     Severity.CRIT: "needs you: does not serve",
 }
+
+MOUSE = (
+    ("click", "on a row: select it; on the selected row: open it"),
+    ("click", "on a column's title in the fleet: sort by it; again: the other way round"),
+    ("wheel", "scroll"),
+)
+"""What the mouse does; `--no-mouse` leaves it to the terminal."""
 
 _MARKS = (
     ("–", "not known or not exported; never 0"),
@@ -60,6 +67,8 @@ def help_lines(width: int, *, read_only: bool = True, actions: Sequence[Action] 
         if own:
             lines.append(plain(f"   {place}", "group"))
         lines += ((Span(f"     {pad(action.key_text, 13)}", "key"), Span(action.meaning)) for action in own)
+    lines += (EMPTY_LINE, plain(" Mouse", "title"))
+    lines += ((Span(f"     {pad(deed, 13)}", "key"), Span(meaning)) for deed, meaning in MOUSE)
     lines += (EMPTY_LINE, plain(" Filter", "title"), *(plain(f"     {text}") for text in FILTER_HELP))
     lines += (EMPTY_LINE, plain(" States", "title"))
     for severity in reversed(Severity):

@@ -8,6 +8,7 @@ from enginetop.alerts.builtin import BUILTIN_NAMES
 from tui.actions import ACTIONS
 from tui.commands import commands_of
 from tui.docs_keys import main, page
+from tui.view.help import MOUSE, help_lines
 
 
 def test_the_page_is_current(tmp_path: Path) -> None:
@@ -31,3 +32,10 @@ def test_every_action_and_command_is_on_it() -> None:
     assert all(f"| {action.word} | {action.meaning}" in text for action in ACTIONS)
     assert all(f"`:{command.word} " in text for command in commands_of(()))
     assert text.count("**dangerous** |") == sum(action.dangerous for action in ACTIONS)
+
+
+def test_the_mouse_is_on_it_and_on_the_help_page() -> None:
+    text, shown = page(), "\n".join("".join(span.text for span in line) for line in help_lines(100))
+    for deed, meaning in MOUSE:
+        assert f"- **{deed}** {meaning}" in text
+        assert f"{deed:<13}{meaning}" in shown
