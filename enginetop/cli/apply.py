@@ -57,10 +57,14 @@ def _emit(settings: Settings, plan: Plan) -> int:
     return exit_codes.OK
 
 
+def _tell_of_recovery(change: str) -> None:
+    tell(f"change {change} was left unfinished: it is undone first; this waits for its engines")
+
+
 def _carry_out(args: argparse.Namespace, controller: Controller, plan: Plan) -> int:
     if not args.dry_run:
         try:
-            recovered = controller.recover()
+            recovered = controller.recover(begins=_tell_of_recovery)
         except ControlError as error:
             controller.refuse(plan, str(error))
             return _refused(args, plan, error)

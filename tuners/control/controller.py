@@ -160,8 +160,14 @@ class Controller:
             return False
         return state not in FINAL_STATES
 
-    def recover(self, why: str = "enginetop ended before the change did") -> tuple[ChangeView, ...]:
+    def recover(
+        self,
+        why: str = "enginetop ended before the change did",
+        begins: Callable[[str], None] = lambda _: None,
+    ) -> tuple[ChangeView, ...]:
         """Undo every change that was left unfinished; blocks, and returns their final views.
+
+        `begins` is told the id of each before it is undone: engines that do not answer are waited for.
 
         ControlError when another controller runs, or when a stored change cannot be read.
         """
@@ -173,6 +179,7 @@ class Controller:
         views: list[ChangeView] = []
         try:
             for change in self._unfinished():
+                begins(change)
                 try:
                     self._undo(change, why)
                 except StoredChangeError as error:

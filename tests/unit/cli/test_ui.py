@@ -100,7 +100,7 @@ def test_a_recovery_that_fails_is_told_when_the_screen_is_gone(capsys: pytest.Ca
         def __init__(self) -> None:
             """Nothing to control."""
 
-        def recover(self, why: str = "") -> Any:
+        def recover(self, why: str = "", begins: Any = None) -> Any:
             raise ControlError("another controller is at work: pid 4711")
 
     with recovery(Stuck()) as thread:

@@ -344,7 +344,9 @@ def test_what_was_left_unfinished_is_undone_first(
     _, _, after = make(fleet)
     with pytest.raises(ControlError, match="7f3a is not finished"):
         after.begin(plan_for(fleet, id="beef"), "me")
-    (view,) = after.recover()
+    begun: list[str] = []
+    (view,) = after.recover(begins=begun.append)
+    assert begun == ["7f3a"]
     assert view.state is ChangeState.ROLLED_BACK
     assert "ended before the change did" in view.detail
     assert values(fleet) == BACK
