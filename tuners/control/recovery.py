@@ -72,9 +72,10 @@ def resume_to_undo(
     ending = Ending(ChangeState.ROLLED_BACK if written else ChangeState.REFUSED, why, now, asked=True)
     if isinstance(stored, Mapping) and not finished:
         try:
+            before = str(stored["why"])
             ending = Ending(
                 ChangeState(stored["to"]),
-                f"{stored['why']} ({why})",
+                before if why in before else f"{before} ({why})",
                 now,
                 asked=bool(stored.get("asked", False)),
             )

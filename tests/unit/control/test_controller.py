@@ -19,6 +19,8 @@ from tests.support.control_runs import SHORT, gain, loss, values
 from tests.support.virtual_fleet import KNOB, START, VERSION, VirtualFleet, plan_for, three
 from tuners.control.controller import Controller
 from tuners.control.driver import ControlError, World
+from tuners.control.recovery import progress_document, resume_to_undo
+from tuners.control.settings import ControlSettings
 from tuners.control.store import ChangeStore
 
 OLD, NEW = 2048, 512
@@ -351,6 +353,23 @@ def test_what_was_left_unfinished_is_undone_first(
     assert "ended before the change did" in view.detail
     assert values(fleet) == BACK
     assert after.recover() == ()
+
+
+def test_the_reason_of_a_way_back_that_is_begun_again_is_told_once(
+    make: Callable[..., tuple[VirtualFleet, Source, Controller]], tmp_path: Path
+) -> None:
+    fleet, source, controller = make(three())
+    source.hold_at(200.0)
+    controller.begin(plan_for(fleet), "me")
+    _until(controller, ChangeState.OBSERVE)
+    document = json.loads((tmp_path / "state" / "changes" / "7f3a.json").read_bytes())
+    source.release()
+    _end(controller)
+    for _ in range(3):
+        again = resume_to_undo(document, now=1.0, why="it died", settings=ControlSettings(), tool_version="0")
+        assert again.ending is not None
+        assert again.ending.why == "it died"
+        document = progress_document(again)
 
 
 @pytest.mark.parametrize(
