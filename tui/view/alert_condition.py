@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from enginetop.alerts.rule import FIRING
+from enginetop.alerts.rule import FIRING, PENDING
 from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Alert
 from enginetop.fleet.state import duration_text
@@ -57,16 +57,19 @@ NOTHING_FIRES = Firing()
 
 
 def firing_by_target(alerts: Sequence[Alert]) -> dict[str, Firing]:
-    """The firing alerts by their target. One that follows from another is neither loud nor handled."""
+    """The firing alerts by their target. One that follows from another is neither loud nor handled.
+
+    A silence holds from the first breach on: what it covers is handled while it is pending, too.
+    """
     loud: defaultdict[str, list[Alert]] = defaultdict(list)
     handled: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for alert in alerts:
-        if alert.state != FIRING or alert.inhibited_by:
+        if alert.state not in (FIRING, PENDING) or alert.inhibited_by:
             continue
         if alert.acknowledged_by or alert.silenced_by:
             by = f"acknowledged by {alert.acknowledged_by}" if alert.acknowledged_by else "silenced"
             handled[alert.target][alert.rule] = by
-        else:
+        elif alert.state == FIRING:
             loud[alert.target].append(alert)
     return {
         target: Firing(tuple(loud.get(target, ())), handled.get(target, {})) for target in {**loud, **handled}

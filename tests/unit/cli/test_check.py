@@ -117,6 +117,16 @@ def test_a_line_has_an_end_and_the_document_has_all() -> None:
     assert found.summary.endswith("; and 5 more")
 
 
+@pytest.mark.parametrize("state", ["pending", "firing"])
+def test_a_silenced_replica_that_is_down_is_no_aside_from_its_first_failure_on(state: str) -> None:
+    """It said `OK 2 of 2: c0 down 5 s`, and half a minute later nothing of it."""
+    quiet = replace(
+        alert("TargetDown", "http://c0.example:8000", "critical"), state=state, silenced_by="ana: drill"
+    )
+    snapshot = fleet([replica("a"), down_replica("c0", seconds=5)], alerts=(quiet,))
+    assert verdict(snapshot) == (0, "OK 2 of 2: nothing to report; 1 silenced")
+
+
 def test_what_is_silenced_is_told_by_its_number() -> None:
     quiet = replace(SLOW, silenced_by="ana: drill")
     assert verdict(with_alerts(quiet)) == (0, "OK 2 of 2: nothing to report; 1 silenced")

@@ -246,6 +246,27 @@ def test_an_alert_that_is_kept_quiet_does_not_lead(quiet: dict[str, str]) -> Non
     assert conditions_of(fleet([one], alerts=[firing]))[one.target.url].word == "ok"
 
 
+@pytest.mark.parametrize("state", ["pending", "firing"])
+@pytest.mark.parametrize(
+    ("quiet", "said"),
+    [({"silenced_by": "drill"}, "silenced"), ({"acknowledged_by": "ann"}, "acknowledged by ann"), ({}, "")],
+)
+def test_what_is_quiet_needs_nobody_before_its_hold_is_over_either(
+    quiet: dict[str, str], said: str, state: str
+) -> None:
+    """A replica that was silenced and then stopped asked for somebody until its alert fired."""
+    one = down_replica("c0", seconds=5)
+    known = replace(alert("TargetDown", one.target.url, "critical"), state=state, **quiet)  # type: ignore[arg-type]
+    condition = conditions_of(fleet([one], alerts=[known]))[one.target.url]
+    assert (condition.handled, condition.needs_you) == (said, not said)
+
+
+def test_a_pending_alert_does_not_lead() -> None:
+    one = replica("a3")
+    pending = replace(alert("SpeculationUseless", one.target.url), state="pending")
+    assert conditions_of(fleet([one], alerts=[pending]))[one.target.url].word == "ok"
+
+
 def test_a_replica_unlike_its_like_is_worth_a_look_but_needs_nobody() -> None:
     odd = (Outlier("kv_usage_ratio", 0.9, 0.52, 6),)
     condition = condition_of(replica("a", outliers=odd), AT)
