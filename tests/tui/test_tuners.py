@@ -12,7 +12,19 @@ from textual.pilot import Pilot
 
 from enginetop.fleet.change import ChangeState, Proposal, Verdict
 from enginetop.fleet.snapshot import FleetSnapshot, Outlook
-from tests.tui.changes import KNOB, OBSERVED, PAST, FakeControl, changed, hold, pool, refusal, row, url
+from tests.tui.changes import (
+    HISTORY,
+    KNOB,
+    OBSERVED,
+    PAST,
+    FakeControl,
+    changed,
+    hold,
+    pool,
+    refusal,
+    row,
+    url,
+)
 from tests.tui.snapshots import FakeSource, down_replica, fleet
 from tests.tui.test_app import SIZES, Clock, publish, screen_kind, screen_lines, screen_text
 from tui.app import FleetApp
@@ -379,6 +391,35 @@ def test_the_list_tells_of_a_change_of_another_process(monkeypatch: pytest.Monke
         await until(lambda: "elsewhere" not in screen_lines(app)[1], pilot)
 
     assert play(story).failures == []
+
+
+@pytest.mark.parametrize("keys", [["8", "enter"], ["8", "h", "enter"]], ids=["list", "past"])
+def test_a_change_that_another_process_undid_is_not_told_as_in_force(
+    monkeypatch: pytest.MonkeyPatch, keys: Sequence[str]
+) -> None:
+    """`enginetop rollback` beside the screen: it went on with `in force on 4`, and offered the rollback."""
+    monkeypatch.setattr("tui.screens.audit_reader.AGAIN_SECONDS", 0.02)
+    done = (*HISTORY, row(20, ChangeState.DONE, "in force on 4", verdict=Verdict.IMPROVED))
+    undone = (*done, row(5, ChangeState.ROLLED_BACK, "asked for by ann", verdict=Verdict.IMPROVED))
+    kept = changed(state=ChangeState.DONE, detail="in force on 4", history=done, verdict=Verdict.IMPROVED)
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        control.rows = done
+        await press(app, pilot, *keys)
+        assert screen_kind(app) is ChangeScreen
+        assert "DONE" in screen_lines(app)[0]
+        assert "roll back" in footer(app)
+        control.rows = undone
+        await until(lambda: "asked for by ann" in screen_text(app), pilot)
+        assert "DONE" not in screen_lines(app)[0]
+        assert "ROLLED BACK" in screen_lines(app)[1]
+        assert "roll back" not in footer(app)
+        while screen_kind(app) is not TunersScreen:
+            await press(app, pilot, "escape")
+        await until(lambda: "in force on 4" not in screen_text(app), pilot)
+        assert "roll back" not in footer(app)
+
+    assert play(story, control=FakeControl(changes=(kept,))).failures == []
 
 
 def test_the_audit_is_left_alone_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from enginetop.fleet.change import AuditRow
+from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeView
 from tui.actions import Action, Place
 from tui.control_desk import ControlDesk
 from tui.screens.audit_reader import AuditReader
@@ -17,7 +17,7 @@ from tui.screens.listing import TitledListScreen
 from tui.screens.reading import ReadingScreen
 from tui.view.cells import Line, clip, plain
 from tui.view.change import change_lines, change_title
-from tui.view.past import PastChange, past_changes, past_lines, past_rows, past_title
+from tui.view.past import PastChange, carried_on, past_changes, past_lines, past_rows, past_title
 from tui.view.rows import Rows
 from tui.view.undo import Undo, can_roll_back, undo_of
 from tui.widgets.ink import Inks
@@ -25,7 +25,10 @@ from tui.widgets.line_view import Complain
 
 
 class ChangeScreen(ReadingScreen):
-    """One change: live if the controller tells of it, else from its rows in the audit (`past`), read anew."""
+    """One change: live if the controller tells of it, else from its rows in the audit (`past`), read anew.
+
+    The audit also has the last word on one that is over here: another process may have undone it since.
+    """
 
     PLACE = Place.CHANGE
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_for(Place.CHANGE)]
@@ -44,16 +47,21 @@ class ChangeScreen(ReadingScreen):
         self._past = past
         self._trouble = ""
         self._audit: AuditReader | None = None
-        if desk is not None and past is not None:
-            self._audit = AuditReader(desk, self, self._take, self._tell, self._is_told_by_nobody)
+        if desk is not None:
+            self._audit = AuditReader(desk, self, self._take, self._tell, self._is_not_under_way)
 
     def on_mount(self) -> None:
         """Follow what another process does."""
         if self._audit is not None:
             self._audit.follow()
 
-    def _is_told_by_nobody(self) -> bool:
-        return self.picture.change(self.change_id) is None
+    def _is_not_under_way(self) -> bool:
+        change = self.picture.change(self.change_id)
+        return self._past is not None if change is None else change.state in FINAL_STATES
+
+    def _live(self) -> ChangeView | None:
+        change = self.picture.change(self.change_id)
+        return None if change is None or carried_on(change, self._past) else change
 
     def _take(self, rows: Sequence[AuditRow]) -> None:
         self._past = next((one for one in past_changes(rows) if one.id == self.change_id), self._past)
@@ -62,11 +70,11 @@ class ChangeScreen(ReadingScreen):
 
     def title_line(self, width: int) -> Line:
         """Which change, where, how far."""
-        return change_title(self.picture, self.change_id, width)
+        return change_title(self.picture, self.change_id, self._live(), width)
 
     def body_lines(self, width: int) -> list[Line]:
         """All that is known of it."""
-        change = self.picture.change(self.change_id)
+        change = self._live()
         trouble = [clip(plain(f" ✖ {self._trouble}", "crit"), width)] if self._trouble else []
         if change is not None:
             return [*trouble, *change_lines(self.picture, change, width)]
@@ -85,7 +93,7 @@ class ChangeScreen(ReadingScreen):
             confirm_roll_back(self, self._desk, undo, self._tell)
 
     def _undo(self) -> Undo | None:
-        change = self.picture.change(self.change_id)
+        change = self._live()
         if change is not None:
             return undo_of(change) if can_roll_back(change.state) else None
         return self._past.undo if self._past is not None and can_roll_back(self._past.state) else None

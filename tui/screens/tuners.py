@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -23,7 +24,8 @@ from tui.screens.what_if import WhatIfScreen
 from tui.view.advice import Suggestion
 from tui.view.cells import Line
 from tui.view.left_alone import LeftAlone
-from tui.view.past import PastChange, not_over, past_changes
+from tui.view.past import PastChange, carried_on, not_over, past_changes
+from tui.view.picture import Picture
 from tui.view.pool import pool_key
 from tui.view.rows import Rows
 from tui.view.tuners import Listed, tuners_rows, tuners_title, tuners_verdict
@@ -64,14 +66,16 @@ class TunersScreen(TitledListScreen):
         """What there is to do."""
         elsewhere = [
             change
-            for change in not_over(self.picture, self._past)
+            for change in not_over(self._told_here(), self._past)
             if self.only in (None, change.began.target)
         ]
-        return tuners_verdict(self.picture, width, self.only, self._trouble or self._unread, len(elsewhere))
+        return tuners_verdict(
+            self._told_here(), width, self.only, self._trouble or self._unread, len(elsewhere)
+        )
 
     def list_rows(self, width: int) -> Rows[Listed]:
         """The list."""
-        self._listed = tuners_rows(self.picture, width, self.only)
+        self._listed = tuners_rows(self._told_here(), width, self.only)
         return self._listed
 
     def open_row(self, key: str) -> None:
@@ -95,6 +99,14 @@ class TunersScreen(TitledListScreen):
         if asked is not None:
             self.open_screen(WhatIfScreen(self.inks, self.complain, *asked))
 
+    def _told_here(self) -> Picture:
+        """The picture without the changes of which the audit knows better: what is past has them."""
+        past = {change.id: change for change in self._past}
+        changes = tuple(
+            change for change in self.picture.changes if not carried_on(change, past.get(change.id))
+        )
+        return self.picture if changes == self.picture.changes else replace(self.picture, changes=changes)
+
     def _asked(self) -> tuple[Sequence[str], str] | None:
         """The target URLs and the knob of the row under the cursor; None: the row is of no knob."""
         match self._selected():
@@ -110,7 +122,7 @@ class TunersScreen(TitledListScreen):
 
     def _to_undo(self) -> ChangeView | None:
         chosen = self._selected()
-        return change_to_undo(self.picture.changes, chosen if isinstance(chosen, ChangeView) else None)
+        return change_to_undo(self._told_here().changes, chosen if isinstance(chosen, ChangeView) else None)
 
     def action_past(self) -> None:
         """Show the past changes."""

@@ -42,10 +42,9 @@ _NAME_WIDTHS = (12, 20)
 """Of the rows of the history: on a narrow terminal, and on a wide one."""
 
 
-def change_title(picture: Picture, change_id: str, width: int) -> Line:
-    """Which change, where, how far."""
+def change_title(picture: Picture, change_id: str, change: ChangeView | None, width: int) -> Line:
+    """Which change, where, how far; None: nothing but its rows is known."""
     left = [Span(f" change {change_id}", "title")]
-    change = picture.change(change_id)
     if change is not None:
         left.append(Span(f" · {picture.name_of(change.canary_target)} · "))
         left.append(Span(state_text(change), STATE_INK[change.state]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState, Verdict
+from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState, ChangeView, Verdict
 from enginetop.fleet.frozen import frozen
 from tui.view import numbers
 from tui.view.cells import Line, Span, clip, fit, merge, plain
@@ -64,6 +64,13 @@ def past_changes(rows: Sequence[AuditRow]) -> tuple[PastChange, ...]:
     for row in rows:
         found.setdefault(row.change, []).append(row)
     return tuple(PastChange(change, tuple(own)) for change, own in reversed(found.items()))
+
+
+def carried_on(change: ChangeView, past: PastChange | None) -> bool:
+    """Whether another process has done more to a change that is over here: undone it, or tried to."""
+    if past is None or change.state not in FINAL_STATES or past.state is change.state:
+        return False
+    return not change.history or past.rows[-1].at > change.history[-1].at
 
 
 def not_over(picture: Picture, changes: Sequence[PastChange]) -> tuple[PastChange, ...]:

@@ -72,8 +72,10 @@ def test_a_change_under_way_at_200_columns() -> None:
 
 
 def test_title_of_a_change() -> None:
-    assert line_text(change_title(PICTURE, "7f3a", 60)).startswith(" change 7f3a · b1 · OBSERVE 11 of 30 ")
-    assert line_text(change_title(PICTURE, "gone", 60)).startswith(" change gone ")
+    assert line_text(change_title(PICTURE, "7f3a", PICTURE.change("7f3a"), 60)).startswith(
+        " change 7f3a · b1 · OBSERVE 11 of 30 "
+    )
+    assert line_text(change_title(PICTURE, "gone", None, 60)).startswith(" change gone ")
 
 
 def test_before_the_first_block_nothing_is_zero() -> None:
@@ -199,7 +201,7 @@ def test_what_may_be_in_force_can_be_undone() -> None:
 def test_what_is_held_is_said_to_be_undone() -> None:
     """An inconclusive change is taken back before it waits for a person: `held` alone reads as `in force`."""
     held = changed(state=ChangeState.HELD, verdict=Verdict.INCONCLUSIVE, eta_seconds=None)
-    title = line_text(change_title(Picture(FLEET, changes=(held,)), held.id, 80))
+    title = line_text(change_title(Picture(FLEET, changes=(held,)), held.id, held, 80))
     assert "HELD, undone" in title
     back = replace(held, history=(row(10, ChangeState.HELD, "inconclusive"),))
     assert any("HELD, undone" in line for line in told(change_lines(PICTURE, back, 80)))
@@ -464,7 +466,7 @@ def test_every_size_and_text_fits(
     past = past_changes(rows)
     lines = [
         *change_lines(picture, change, width),
-        change_title(picture, change.id, width),
+        change_title(picture, change.id, change, width),
         *suggestion_lines(picture, url("b1"), KNOB, Plan(proposal, trouble=detail), width),
         *proposal_lines(picture, proposal, width),
         *past_lines(picture, past[0], width),
