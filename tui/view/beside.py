@@ -99,10 +99,19 @@ def _told_apart(label: str, first: str, second: str, width: int) -> Iterator[Lin
 
 def _bound(first: ReplicaSnapshot, second: ReplicaSnapshot, cells: int) -> Lines:
     for word in dict.fromkeys((*first.bound_by, *second.bound_by)):
-        one, other = first.bound_by.get(word, 0.0), second.bound_by.get(word, 0.0)
-        if word != "unknown" and max(one, other) >= 0.005:
-            shown, shown_other = (f"{numbers.percent(share)} %" for share in (one, other))
-            yield word_line(f"bound by {word}", shown, shown_other, cells=cells, other=_DIFFERS)
+        shares = [_bound_share(replica, word) for replica in (first, second)]
+        if word != "unknown" and max(share or 0.0 for share in shares) >= 0.005:
+            shown, shown_other = (
+                UNKNOWN if share is None else f"{numbers.percent(share)} %" for share in shares
+            )
+            differs = UNKNOWN if None in shares else _DIFFERS
+            yield word_line(f"bound by {word}", shown, shown_other, cells=cells, other=differs)
+
+
+def _bound_share(replica: ReplicaSnapshot, word: str) -> float | None:
+    """The word's share of the window, None where nothing is known of the whole window."""
+    known = any(share > 0 for name, share in replica.bound_by.items() if name != "unknown")
+    return replica.bound_by.get(word, 0.0) if known else None
 
 
 def _settings(first: ReplicaSnapshot, second: ReplicaSnapshot, width: int) -> Lines:

@@ -152,3 +152,10 @@ def test_no_line_is_wider_than_the_terminal(
     lines = beside_lines(picture, first.target.url, second.target.url, width)
     for line in (*lines, beside_title(picture, first.target.url, second.target.url, width)):
         assert line_width(line) <= width, line_text(line)
+
+
+def test_what_binds_a_replica_that_is_down_is_not_known() -> None:
+    """It had `0 %` in each of these rows."""
+    lines = texts(down_replica("a1"), A2)
+    assert row(lines, "bound by kv") == ["–", "25", "%", "–"]
+    assert row(lines, "bound by none") == ["–", "75", "%", "–"]
