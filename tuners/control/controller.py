@@ -279,11 +279,13 @@ class Controller:
             raise ControlError(str(error)) from None
 
     def _refuse_obstacles(self, plan: Plan) -> None:
-        """ControlError where a change was left unfinished, or where this plan was carried out before."""
+        """ControlError where a change was left unfinished, or where this plan was begun before."""
         if unfinished := self._unfinished():
             raise ControlError(f"the change {unfinished[0]} is not finished: roll it back first")
         if plan.id in self._store.ids():
-            raise ControlError(f"the plan {plan.id} was carried out before; make a new one")
+            _, state, _ = stored_plan(self._store.load(plan.id))
+            did = "refused" if state is ChangeState.REFUSED else "carried out"
+            raise ControlError(f"the plan {plan.id} was {did} before; make a new one")
 
     def _undo(self, change: str, why: str) -> None:
         progress = resume_to_undo(

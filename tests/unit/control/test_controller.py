@@ -238,6 +238,9 @@ def test_a_kill_switch_that_is_on_refuses_new_changes(
     assert view.state is ChangeState.REFUSED
     assert "kill switch" in view.detail
     assert all(not engine.writes for engine in fleet.engines.values())
+    (tmp_path / "state" / "kill-switch").unlink()
+    with pytest.raises(ControlError, match="the plan 7f3a was refused before; make a new one"):
+        controller.begin(plan_for(fleet), "me")  # nothing of it was ever carried out
 
 
 def test_a_second_controller_is_refused_with_a_line_in_the_audit(
