@@ -358,8 +358,8 @@ async def until(told: Callable[[], bool], pilot: Pilot[None]) -> None:
 
 def test_past_changes_follow_what_another_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui.screens.audit_reader.AGAIN_SECONDS", 0.02)
-    begun = (*PAST, row(90_000, ChangeState.PLANNED, "plan 22bb", change="22bb"))
-    ended = (*begun, row(90_060, ChangeState.DONE, "kept", change="22bb", verdict=Verdict.IMPROVED))
+    begun = (*PAST, row(90, ChangeState.PLANNED, "plan 22bb", change="22bb"))
+    ended = (*begun, row(30, ChangeState.DONE, "kept", change="22bb", verdict=Verdict.IMPROVED))
 
     async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
         await press(app, pilot, "8", "h")

@@ -63,7 +63,8 @@ def past_changes(rows: Sequence[AuditRow]) -> tuple[PastChange, ...]:
     found: dict[str, list[AuditRow]] = {}
     for row in rows:
         found.setdefault(row.change, []).append(row)
-    return tuple(PastChange(change, tuple(own)) for change, own in reversed(found.items()))
+    changes = [PastChange(change, tuple(own)) for change, own in found.items()]
+    return tuple(sorted(changes, key=lambda change: change.began.at, reverse=True))
 
 
 def carried_on(change: ChangeView, past: PastChange | None) -> bool:

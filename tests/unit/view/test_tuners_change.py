@@ -332,6 +332,16 @@ def test_what_changes_at_once_is_said_to() -> None:
 # The past
 
 
+def test_a_plan_that_was_refused_at_first_stands_where_it_began() -> None:
+    """One that nobody confirmed at 300 s ago and that began 20 s ago stood below one of 100 s ago."""
+    rows = [
+        row(300, ChangeState.REFUSED, "not confirmed", change="aa"),
+        row(100, ChangeState.PLANNED, "plan bb", change="bb"),
+        row(20, ChangeState.PLANNED, "plan aa", change="aa"),
+    ]
+    assert [change.id for change in past_changes(rows)] == ["aa", "bb"]
+
+
 def test_past_changes_newest_first_by_hand() -> None:
     changes = past_changes(PAST)
     assert [change.id for change in changes] == ["7f3a", "11aa"]
