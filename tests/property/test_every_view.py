@@ -38,6 +38,7 @@ from tui.widgets.ink import Inks
 
 ELSEWHERE = {
     "change_lines": "tests/unit/view/test_tuners_change.py",
+    "change_title": "tests/unit/view/test_tuners_change.py",
     "undo_question": "tests/unit/view/test_tuners_change.py",
     "history_lines": "tests/unit/view/test_tuners_change.py",
     "past_lines": "tests/unit/view/test_tuners_change.py",
