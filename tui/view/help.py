@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tui.actions import ACTIONS, Action, Place
-from tui.view.cells import EMPTY_LINE, Line, Span, clip, pad, plain
+from tui.view.cells import EMPTY_LINE, Line, Span, clip, line_width, pad, plain, width_of, wrap_text
 from tui.view.columns import COLUMNS
 from tui.view.query import FILTER_HELP
 from tui.view.severity import GLYPH_OF, INK_OF, Severity
@@ -50,6 +50,11 @@ _EXPLAINED = (
     Place.ANYWHERE,
 )
 
+_FILTER_CELLS = 18
+"""Of a line of `FILTER_HELP`: what is typed, then what it finds."""
+_LEAST_ROOM = 20
+"""Cells for a meaning, below which it is cut instead of wrapped."""
+
 
 def help_lines(width: int, *, read_only: bool = True, actions: Sequence[Action] = ACTIONS) -> list[Line]:
     """The lines of the help page; `actions` have the user's keys."""
@@ -69,7 +74,7 @@ def help_lines(width: int, *, read_only: bool = True, actions: Sequence[Action] 
         lines += ((Span(f"     {pad(action.key_text, 13)}", "key"), Span(action.meaning)) for action in own)
     lines += (EMPTY_LINE, plain(" Mouse", "title"))
     lines += ((Span(f"     {pad(deed, 13)}", "key"), Span(meaning)) for deed, meaning in MOUSE)
-    lines += (EMPTY_LINE, plain(" Filter", "title"), *(plain(f"     {text}") for text in FILTER_HELP))
+    lines += (EMPTY_LINE, plain(" Filter", "title"), *map(_filter_line, FILTER_HELP))
     lines += (EMPTY_LINE, plain(" States", "title"))
     for severity in reversed(Severity):
         lines.append(
@@ -81,4 +86,20 @@ def help_lines(width: int, *, read_only: bool = True, actions: Sequence[Action] 
     )
     lines += (EMPTY_LINE, plain(" Columns (the wider the terminal, the more of them)", "title"))
     lines += ((Span(f"     {column.title:<12}", "head"), Span(column.meaning)) for column in COLUMNS)
-    return [clip(line, width) for line in lines]
+    return [clip(piece, width) for line in lines for piece in _wrapped(line, width)]
+
+
+def _filter_line(text: str) -> Line:
+    return (Span(f"     {text[:_FILTER_CELLS]}"), Span(text[_FILTER_CELLS:]))
+
+
+def _wrapped(line: Line, width: int) -> Iterator[Line]:
+    """The line; where its meaning is too long, that goes on below itself."""
+    room = width - width_of(line[0].text) if len(line) == 2 else 0
+    if line_width(line) <= width or room < _LEAST_ROOM:
+        yield line
+        return
+    label, meaning = line
+    for piece in wrap_text(meaning.text, room):
+        yield (label, Span(piece, meaning.ink))
+        label = Span(" " * width_of(label.text))

@@ -327,6 +327,15 @@ def test_help_explains_every_action_and_column() -> None:
         assert expected in text
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_help_that_is_too_long_for_its_line_goes_on_in_the_next(width: int) -> None:
+    """At 80 columns the numbers that a filter knows ended in `req, er…`."""
+    lines = [line_text(line) for line in help_lines(width)]
+    assert not [line for line in lines if line.endswith("…")]
+    words = " ".join(" ".join(lines).split())
+    assert "reason50, reason95, gpu, watts, celsius, joules ttft>500ms" in words
+
+
 def test_help_has_no_dangerous_key_while_all_is_read_only() -> None:
     closed = [line_text(line).strip() for line in help_lines(120)]
     opened = [line_text(line).strip() for line in help_lines(120, read_only=False)]
