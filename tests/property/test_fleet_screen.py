@@ -13,6 +13,7 @@ from enginetop.fleet.model import Target
 from enginetop.fleet.reading import ConfigValue
 from enginetop.fleet.snapshot import Alert, FleetSnapshot, Goodput, Outlier, ReplicaSnapshot, Span
 from tests.property.test_view_properties import fleets
+from tests.tui.running import running
 from tests.tui.snapshots import AT, FakeSource, down_replica, event, fleet, gpu, replica
 from tui.app import FleetApp
 from tui.view.arrange import Sort
@@ -134,9 +135,7 @@ def test_the_screen_stands_whatever_it_shows(
     rows: list[Any] = []
 
     async def run() -> None:
-        async with app.run_test(size=(width, height)) as pilot:
-            await pilot.pause()
-            await pilot.pause()
+        async with running(app, (width, height)):
             rows.extend(app.screen._compositor.render_strips())
 
     asyncio.run(run())

@@ -15,6 +15,7 @@ from enginetop.alerts.rule import identity
 from enginetop.alerts.silence import Acknowledgement, Silence
 from enginetop.cli.quiet_file import QuietFile
 from enginetop.fleet.snapshot import Alert, FleetSnapshot
+from tests.tui.running import running
 from tests.tui.snapshots import AT, FakeSource, alert, down_replica, fleet, replica
 from tests.tui.test_app import SIZES, Clock, publish, screen_kind, screen_lines, screen_text
 from tests.tui.test_shell import at_once
@@ -54,8 +55,7 @@ def play(
         app._alert_desk._now = lambda: AT
 
     async def run() -> None:
-        async with app.run_test(size=size) as pilot:
-            await pilot.pause()
+        async with running(app, size) as pilot:
             await publish(app, pilot, source, snapshot)
             await press(app, pilot, "7")
             await story(app, pilot, source, quiet)

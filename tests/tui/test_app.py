@@ -16,6 +16,7 @@ from textual.pilot import Pilot
 from enginetop.fleet.errors import ConfigError, EnginetopError
 from enginetop.fleet.model import ReplicaState, Target
 from enginetop.fleet.snapshot import FleetSnapshot
+from tests.tui.running import running
 from tests.tui.snapshots import AT, FakeSource, down_replica, fleet, replica
 from tui.app import FleetApp
 from tui.screens.detail import DetailScreen
@@ -51,12 +52,7 @@ def play(
     app = FleetApp(source, title="prod-eu", targets=targets, clock=clock or Clock(), ascii_only=ascii_only)
 
     async def run() -> None:
-        async with app.run_test(size=size) as pilot:
-            for _ in range(100):  # until something is on the screen: then the source is started
-                await pilot.pause()
-                if source.started or app.failures:
-                    break
-            await pilot.pause()
+        async with running(app, size) as pilot:
             await story(app, pilot, source)
 
     asyncio.run(run())

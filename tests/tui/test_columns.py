@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from enginetop.fleet.errors import ConfigError, EnginetopError
+from tests.tui.running import running
 from tests.tui.snapshots import FakeSource, fleet, replica
 from tests.tui.test_app import screen_lines, screen_text
 from tui.app import FleetApp
@@ -38,9 +39,7 @@ def drive(shelf: Shelf, keys: list[str], size: tuple[int, int] = (80, 24)) -> tu
     seen: list[str] = []
 
     async def run() -> None:
-        async with app.run_test(size=size) as pilot:
-            await pilot.pause()
-            await pilot.pause()
+        async with running(app, size) as pilot:
             for key in keys:
                 await pilot.press(key)
                 await app.workers.wait_for_complete()
@@ -105,9 +104,7 @@ def test_saved_columns_that_cannot_be_read_are_told_and_do_not_hide_the_fleet() 
     seen: list[str] = []
 
     async def run() -> None:
-        async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.pause()
-            await pilot.pause()
+        async with running(app):
             seen.append(screen_text(app))
 
     asyncio.run(run())

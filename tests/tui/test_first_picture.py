@@ -9,6 +9,7 @@ import pytest
 from textual._compositor import CompositorUpdate
 from textual.screen import Screen
 
+from tests.tui.running import running
 from tests.tui.snapshots import FakeSource
 from tui.app import FleetApp
 
@@ -34,8 +35,8 @@ def test_the_source_is_started_when_the_first_picture_is_with_the_terminal(
     monkeypatch.setattr(FleetApp, "_display", _display)
 
     async def run() -> None:
-        async with FleetApp(Source()).run_test(size=(120, 30)) as pilot:
-            await pilot.pause()
+        async with running(FleetApp(Source()), (120, 30)):
+            pass
 
     asyncio.run(run())
     assert order[0] == "title"

@@ -7,6 +7,7 @@ import asyncio
 from textual.pilot import Pilot
 
 from enginetop.fleet.ports import RawPage, RawScrape
+from tests.tui.running import running
 from tests.tui.snapshots import AT, FakeSource, fleet, replica
 from tests.tui.test_app import Clock, play, publish, screen_lines, screen_text
 from tui.app import FleetApp
@@ -37,8 +38,7 @@ class Pages:
 
 def run(app: FleetApp, story: object) -> FleetApp:
     async def go() -> None:
-        async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.pause()
+        async with running(app) as pilot:
             await story(app, pilot)  # type: ignore[operator]
 
     asyncio.run(go())

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tui
+from tests.tui.running import running
 from tests.tui.snapshots import FakeSource, down_replica, fleet, replica
 from themes.loader import theme_names
 from tui.app import FleetApp
@@ -22,8 +23,7 @@ from tui.widgets.ink import cube_number
 def test_every_theme_draws_the_first_screen(theme: str) -> None:
     async def run() -> None:
         app = FleetApp(FakeSource(fleet([replica("a1"), down_replica("c0")])), theme=theme)
-        async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.pause()
+        async with running(app):
             assert app.current_theme.name == f"enginetop-{theme}"
         assert app.failures == []
 
@@ -35,9 +35,7 @@ def test_no_color_sends_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def run() -> None:
         app = FleetApp(FakeSource(fleet([replica("a1"), down_replica("c0")])), theme="dark")
-        async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.pause()
-            await pilot.pause()
+        async with running(app):
             colours = {
                 color.name
                 for strip in app.screen._compositor.render_strips()

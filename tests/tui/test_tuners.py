@@ -25,6 +25,7 @@ from tests.tui.changes import (
     row,
     url,
 )
+from tests.tui.running import running
 from tests.tui.snapshots import FakeSource, down_replica, fleet
 from tests.tui.test_app import SIZES, Clock, publish, screen_kind, screen_lines, screen_text
 from tui.app import FleetApp
@@ -59,8 +60,7 @@ def play(
     )
 
     async def run() -> None:
-        async with app.run_test(size=size) as pilot:
-            await pilot.pause()
+        async with running(app, size) as pilot:
             await publish(app, pilot, source, snapshot)
             await story(app, pilot, source, control)
 
@@ -276,8 +276,7 @@ def test_without_a_controller_all_is_read_only() -> None:
     app = FleetApp(source, clock=Clock(), read_only=False)
 
     async def run() -> None:
-        async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.pause()
+        async with running(app) as pilot:
             assert "READ-ONLY" in screen_lines(app)[0]
             await pilot.press("8", "enter", "A")
             await pilot.pause()

@@ -15,6 +15,7 @@ from bench.screen_fleet import Churn
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import FleetSnapshot
 from tests.tui.changes import OBSERVED, FakeControl
+from tests.tui.running import running
 from tests.tui.snapshots import FakeSource, down_replica, fleet, replica
 from tests.tui.test_app import Clock
 from tui.app import FleetApp
@@ -45,8 +46,7 @@ def work_of(
     async def run() -> None:
         source, clock = FakeSource(), Clock()
         app = FleetApp(source, clock=clock)
-        async with app.run_test(size=size) as pilot:
-            await pilot.pause()
+        async with running(app, size) as pilot:
             for snapshot in (first, first):  # twice: what stands under the grid has taken its room
                 clock.now += 1.0
                 source.publish(snapshot)
@@ -104,8 +104,7 @@ def paintings(story: Story, control: FakeControl | None = None) -> int:
         nonlocal shown
         source, clock = FakeSource(), Clock()
         app = FleetApp(source, clock=clock, control=control)
-        async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.pause()  # the source is started once something is on the screen
+        async with running(app) as pilot:
             clock.now += 1.0
             source.publish(fleet([replica("a1")]))  # every 2 s
             await pilot.pause()
@@ -162,8 +161,7 @@ def frames(story: Callable[[FleetApp, Pilot[None], Frames], Awaitable[None]]) ->
                 sent.append([strip.text.rstrip() for strip in screen._compositor.render_strips()])
 
         app._display = display  # type: ignore[method-assign, assignment]
-        async with app.run_test(size=(100, 30)) as pilot:
-            await pilot.pause()
+        async with running(app, (100, 30)) as pilot:
             source.publish(fleet([replica("a1"), down_replica("c0")]))
             for _ in range(3):
                 await pilot.pause()
