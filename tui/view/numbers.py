@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import NO_QUANTILE, Distribution, Quantile, Scalar
-from enginetop.fleet.state import duration_text
 from tui.view.cells import UNKNOWN
 
 CENSORED = "≥"
@@ -85,7 +84,7 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def seconds_text(seconds: float | None) -> str:
-    """A duration in words of measure for running text: `61 ms`, `1.4 s`, `72 s`, `2.9 min`, `12 min`, `3 h`.
+    """A duration in words of measure for running text: `61 ms`, `1.4 s`, `72 s`, `2.9 min`, `2.5 h`, `3 d`.
 
     Rounded to the nearest: a latency is no age, of which only what is over counts.
     """
@@ -102,13 +101,13 @@ def seconds_text(seconds: float | None) -> str:
         return f"{seconds:.1f} s"
     if seconds < 119.5:
         return f"{seconds:.0f} s"
-    if seconds < 597.0:  # 9.95 min
-        return f"{seconds / 60:.1f}".removesuffix(".0") + " min"
-    return f"{seconds / 60:.0f} min" if seconds < 7170.0 else duration_text(round(seconds))
+    size, unit = (60, "min") if seconds < 7170.0 else (3600, "h") if seconds < 171_000.0 else (86400, "d")
+    number = seconds / size
+    return (f"{number:.1f}".removesuffix(".0") if number < 9.95 else f"{number:.0f}") + f" {unit}"
 
 
 def countdown(seconds: float) -> str:
-    """Time left, to the second below an hour: `48s`, `2m40s`, `1h05m`."""
+    """Time left or gone by, to the second below an hour: `48s`, `2m40s`, `1h05m`."""
     whole = max(math.ceil(seconds), 0)
     if whole < 60:
         return f"{whole}s"

@@ -96,9 +96,7 @@ def badges(picture: Picture, *, brief: bool = False) -> Line:
 
 
 def _behind(picture: Picture, brief: bool) -> str:
-    seconds = round(picture.behind_seconds or 0.0)
-    minutes, rest = divmod(seconds, 60)
-    age = f"{minutes} m {rest} s" if minutes else f"{rest} s"
+    age = numbers.countdown(round(picture.behind_seconds or 0.0))
     return f"{age} ago" if brief or picture.playback is not None else f"{age} ago, live goes on"
 
 

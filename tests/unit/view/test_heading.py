@@ -56,9 +56,9 @@ def test_badges_are_brief_where_they_would_cut_what_is_shown() -> None:
     past = picture(TROUBLE, behind_seconds=10.0, simulated=True)
     aside = " · A 18:11:45 · B 18:11:39"
     assert line_text(screen_title(past, "compare fleet", aside, 80)) == (
-        " compare fleet · A 18:11:45 · B 18:11:39          10 s ago  SIMULATED READ-ONLY "
+        " compare fleet · A 18:11:45 · B 18:11:39           10s ago  SIMULATED READ-ONLY "
     )
-    assert "10 s ago, live goes on" in line_text(screen_title(past, "compare fleet", aside, 100))
+    assert "10s ago, live goes on" in line_text(screen_title(past, "compare fleet", aside, 100))
 
 
 def test_badges() -> None:
