@@ -97,36 +97,44 @@ class ShellApp(PictureApp):
             else:
                 action = self._action(command.word)
                 if action is not None:
+                    self.begin_work()
                     self.begin(self._carry_out(lambda: self._act(action)))
 
         self.open_screen(PaletteScreen(self.inks, self.note_failure, self._commands(), chosen))
 
-    def on_command_bar_entered(self, message: CommandBar.Entered) -> None:
+    async def on_command_bar_entered(self, message: CommandBar.Entered) -> None:
         """Carry a line out, or say in the bar why not."""
         screen, line = self.top, message.text.strip()
         try:
             done = self._prepared(line)
         except (CommandError, QueryError, ConfigError) as error:
             screen.say_in_bar(str(error))
+            await self.answered()
             return
         self._remember(line)
+        self.begin_work()
         screen.close_bar()
         self.call_after_refresh(self._carry_out, done)
+        await self.answered()
 
-    def on_command_bar_left(self) -> None:
+    async def on_command_bar_left(self) -> None:
         """Close it."""
         self.top.close_bar()
+        await self.answered()
 
     def _remember(self, line: str) -> None:
         if line:
             self._history = [*(old for old in self._history if old != line), line][-_HISTORY:]
 
     async def _carry_out(self, done: Done) -> None:
-        said = done()
-        if not isinstance(said, str):
-            said = await said
-        if said:
-            self.top.say(said)
+        try:
+            said = done()
+            if not isinstance(said, str):
+                said = await said
+            if said:
+                self.top.say(said)
+        finally:
+            self.post_message(self.Done())
 
     def _prepared(self, line: str) -> Done:
         """The line understood; nothing is done yet. CommandError, QueryError, ConfigError."""

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
 from textual.pilot import Pilot
 
 from enginetop.fleet.ports import PlaybackState
 from enginetop.fleet.snapshot import FleetSnapshot
+from tests.tui.running import running
 from tests.tui.snapshots import AT, FakeSource, fleet, replica
 from tests.tui.test_app import (
     FLEET,
@@ -34,8 +36,7 @@ def run(app: FleetApp, source: FakeSource, keys: Sequence[str], snapshot: FleetS
     found: list[str] = []
 
     async def story() -> None:
-        async with app.run_test(size=(200, 50)) as pilot:
-            await pilot.pause()
+        async with running(app, (200, 50)) as pilot:
             await publish(app, pilot, source, snapshot)
             for key in keys:
                 await pilot.press(key)
@@ -181,8 +182,7 @@ def test_a_recording_is_played_by_the_same_keys() -> None:
     app = FleetApp(source, clock=Clock(), playback=source)
 
     async def story() -> None:
-        async with app.run_test(size=(140, 30)) as pilot:
-            await pilot.pause()
+        async with running(app, (140, 30)) as pilot:
             await publish(app, pilot, source, fleet([replica("a1")], at=AT - 10))
             await publish(app, pilot, source, fleet([replica("a1")], at=AT))
             assert "60 s of 61 min" in screen_lines(app)[0]
@@ -200,7 +200,7 @@ def test_a_recording_is_played_by_the_same_keys() -> None:
             assert source.state.speed == 2.0
             await pilot.press("left_square_bracket")
             await pilot.pause()
-            assert "10 s ago" in screen_lines(app)[0]
+            assert "10s ago" in screen_lines(app)[0]
             assert "live goes on" not in screen_lines(app)[0]
             await command(pilot, "time -5m")
             assert source.sought[-1] == AT - 10 - 300
@@ -251,3 +251,30 @@ def test_every_habit_on_odd_terminals(size: tuple[int, int]) -> None:
         await pilot.pause()
 
     assert play(story, size=size).failures == []
+
+
+def wheel(app: FleetApp, kind: type[MouseEvent], x: int, y: int) -> None:
+    """Turn the wheel by one step over a cell."""
+    app.post_message(kind(None, x, y, 0, 0, 0, False, False, False, screen_x=x, screen_y=y))
+
+
+def test_the_wheel_takes_along_what_the_footer_says_is_in_sight() -> None:
+    """It stood as before until the next picture: with an interval of 5 s so long, on a help page for ever."""
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, fleet([replica(f"r{number:02}") for number in range(40)]))
+        for place in ("fleet", "help"):
+            first = screen_lines(app)[-1].split()[-3]
+            assert first.startswith("1–"), place
+            wheel(app, MouseScrollDown, 10, 9)
+            await pilot.pause()
+            await pilot.pause()
+            assert not screen_lines(app)[-1].split()[-3].startswith("1–"), place
+            wheel(app, MouseScrollUp, 10, 9)
+            await pilot.pause()
+            await pilot.pause()
+            assert screen_lines(app)[-1].split()[-3] == first, place
+            await pilot.press("question_mark")
+            await pilot.pause()
+
+    assert play(story, size=(120, 24)).failures == []

@@ -13,11 +13,14 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from tests.tui.running import running
 from tests.tui.snapshots import AT, FakeSource, alert, down_replica, fleet, replica
 from tests.tui.test_app import FLEET, play, publish, row_of_cursor, screen_kind, screen_lines, screen_text
+from tui import early_keys
 from tui.app import FleetApp
 from tui.key_input import KeyParser
 from tui.screens.alerts import AlertsScreen
+from tui.screens.confirm import ConfirmScreen
 from tui.screens.detail import DetailScreen
 from tui.screens.fleet import FleetScreen
 from tui.screens.palette import PaletteScreen
@@ -80,6 +83,74 @@ def test_a_line_that_comes_in_one_piece_is_typed_where_it_is_wanted() -> None:
 
     app = play(story)
     assert app.failures == []
+
+
+def test_lines_that_come_in_one_piece_are_carried_out_one_after_the_other() -> None:
+    """What came after the first enter was typed into the same entry, or was a key of the screen left."""
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        await at_once(app, pilot, ":alerts\r:sort kv down\r")
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, FleetScreen)
+        assert (screen.sort.column, screen.sort.reverse, screen.types) == ("kv", False, False)
+        await at_once(app, pilot, "/kv>0.3\r7:filter a1\r")
+        await pilot.pause()
+        assert screen_kind(app) is FleetScreen
+        assert "1 of 4" in screen_text(app)
+        await at_once(app, pilot, "\x10alerts\r:filter kv>0.3\r")
+        await pilot.pause()
+        assert screen_kind(app) is FleetScreen
+        assert "2 of 4" in screen_text(app)
+        await at_once(app, pilot, ":filtre\rx\r")  # a mistake stays, as when it is typed in pieces
+        assert app.top.types
+        await pilot.press("escape")
+        await at_once(app, pilot, "7")
+        assert screen_kind(app) is AlertsScreen
+
+    assert play(story).failures == []
+
+
+def test_an_entry_that_goes_with_its_enter_leaves_no_key_waiting() -> None:
+    """A word that is taken as it is typed closes its screen before the enter behind it is read."""
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        done: list[str] = []
+        screen = ConfirmScreen(
+            app.inks,
+            app.note_failure,
+            title="roll back",
+            question=lambda _picture, _width: [],
+            word="y",
+            done=lambda: done.append("y"),
+            at_once=True,
+        )
+        app.open_screen(screen)
+        await at_once(app, pilot, "y\r")
+        assert done == ["y"]
+        await at_once(app, pilot, "7")
+        assert screen_kind(app) is AlertsScreen
+
+    assert play(story).failures == []
+
+
+def test_what_never_answers_does_not_keep_the_keyboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that hangs, say: the keys that wait are for what is on top then."""
+    monkeypatch.setattr(early_keys, "_PATIENCE_SECONDS", 0.01)
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        app.begin_work()
+        await at_once(app, pilot, "7")
+        while screen_kind(app) is not AlertsScreen:
+            await pilot.pause()
+        app.post_message(app.Done())
+        await at_once(app, pilot, "1")
+        assert screen_kind(app) is FleetScreen
+
+    assert play(story).failures == []
 
 
 def test_an_entry_that_opens_while_the_terminal_is_left_gets_the_keys() -> None:
@@ -217,8 +288,7 @@ def test_a_theme_of_the_users_by_command(tmp_path: Path) -> None:
 
     async def run() -> FleetApp:
         app = FleetApp(FakeSource(), theme_folder=tmp_path)
-        async with app.run_test(size=(80, 24)) as pilot:
-            await pilot.pause()
+        async with running(app) as pilot:
             await command(pilot, "theme mine")
             assert app.current_theme.name == "enginetop-mine"
             assert "theme mine" in screen_text(app)

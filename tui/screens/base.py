@@ -190,11 +190,8 @@ class PictureScreen(WholeScreen):
         return f" · see {self.picture.fault_log}" if self.picture.fault_log else ""
 
     def on_screen_resume(self) -> None:
-        """A screen that comes back shows the newest picture.
-
-        The entry that keys wait for gets them, also where the terminal was left meanwhile: Textual gives none
-        the focus then, and what is typed later would wait for ever.
-        """
+        """A screen that comes back shows the newest picture; the entry that keys wait for gets them."""
+        # Textual gives none the focus where the terminal was left meanwhile: keys would wait for ever.
         if self.awaits_entry and self.AUTO_FOCUS and (entries := self.query(self.AUTO_FOCUS)):
             self.set_focus(entries.first())
         self.post_message(self.Resumed())
@@ -224,6 +221,10 @@ class PictureScreen(WholeScreen):
         hints = footer_hints(self.PLACE, len(picture.suggestions), self.offers, actions_now(picture))
         where = sight_text(view.in_sight(), view.line_count)
         self.show_line("footer", lambda: footer_line(hints, where, self.size.width))
+
+    def on_line_view_moved(self, message: LineView.Moved) -> None:
+        """The footer tells what is in sight now, not with the next picture."""
+        self.paint_footer(message.view)
 
     def offers(self, action: Action) -> bool:
         """Whether the action can be taken now; what changes an engine never while all is read-only."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from textual import events
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -48,6 +50,13 @@ Complain = Callable[[str, Exception], None]
 
 class LineView(ScrollView, can_focus=False):
     """Shows a `LineSource`. Keys belong to the screen; this widget only scrolls and paints."""
+
+    class Moved(Message):
+        """The mouse may have brought other lines of this view in sight."""
+
+        def __init__(self, view: LineView) -> None:
+            super().__init__()
+            self.view = view
 
     def __init__(self, inks: Inks, complain: Complain, *, id: str | None = None) -> None:  # noqa: A002 - Textual's
         super().__init__(id=id)
@@ -87,6 +96,18 @@ class LineView(ScrollView, can_focus=False):
         top = max(0, min(top, len(self._source) - self.size.height))
         if top != self.scroll_offset.y:
             self.scroll_to(y=top, animate=False, force=True)
+
+    def on_mouse_scroll_down(self, _event: events.MouseScrollDown) -> None:
+        """The wheel: Textual scrolls before the message is read."""
+        self._tell_of_wheel()
+
+    def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
+        """The same, upwards."""
+        self._tell_of_wheel()
+
+    def _tell_of_wheel(self) -> None:
+        if self.max_scroll_y > 0:
+            self.post_message(self.Moved(self))
 
     @property
     def line_count(self) -> int:

@@ -132,6 +132,7 @@ class RowList(LineView):
             self.post_message(self.Opened(key))
         else:
             self._select(self._rows.position(key) or 0)
+            self.post_message(self.Moved(self))
 
     def _select(self, position: int) -> None:
         if self._rows is None:
