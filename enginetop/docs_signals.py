@@ -30,7 +30,8 @@ a measure, and since which release, is in `docs/engines.md`.
 
 - **Window**: 60 s, or `--window`. An increase is taken series by series, restarts of the engine included,
   from the newest page at or before its start to the last page; per second means by the time between those
-  two. Nothing is extrapolated.
+  two. Nothing is extrapolated. Where no pages came for so long that this is more than twice the window, all
+  that is counted is `estimated`, an average over that time: a replica back from an outage, for one window.
 - **Quantiles** follow Prometheus's rule: rank q x n, the bucket that reaches it, linear inside; `low` and
   `high` are its bounds. Past the last bucket there is no number, only `≥` that bound. Percentiles of a fleet
   come from merged buckets and are never averaged.

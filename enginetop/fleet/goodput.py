@@ -155,7 +155,9 @@ def _counted(facts: Facts, slo: Slo, doubt: str, *, own: bool) -> _Exact:
     if counted_for is not None and counted_for != slo.limits:
         ttft, tpot = counted_for
         notes.append(f"counted for TTFT {ttft:g} s and TPOT {tpot:g} s, not for the configured SLO")
-    quality = Quality.OK if covered == facts.parts else Quality.ESTIMATED
+    if average := facts.estimated.get(_JUDGED):
+        notes.append(average)
+    quality = Quality.OK if covered == facts.parts and not average else Quality.ESTIMATED
     return _Exact(within / completed, counted_for, quality, "; ".join(notes))
 
 

@@ -223,7 +223,7 @@ class ReplicaTracker:
         away = self._state.failure is not None or self._state.gone_at is not None
         if away and self._reading is not None and self._reading.at != self._budget.counted_at:
             self._budget.count(self._reading.at, self._objective())  # no page of another span may come
-        values = self._window.at(now)
+        values = self._window.at(now, self._state.fresh_seconds)
         if values is not None and values is not self._values:
             self._learn(now, values)
         self._values = values

@@ -80,6 +80,11 @@ class StateWatch:
         """The time between two pages, None while it is not known."""
         return self._spacing.seconds
 
+    @property
+    def fresh_seconds(self) -> float:
+        """How long a page is fresh; infinite while the spacing is not known."""
+        return self._spacing.fresh_seconds
+
     def since(self, now: float) -> float:
         """When the present state, or its cause, began; `now` before the first judgement."""
         return now if self._since is None else self._since
@@ -120,7 +125,7 @@ class StateWatch:
         return reading.flags, self._work.busy
 
     def _fresh_until(self) -> float:
-        return -math.inf if self.page_at is None else self.page_at + self._spacing.fresh_seconds
+        return -math.inf if self.page_at is None else self.page_at + self.fresh_seconds
 
     def wait(self, seconds: float | None) -> None:
         """The look under way has waited so long, which is longer than it should; None: no longer so."""

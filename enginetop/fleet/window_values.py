@@ -8,12 +8,15 @@ from dataclasses import field
 from types import MappingProxyType
 
 from enginetop.fleet.beyond import beyond
+from enginetop.fleet.beyond_catalogue import MEASURE_KINDS
+from enginetop.fleet.changing import changed
 from enginetop.fleet.derive import no_signals, rank_signals, signals
-from enginetop.fleet.facts import WindowFacts
+from enginetop.fleet.facts import Facts, WindowFacts
 from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.lazy import overlaid
 from enginetop.fleet.model import Quality, ReplicaState
 from enginetop.fleet.quickly_made import quickly_made
+from enginetop.fleet.signals import MeasureKind
 from enginetop.fleet.snapshot import Distribution, RankSnapshot, Scalar, Signals, SignalValue
 from enginetop.fleet.state import duration_text
 
@@ -27,6 +30,9 @@ _VALUES_MEAN_NOTHING = frozenset(
     }
 )
 """In these states the last good page says nothing about now; in `stale` it is shown as old."""
+
+_COUNTED = tuple(measure for measure, kind in MEASURE_KINDS.items() if kind is not MeasureKind.GAUGE)
+"""The measures that a window is taken of: gauges are those of the last page."""
 
 
 @quickly_made(eq=False)
@@ -61,12 +67,19 @@ class WindowValues:
         self._later_pages.append(at)
         self._true_until = -math.inf
 
-    def at(self, now: float) -> Values | None:
-        """The values at Unix time `now`, the same object while they are the same; None before a page."""
+    def at(self, now: float, fresh_seconds: float = math.inf) -> Values | None:
+        """The values at Unix time `now`, the same object while they are the same; None before a page.
+
+        `fresh_seconds` is how long a page of this target is fresh. A window that begins in a longer time
+        without pages reaches back to before it (contract: the baseline is the newest page *before* the
+        window): where that more than doubles it, what it counts is an average, and said to be one.
+        """
         if now >= self._true_until:
             facts = self._history.window(self._window_seconds, now)
             if facts is None:
                 return None
+            if facts.seconds - self._window_seconds > max(self._window_seconds, fresh_seconds):
+                facts = averaged(facts)
             derived = signals(facts)
             self._values = Values(facts, derived, rank_signals(facts, derived), beyond(facts.total))
             self._true_until = self._next_move(max(facts.since, now - self._window_seconds))
@@ -79,6 +92,18 @@ class WindowValues:
             passed += 1
         del pages[:passed]
         return pages[0] + self._window_seconds if len(pages) > 1 else math.inf
+
+
+def averaged(window: WindowFacts) -> WindowFacts:
+    """The same facts; whatever was counted is an estimate of what happens now."""
+    note = f"an average of {duration_text(window.seconds)}: no pages for most of it"
+    estimated = dict.fromkeys(_COUNTED, note)
+
+    def told(facts: Facts) -> Facts:
+        return changed(facts, estimated=overlaid(estimated, facts.estimated))
+
+    ranks = tuple(changed(rank, facts=told(rank.facts)) for rank in window.ranks)
+    return changed(window, total=told(window.total), ranks=ranks)
 
 
 @quickly_made(eq=False)

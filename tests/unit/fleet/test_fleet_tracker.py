@@ -50,6 +50,17 @@ def test_kv_of_reasoning_is_counted_where_there_is_reasoning() -> None:
     assert (held.value, held.note) == (200 + 10 / 2 * 110, "at least: of 2 of 2 replicas")
 
 
+def test_an_average_over_an_outage_is_one_in_the_sum_too() -> None:
+    made = fleet(A, B)
+    for at in (0, 2, 900, 902):
+        made.observe(A.url, page(at, tokens=100.0 * at))
+    for at in range(0, 904, 2):
+        made.observe(B.url, page(at, tokens=10.0 * at))
+    rate = scalar(made.snapshot(902.0), "generation_tokens_per_second")
+    assert (rate.value, rate.quality) == (110.0, Quality.ESTIMATED)
+    assert rate.note == "an average of 15 min: no pages for most of it"
+
+
 def test_targets_stand_in_their_order_and_others_behind_them() -> None:
     made = fleet(B, A)
     made.observe("http://z:9", page(0))

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enginetop.fleet.derive import no_signals, signals
+from enginetop.fleet.derive import no_signals, rank_signals, signals
 from enginetop.fleet.facts import WindowFacts, merge_facts
 from enginetop.fleet.goodput import Part, fleet_goodput, goodput
 from enginetop.fleet.model import Quality
 from enginetop.fleet.reading import Absence, Columns, Series
-from enginetop.fleet.snapshot import Goodput, Slo
-from enginetop.fleet.window_values import aged
-from tests.support.history_pages import Told, columns, value
+from enginetop.fleet.snapshot import Goodput, Scalar, Slo
+from enginetop.fleet.window_values import aged, averaged
+from tests.support.history_pages import Told, columns, two_ranks, value
 
 SLO = Slo(ttft_seconds=0.6, tpot_seconds=0.05)
 OURS = (0.6, 0.05)
@@ -159,6 +159,21 @@ def test_failed_requests_that_cannot_be_believed_make_no_share() -> None:
     found = goodput(signals(facts), facts, SLO)
     assert (found.exact, found.quality) == (None, Quality.UNKNOWN)
     assert "several processes behind one address" in found.note
+
+
+def test_counts_of_a_window_that_reaches_over_an_outage_are_an_estimate_of_now() -> None:
+    facts = averaged(window(FULL, [0] * 6, [100, 0, 0, 100, 0, 90], seconds=900.0))
+    found = goodput(signals(facts), facts, SLO)
+    assert (found.exact, found.quality) == (0.9, Quality.ESTIMATED)
+    assert found.note.startswith("an average of 15 min: no pages for most of it")
+
+
+def test_so_are_those_of_its_ranks() -> None:
+    shape = columns(*(value("generation_tokens", rank=rank) for rank in "01"), ranks=two_ranks())
+    ranks = rank_signals(averaged(window(shape, [0, 0], [900, 1800], seconds=900.0)))
+    told = [rank.signals["generation_tokens_per_second"] for rank in ranks]
+    note = "an average of 15 min: no pages for most of it"
+    assert told == [Scalar(rate, "tokens/s", Quality.ESTIMATED, note) for rate in (1.0, 2.0)]
 
 
 class TestFleet:

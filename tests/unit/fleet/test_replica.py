@@ -437,6 +437,53 @@ class TestShownValues:
         assert not tracker().who.is_router
 
 
+def after_outage(seconds: int, *, then: int) -> ReplicaTracker:
+    """Pages every 2 s for 100 s, none for so long, and every 2 s again; 100 tokens a second."""
+    back = 100 + seconds
+    made = tracker(*(page(at, tokens=100.0 * at, finished=at) for at in range(0, 102, 2)))
+    for at in (102, 104):
+        made.observe(failure(at, FailureKind.REFUSED))
+    for at in range(back, back + then + 2, 2):
+        made.observe(page(at, tokens=100.0 * at, finished=at))
+    return made
+
+
+class TestAfterAnOutage:
+    """The baseline is the newest page before the window, which may be of before the outage."""
+
+    @pytest.mark.parametrize(
+        ("outage", "then", "average"),
+        [
+            (900, 0, "15 min"),
+            (900, 4, "15 min"),
+            (900, 58, "15 min"),  # 958 s
+            (900, 60, ""),  # the first page after it is 60 s old
+            (59, 0, ""),
+            (119, 0, ""),  # 119 s are less than twice the window
+            (119, 2, "2 min"),  # 121 s
+            (119, 58, "2 min"),
+            (119, 60, ""),
+        ],
+    )
+    def test_what_is_counted_over_it_is_an_average_and_says_so(
+        self, outage: int, then: int, average: str
+    ) -> None:
+        shown = after_outage(outage, then=then).snapshot(100.0 + outage + then)
+        rate, run = shown.scalar("generation_tokens_per_second"), shown.scalar("requests_running")
+        note = f"an average of {average}: no pages for most of it" if average else ""
+        quality = Quality.ESTIMATED if average else Quality.OK
+        assert (rate.value, rate.quality, rate.note) == (100.0, quality, note)
+        assert (run.value, run.quality, run.note) == (1.0, Quality.OK, "")
+        e2e = shown.signals["e2e_seconds"]
+        assert isinstance(e2e, Distribution)
+        assert (e2e.quality, e2e.note) == (quality, note)
+
+    def test_a_slow_target_has_no_outage(self) -> None:
+        made = tracker(*(page(150.0 * n, tokens=n) for n in range(4)))
+        rate = made.snapshot(450.0).scalar("generation_tokens_per_second")
+        assert (rate.value, rate.quality, rate.note) == (1 / 150, Quality.OK, "")
+
+
 class TestEvents:
     def test_a_life(self) -> None:
         replica = seen(
