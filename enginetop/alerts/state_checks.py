@@ -7,9 +7,9 @@ from collections.abc import Callable
 from enginetop.alerts.rule import Finding, untold
 from enginetop.alerts.seen import newest, number, recent
 from enginetop.alerts.standing import EachReplica
+from enginetop.fleet.durations import duration_text
 from enginetop.fleet.model import ReplicaState, Role
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
-from enginetop.fleet.state import duration_text
 
 SILENT_SECONDS = 120.0
 """Without one output token for so long, with a queue, an engine is busy with something that never ends."""

@@ -19,11 +19,11 @@ from enginetop.cli.live_targets import live_targets, local_gpus
 from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
 from enginetop.fleet.document import alert_document
+from enginetop.fleet.durations import duration_text
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import ReplicaState, Target
 from enginetop.fleet.snapshot import Alert, FleetSnapshot, ReplicaSnapshot
-from enginetop.fleet.state import duration_text
 from tui.view.condition import conditions_of
 from tui.view.severity import Severity as Loudness
 

@@ -21,10 +21,10 @@ from enginetop.cli.settings import Settings, state_folder
 from enginetop.cli.until_stopped import stop_event
 from enginetop.cli.user import user_name
 from enginetop.fleet.change import ChangeState, ChangeView
+from enginetop.fleet.durations import countdown
 from enginetop.fleet.model import Target
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.ports import FleetSource
-from enginetop.fleet.state import duration_text
 from tuners.control.controller import Controller, WorldOf, the_fleet
 from tuners.control.driver import ControlError
 from tuners.control.recovery import StoredChangeError
@@ -164,7 +164,7 @@ def _how_far(view: ChangeView) -> str:
     """How far an observation is, in words; empty when there is none."""
     if view.state is not ChangeState.OBSERVE or not view.blocks:
         return ""
-    left = f", {duration_text(view.eta_seconds)} left" if view.eta_seconds is not None else ""
+    left = f", {countdown(view.eta_seconds)} left" if view.eta_seconds is not None else ""
     return f"{view.state} block {view.block} of {view.blocks}{left}"
 
 

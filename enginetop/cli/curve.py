@@ -17,12 +17,12 @@ from enginetop.cli.resolve import resolve
 from enginetop.cli.settings import Settings
 from enginetop.cli.stdout import open_stdout
 from enginetop.cli.until_stopped import stop_event
+from enginetop.fleet.durations import duration_text
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.load_curve import load_curve
 from enginetop.fleet.load_document import NamedCurve, curves_document, curves_of
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import FleetSnapshot
-from enginetop.fleet.state import duration_text
 from tui.view.cells import EMPTY_LINE, Line, Span
 from tui.view.load_curve import curve_lines
 

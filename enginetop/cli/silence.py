@@ -16,8 +16,8 @@ from enginetop.cli.alerting import quiet_file
 from enginetop.cli.diagnostics import tell
 from enginetop.cli.quiet_file import QuietFile, silence_document
 from enginetop.cli.user import user_name
+from enginetop.fleet.durations import countdown
 from enginetop.fleet.errors import ConfigError, EnginetopError
-from enginetop.fleet.state import duration_text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,7 +79,7 @@ def _print(silences: Iterable[Silence], form: str, now: float) -> None:
 
 
 def _line(silence: Silence, now: float) -> str:
-    left = duration_text(silence.until - now)
+    left = countdown(silence.until - now)
     why = f" ({silence.reason})" if silence.reason else ""
     line = f"{silence.id} rule {silence.rule} target {silence.target} for {left}, by {silence.by}{why}"
     return "".join(sign if sign.isprintable() else "?" for sign in line)

@@ -1,10 +1,15 @@
-"""Durations as people write them: one table of units, and what a latency without a unit may have meant."""
+"""Durations as people write and read them, and what a latency without a unit may have meant."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+
+_MINUTE = 60.0
+_HOUR = 3600.0
+_DAY = 86400.0
 
 LONGEST_SECONDS = 366 * 86400.0
 
@@ -54,3 +59,27 @@ def doubt_of(key: str, told: str | float, quote: str = "") -> str:
         return ""
     milliseconds, seconds = (f"{quote}{told:g}{unit}{quote}" for unit in ("ms", "s"))
     return f"{told:g} means {told:g} seconds; write {milliseconds} for milliseconds, or {seconds} if meant"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration in one rounded-down unit: `45 s`, `3 min`, `5 h`, `2 d`. Negative ones read `0 s`."""
+    seconds = max(seconds, 0.0)
+    if seconds < 2 * _MINUTE:
+        return f"{int(seconds)} s"
+    if seconds < 2 * _HOUR:
+        return f"{int(seconds / _MINUTE)} min"
+    if seconds < 2 * _DAY:
+        return f"{int(seconds / _HOUR)} h"
+    return f"{int(seconds / _DAY)} d"
+
+
+def countdown(seconds: float) -> str:
+    """Time left or gone by, rounded up, to the second below an hour: `48s`, `2m40s`, `1h05m`, `7d02h`."""
+    whole = max(math.ceil(seconds), 0)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02}s"
+    hours = minutes // 60
+    return f"{hours}h{minutes % 60:02}m" if hours < 48 else f"{hours // 24}d{hours % 24:02}h"

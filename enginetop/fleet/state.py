@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from enginetop.fleet.durations import duration_text
 from enginetop.fleet.frozen import frozen
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.observation import Failure, FailureKind
@@ -28,10 +29,6 @@ _HELPS = "; "
 
 _EXACT_BELOW_SECONDS = 10.0
 """A wait is told to a tenth of a second below this."""
-
-_MINUTE = 60.0
-_HOUR = 3600.0
-_DAY = 86400.0
 
 
 @frozen
@@ -283,15 +280,3 @@ def _connection_words(failure: Failure) -> str:
     """
     telling = failure.kind is FailureKind.REFUSED or _HELPS in failure.detail
     return (telling and failure.detail) or _meaning(failure).words
-
-
-def duration_text(seconds: float) -> str:
-    """A duration in one rounded-down unit: `45 s`, `3 min`, `5 h`, `2 d`. Negative ones read `0 s`."""
-    seconds = max(seconds, 0.0)
-    if seconds < 2 * _MINUTE:
-        return f"{int(seconds)} s"
-    if seconds < 2 * _HOUR:
-        return f"{int(seconds / _MINUTE)} min"
-    if seconds < 2 * _DAY:
-        return f"{int(seconds / _HOUR)} h"
-    return f"{int(seconds / _DAY)} d"

@@ -11,6 +11,7 @@ from enginetop.fleet.beyond import beyond
 from enginetop.fleet.beyond_catalogue import MEASURE_KINDS
 from enginetop.fleet.changing import changed
 from enginetop.fleet.derive import no_signals, rank_signals, signals
+from enginetop.fleet.durations import duration_text
 from enginetop.fleet.facts import Facts, WindowFacts
 from enginetop.fleet.history import TargetHistory
 from enginetop.fleet.lazy import overlaid
@@ -18,7 +19,6 @@ from enginetop.fleet.model import Quality, ReplicaState
 from enginetop.fleet.quickly_made import quickly_made
 from enginetop.fleet.signals import MeasureKind
 from enginetop.fleet.snapshot import Distribution, RankSnapshot, Scalar, Signals, SignalValue
-from enginetop.fleet.state import duration_text
 
 _VALUES_MEAN_NOTHING = frozenset(
     {

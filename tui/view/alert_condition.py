@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from enginetop.alerts.rule import FIRING, PENDING
+from enginetop.fleet.durations import duration_text
 from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import Alert
-from enginetop.fleet.state import duration_text
 from tui.view.severity import Condition, Severity, in_a_sentence
 
 ALERT_WORDS: Mapping[str, str] = {

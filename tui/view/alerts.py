@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from enginetop.alerts.rule import FIRING, PENDING, identity
+from enginetop.fleet.durations import duration_text
 from enginetop.fleet.snapshot import Alert
-from enginetop.fleet.state import duration_text
 from themes.loader import Ink
 from tui.view import numbers
 from tui.view.alert_condition import alert_severity

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from enginetop.fleet.change import FINAL_STATES, ChangeState, ChangeView, Verdict
+from enginetop.fleet.durations import countdown
 from themes.loader import Ink
 from tui.view import numbers
 
@@ -58,7 +59,7 @@ def time_left(change: ChangeView, age_seconds: float) -> str:
     if change.eta_seconds is None or change.state in FINAL_STATES:
         return ""
     left = max(change.eta_seconds - age_seconds, 0.0)
-    return f"about {left // 60 + 1:.0f} min left" if left >= 60 else f"{numbers.countdown(left)} left"
+    return f"about {left // 60 + 1:.0f} min left" if left >= 60 else f"{countdown(left)} left"
 
 
 def expiry_text(change: ChangeView, age_seconds: float) -> str:
@@ -68,4 +69,4 @@ def expiry_text(change: ChangeView, age_seconds: float) -> str:
     left = change.expires_in_seconds - age_seconds
     if left <= 0:
         return "not renewed in time: the engine has gone back by itself"
-    return f"goes back by itself in {numbers.countdown(left)} unless renewed"
+    return f"goes back by itself in {countdown(left)} unless renewed"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from enginetop.fleet.durations import duration_text
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import Alert, FleetSnapshot, Outlier, ReplicaSnapshot
-from enginetop.fleet.state import duration_text
 from tui.view.alert_condition import (
     NOTHING_FIRES,
     Handled,

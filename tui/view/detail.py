@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
+from enginetop.fleet.durations import duration_text
 from enginetop.fleet.events import is_lull
 from enginetop.fleet.model import Target
 from enginetop.fleet.snapshot import Outlier, ReplicaSnapshot
-from enginetop.fleet.state import duration_text
 from tui.view import numbers
 from tui.view.cells import EMPTY_LINE, UNKNOWN, Line, Span, clip, plain, spread
 from tui.view.condition import STATES, outlier_text

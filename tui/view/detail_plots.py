@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from enginetop.fleet.durations import duration_text
 from enginetop.fleet.frozen import frozen
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import ReplicaSnapshot, Slo
-from enginetop.fleet.state import duration_text
 from tui.view import charts, numbers
 from tui.view.cells import EMPTY_LINE, Line, Span, merge, pad
 from tui.view.figures import Lines

@@ -106,15 +106,6 @@ def seconds_text(seconds: float | None) -> str:
     return (f"{number:.1f}".removesuffix(".0") if number < 9.95 else f"{number:.0f}") + f" {unit}"
 
 
-def countdown(seconds: float) -> str:
-    """Time left or gone by, to the second below an hour: `48s`, `2m40s`, `1h05m`."""
-    whole = max(math.ceil(seconds), 0)
-    if whole < 60:
-        return f"{whole}s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
-
-
 def knob(value: float | None, missing: str = UNKNOWN) -> str:
     """A setting, all its digits: `8192`, `-1`, `0.9`; `missing` where there is none."""
     return missing if value is None or not math.isfinite(value) else f"{value:.12g}"

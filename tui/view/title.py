@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from enginetop.fleet.durations import countdown
 from enginetop.fleet.model import UP_STATES
 from enginetop.fleet.ports import PlaybackState
 from enginetop.fleet.snapshot import FleetSnapshot
@@ -96,7 +97,7 @@ def badges(picture: Picture, *, brief: bool = False) -> Line:
 
 
 def _behind(picture: Picture, brief: bool) -> str:
-    age = numbers.countdown(round(picture.behind_seconds or 0.0))
+    age = countdown(round(picture.behind_seconds or 0.0))
     return f"{age} ago" if brief or picture.playback is not None else f"{age} ago, live goes on"
 
 

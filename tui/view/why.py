@@ -8,9 +8,9 @@ from enginetop.alerts.builtin import builtin_rules
 from enginetop.alerts.inhibit import CAUSES
 from enginetop.alerts.rule import FIRING, Rule
 from enginetop.alerts.runbook import runbook_command
+from enginetop.fleet.durations import duration_text
 from enginetop.fleet.signals import SIGNALS
 from enginetop.fleet.snapshot import Alert
-from enginetop.fleet.state import duration_text
 from tui.view import numbers
 from tui.view.alert_condition import alert_severity
 from tui.view.alerts import alert_key, until_words

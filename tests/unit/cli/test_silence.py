@@ -26,7 +26,7 @@ def test_add_list_expire(capfd: pytest.CaptureFixture[str]) -> None:
     given = ["--for", "2h", "--rule", "Ttft*", "--target", "b\x1b*", "--reason", "load test"]
     assert main(["silence", "add", *given]) == 0
     line = capfd.readouterr().out
-    assert line.endswith("rule Ttft* target b?* for 2 h, by ana (load test)\n")
+    assert line.endswith("rule Ttft* target b?* for 2h00m, by ana (load test)\n")
     assert main(["silence", "list", "--format", "json"]) == 0
     (found,) = map(json.loads, capfd.readouterr().out.splitlines())
     assert (found["rule"], found["target"], found["by"]) == ("Ttft*", "b\x1b*", "ana")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enginetop.fleet.durations import doubt_of, duration_seconds, plain_seconds
+from enginetop.fleet.durations import countdown, doubt_of, duration_seconds, plain_seconds
 
 NO_DURATION = (
     *("", "0s", "0ms", "h", "2", "-2h", "1e3s", "２h", "2 h", "367d", "9" * 99 + "s", "1.s", ".5s", "5 ms"),
@@ -64,3 +64,14 @@ def test_a_number_that_is_meant_otherwise(key: str, told: str | float, doubted: 
 
 def test_a_doubt_says_what_was_understood_and_both_ways_out() -> None:
     assert doubt_of("tpot", 50) == ("50 means 50 seconds; write 50ms for milliseconds, or 50s if meant")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        *((-3.0, "0s"), (0.2, "1s"), (59.0, "59s"), (60.0, "1m00s"), (159.4, "2m40s"), (3599.5, "1h00m")),
+        *((3900.0, "1h05m"), (172_799.0, "47h59m"), (172_800.0, "2d00h"), (612_000.0, "7d02h")),
+    ],
+)
+def test_countdown(seconds: float, said: str) -> None:
+    assert countdown(seconds) == said

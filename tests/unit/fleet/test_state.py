@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from enginetop.fleet.durations import duration_text
 from enginetop.fleet.model import ReplicaState
 from enginetop.fleet.observation import Failure, FailureKind
 from enginetop.fleet.reading import EngineFlags
@@ -15,7 +16,6 @@ from enginetop.fleet.state import (
     FailureRun,
     Judgement,
     Standstill,
-    duration_text,
     is_connection_failure,
     judge,
     rests_on_page,

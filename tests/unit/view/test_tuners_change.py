@@ -16,7 +16,7 @@ from tests.tui.snapshots import AT, censored, distribution, down_replica, fleet,
 from tui.view.cells import line_text, line_width
 from tui.view.change import change_lines, change_title
 from tui.view.change_words import expiry_text, time_left
-from tui.view.numbers import between, countdown, fine_percent, knob
+from tui.view.numbers import between, fine_percent, knob
 from tui.view.past import past_changes, past_lines, past_rows, past_title
 from tui.view.picture import Picture
 from tui.view.suggestion import Plan, proposal_lines, suggestion_lines, suggestion_title
@@ -404,14 +404,6 @@ def test_a_row_without_words_shows_its_values() -> None:
 
 
 # Figures
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(-3.0, "0s"), (0.2, "1s"), (59.0, "59s"), (60.0, "1m00s"), (159.4, "2m40s"), (3900.0, "1h05m")],
-)
-def test_countdown(seconds: float, said: str) -> None:
-    assert countdown(seconds) == said
 
 
 @pytest.mark.parametrize(
