@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from enginetop.fleet.changing import changed
 from enginetop.fleet.frozen import frozen
-from enginetop.fleet.model import BELIEVED, ReplicaState
+from enginetop.fleet.model import BELIEVED, Quality, ReplicaState
 from enginetop.fleet.pools import pools
-from enginetop.fleet.snapshot import Distribution, Outlier, ReplicaSnapshot, Scalar, Signals
+from enginetop.fleet.snapshot import Outlier, ReplicaSnapshot, Scalar, Signals
 
 LEAST_REPLICAS = 4
 """Of fewer nobody can say which one is odd."""
@@ -70,6 +70,8 @@ class _Figure(NamedTuple):
 
     value: float
     least: float
+    exact: bool = True
+    """Not an estimate, such as an average over an outage."""
 
 
 _Figures = tuple[_Figure | None, ...]
@@ -124,9 +126,13 @@ def figures_of(replica: ReplicaSnapshot) -> _Figures:
 
 
 def compare(table: Sequence[tuple[str, _Figures]]) -> Iterable[tuple[str, Outlier]]:
-    """The outliers of one group: its replicas by URL with their figures."""
+    """The outliers of one group: its replicas by URL with their figures.
+
+    Estimates are held against none that is exact.
+    """
     for place, comparison in enumerate(COMPARED):
         known = [(url, figure) for url, figures in table if (figure := figures[place]) is not None]
+        known = [one for one in known if one[1].exact] or known
         if len(known) < LEAST_REPLICAS:
             continue
         values = [figure.value for _, figure in known]
@@ -149,16 +155,13 @@ def _figure(signals: Signals, base: str, part: str) -> _Figure | None:
     signal = signals.get(base)
     if signal is None or signal.quality not in BELIEVED:
         return None
+    exact = signal.quality is Quality.OK
     if isinstance(signal, Scalar):
-        return None if signal.number is None else _Figure(signal.number, signal.number)
-    return _quantile(signal, part)
-
-
-def _quantile(signal: Distribution, part: str) -> _Figure | None:
+        return None if signal.number is None else _Figure(signal.number, signal.number, exact)
     quantile = signal.quantiles.get(part)
     if quantile is None or (signal.count or 0.0) < LEAST_COUNT:
         return None
     value = quantile.at_least
     if value is None:
         return None
-    return _Figure(value, value if quantile.low is None else quantile.low)
+    return _Figure(value, value if quantile.low is None else quantile.low, exact)

@@ -65,6 +65,19 @@ def test_what_is_not_known_or_not_fresh_is_not_compared() -> None:
         assert marked([*others, replica("x", changes={"kv_usage_ratio": kv})]) == {}
 
 
+@pytest.mark.parametrize(("exact", "found"), [(4, set()), (3, set()), (0, {"x"})])
+def test_an_estimate_is_held_against_estimates_alone(exact: int, found: set[str]) -> None:
+    """A rate over an outage is none of now: who is just back does not generate a fortieth of its like."""
+
+    def generating(name: str, tokens: float, quality: Quality) -> ReplicaSnapshot:
+        return replica(name, changes={"generation_tokens_per_second": scalar(tokens, quality)})
+
+    others = [
+        generating(f"a{n}", 450.0, Quality.OK if n < exact else Quality.ESTIMATED) for n in range(exact or 4)
+    ]
+    assert set(marked([*others, generating("x", 12.0, Quality.ESTIMATED)])) == found
+
+
 def test_only_the_bad_side_of_a_latency_stands_out() -> None:
     def fleet(last: float) -> list[ReplicaSnapshot]:
         times = (0.2, 0.2, 0.2, 0.2, last)
