@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState, ChangeView, Proposal
 from enginetop.fleet.plan import Plan
@@ -65,7 +66,7 @@ class Controller:
         """Hold a plan against the fleet without changing anything; blocks while engines are asked."""
         world = self._world_of(plan, self._world, False)
         sheets = {one.target: examined(world.client(one.target), one.via) for one in plan.changes}
-        return check_plan(
+        found = check_plan(
             plan,
             world.snapshot(),
             sheets,
@@ -73,6 +74,8 @@ class Controller:
             tool_version=self._tool_version,
             settings=self._settings,
         )
+        forbidden = self._store.forbidden()
+        return replace(found, problems=(forbidden, *found.problems)) if forbidden else found
 
     def propose(self, target_url: str, knob: str) -> Proposal:
         """See `ChangeControl`."""
@@ -104,7 +107,8 @@ class Controller:
         """Begin a plan; returns at once.
 
         ControlError (with a line in the audit) when a change is under way here or in another process, when
-        one was left unfinished, when this plan was carried out before, or when it has no world.
+        one was left unfinished, when the kill switch is on, when this plan was carried out before, or when it
+        has no world. A plan that was refused may be begun again: nothing of it was in force.
         """
         holder = self._take_lock(f"change {plan.id}")
         try:
@@ -279,13 +283,15 @@ class Controller:
             raise ControlError(str(error)) from None
 
     def _refuse_obstacles(self, plan: Plan) -> None:
-        """ControlError where a change was left unfinished, or where this plan was begun before."""
+        """ControlError: a change was left unfinished, changes are forbidden, or this plan was carried out."""
         if unfinished := self._unfinished():
             raise ControlError(f"the change {unfinished[0]} is not finished: roll it back first")
+        if forbidden := self._store.forbidden():
+            raise ControlError(forbidden)
         if plan.id in self._store.ids():
             _, state, _ = stored_plan(self._store.load(plan.id))
-            did = "refused" if state is ChangeState.REFUSED else "carried out"
-            raise ControlError(f"the plan {plan.id} was {did} before; make a new one")
+            if state is not ChangeState.REFUSED:
+                raise ControlError(f"the plan {plan.id} was carried out before; make a new one")
 
     def _undo(self, change: str, why: str) -> None:
         progress = resume_to_undo(

@@ -64,11 +64,21 @@ class ChangeStore:
     def stop_wanted(self, change: str) -> str:
         """See `Journal`. Where nobody can look whether it is wanted, it is."""
         try:
-            if self._kill_switch.exists():
-                return f"the kill switch {self._kill_switch} is on"
-            return "a rollback was asked for" if self._stop_file(change).exists() else ""
+            asked = "a rollback was asked for" if self._stop_file(change).exists() else ""
         except OSError as error:
-            return f"the state folder {self.folder} cannot be read ({error.strerror or error})"
+            return self._unreadable(error)
+        return self.forbidden() or asked
+
+    def forbidden(self) -> str:
+        """Why no change may be made now; empty: it may. Where nobody can look, it may not."""
+        try:
+            on = self._kill_switch.exists()
+        except OSError as error:
+            return self._unreadable(error)
+        return f"the kill switch {self._kill_switch} is on: delete that file to allow changes" if on else ""
+
+    def _unreadable(self, error: OSError) -> str:
+        return f"the state folder {self.folder} cannot be read ({error.strerror or error})"
 
     def request_stop(self, change: str) -> None:
         """Ask the controller of a change, wherever it runs, to undo it."""

@@ -227,20 +227,38 @@ def test_ways_to_stop(
     assert not list((tmp_path / "state" / "changes").glob("*.stop"))
 
 
-def test_a_kill_switch_that_is_on_refuses_new_changes(
+def test_a_kill_switch_that_is_on_refuses_new_changes_until_it_is_off(
     make: Callable[..., tuple[VirtualFleet, Source, Controller]], tmp_path: Path
 ) -> None:
     fleet, _, controller = make(three(attainment=gain))
     (tmp_path / "state").mkdir()
-    (tmp_path / "state" / "kill-switch").touch()
-    controller.begin(plan_for(fleet), "me")
-    view = _end(controller)
-    assert view.state is ChangeState.REFUSED
-    assert "kill switch" in view.detail
+    switch = tmp_path / "state" / "kill-switch"
+    switch.touch()
+    told = f"the kill switch {switch} is on: delete that file to allow changes"
+    # before anybody is asked to type a confirmation
+    assert controller.preflight(plan_for(fleet)).problems == (told,)
+    with pytest.raises(ControlError, match=told):
+        controller.begin(plan_for(fleet), "me")
+    assert [(row.state, row.detail) for row in controller.audit()] == [(ChangeState.REFUSED, told)]
     assert all(not engine.writes for engine in fleet.engines.values())
-    (tmp_path / "state" / "kill-switch").unlink()
-    with pytest.raises(ControlError, match="the plan 7f3a was refused before; make a new one"):
-        controller.begin(plan_for(fleet), "me")  # nothing of it was ever carried out
+    switch.unlink()
+    controller.begin(plan_for(fleet), "me")
+    assert _end(controller).state is ChangeState.DONE
+
+
+def test_a_plan_that_the_engines_refused_can_be_begun_again(
+    make: Callable[..., tuple[VirtualFleet, Source, Controller]], tmp_path: Path
+) -> None:
+    fleet, source, controller = make(three(attainment=gain))
+    plan = plan_for(fleet)
+    source.hold_at(0.0)
+    controller.begin(replace(plan, tool_version="0.0"), "me")
+    source.release()
+    assert _end(controller).state is ChangeState.REFUSED
+    controller.begin(plan, "me")
+    assert _end(controller).state is ChangeState.DONE
+    with pytest.raises(ControlError, match="the plan 7f3a was carried out before; make a new one"):
+        controller.begin(plan, "me")
 
 
 def test_a_second_controller_is_refused_with_a_line_in_the_audit(
