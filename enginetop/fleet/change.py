@@ -100,7 +100,9 @@ class AuditRow:
 class ChangeView:
     """Everything that a screen shows of a change in flight, or of a finished one.
 
-    Targets are URLs; those of `together` change at once with the canary, `promote_targets` after it.
+    Targets are URLs; those of `together` change at once with the canary, `promote_targets` after it. While
+    a wave is only watched, for `soak_seconds` more (else None), the `written` have the value, and those of
+    `next_wave` get it then; without any its effect is looked for.
     """
 
     id: str
@@ -122,6 +124,9 @@ class ChangeView:
     detail: str
     history: tuple[AuditRow, ...]
     together: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
+    next_wave: tuple[str, ...] = ()
+    soak_seconds: float | None = None
 
 
 @frozen

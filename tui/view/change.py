@@ -26,6 +26,7 @@ from tui.view.change_words import (
     VERDICT_INK,
     diff_text,
     expiry_text,
+    soak_text,
     state_text,
     state_words,
     time_left,
@@ -78,6 +79,9 @@ def _head(picture: Picture, change: ChangeView, width: int) -> Lines:
     progress = " · ".join(part for part in (blocks, time_left(change, age)) if part)
     if progress:
         yield plain(f" {progress}")
+    soak = soak_text(change, age)
+    if soak:
+        yield plain(f" {soak}")
     expiry = expiry_text(change, age)
     if expiry:
         yield plain(f" {expiry}")

@@ -62,6 +62,16 @@ def time_left(change: ChangeView, age_seconds: float) -> str:
     return f"about {left // 60 + 1:.0f} min left" if left >= 60 else f"{countdown(left)} left"
 
 
+def soak_text(change: ChangeView, age_seconds: float) -> str:
+    """What a promotion waits for between two waves; nothing when it does not."""
+    if change.soak_seconds is None or change.state in FINAL_STATES:
+        return ""
+    have = f"{len(change.written)} of {1 + len(change.together) + len(change.promote_targets)} have it"
+    then = f"the next {len(change.next_wave)} get it" if change.next_wave else "its effect is looked for"
+    left = countdown(max(change.soak_seconds - age_seconds, 0.0))
+    return f"{have} and are watched: {then} in {left} unless a guard trips"
+
+
 def expiry_text(change: ChangeView, age_seconds: float) -> str:
     """When the engine goes back by itself; nothing when no value is on trial."""
     if change.expires_in_seconds is None or change.state in FINAL_STATES:

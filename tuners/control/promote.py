@@ -26,22 +26,44 @@ def promote(turn: Turn) -> None:
         if not done:
             return
         turn.update(soaking_since=turn.now)
-        turn.note(f"{len(turn.progress.written)} of {len(turn.progress.plan.changes)} written and read back")
+        progress = turn.progress
+        then = "the next are written" if next_wave(progress) else "the effect is looked for"
+        turn.note(
+            f"{len(progress.written)} of {len(progress.plan.changes)} written and read back; "
+            f"watched for {progress.settings.soak_seconds:g} s before {then}"
+        )
     progress = turn.progress
-    left = _in_order(progress)
-    since = progress.soaking_since
-    soaking = since is not None and turn.now - since < progress.settings.soak_seconds
-    if len(progress.written) > 1 and soaking:
-        return  # after the canary alone the observation was soak enough
-    if not left:
+    if (soak_left(progress, turn.now) or 0.0) > 0.0:
+        return
+    wave = next_wave(progress)
+    if not wave:
         turn.to(ChangeState.VERIFY, "looking for the effect")
         return
+    write(turn, wave)
+
+
+def soak_left(progress: Progress, now: float) -> float | None:
+    """For how many seconds those who were written last are still only watched; None: nobody is.
+
+    After the canary alone the observation was soak enough.
+    """
+    since = progress.soaking_since
+    if since is None or len(progress.written) <= 1 or progress.state is not ChangeState.PROMOTE:
+        return None
+    if not all(written.confirmed for written in progress.written.values()):
+        return None
+    return max(0.0, since + progress.settings.soak_seconds - now)
+
+
+def next_wave(progress: Progress) -> tuple[str, ...]:
+    """Who is written next; empty: all have been."""
+    left = _in_order(progress)
     size = max(1, math.floor(progress.settings.wave_ratio * len(progress.plan.changes)))
     if progress.settings.most_at_once is not None:
         size = min(size, progress.settings.most_at_once)
     if progress.restarts:
         size = 1  # never more than one replica out of service for our sake
-    write(turn, _whole(progress, left[:size]))
+    return _whole(progress, left[:size])
 
 
 def _whole(progress: Progress, targets: tuple[str, ...]) -> tuple[str, ...]:

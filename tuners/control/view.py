@@ -8,6 +8,7 @@ from enginetop.fleet.change import Arm, AuditRow, ChangeState, ChangeView
 from tuners.control.observe import JUDGED, WITHIN, Mark, increase
 from tuners.control.paths import PATHS
 from tuners.control.progress import Progress
+from tuners.control.promote import next_wave, soak_left
 
 
 def view_of(progress: Progress, now: float, history: Sequence[AuditRow]) -> ChangeView:
@@ -23,6 +24,7 @@ def view_of(progress: Progress, now: float, history: Sequence[AuditRow]) -> Chan
         if not written.kept and PATHS[written.change.via].counts_down
     ]
     ends = _ends(progress)
+    soaks = soak_left(progress, now) if progress.ending is None else None
     return ChangeView(
         id=plan.id,
         state=progress.state,
@@ -43,6 +45,9 @@ def view_of(progress: Progress, now: float, history: Sequence[AuditRow]) -> Chan
         detail=progress.detail,
         history=tuple(history),
         together=plan.canaries[1:],
+        written=progress.changed,
+        next_wave=() if soaks is None else next_wave(progress),
+        soak_seconds=soaks,
     )
 
 

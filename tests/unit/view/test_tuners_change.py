@@ -15,7 +15,7 @@ from tests.tui.changes import HISTORY, KNOB, OBSERVED, PAST, PROPOSAL, changed, 
 from tests.tui.snapshots import AT, censored, distribution, down_replica, fleet, replica
 from tui.view.cells import line_text, line_width
 from tui.view.change import change_lines, change_title
-from tui.view.change_words import expiry_text, time_left
+from tui.view.change_words import expiry_text, soak_text, time_left
 from tui.view.numbers import between, fine_percent, knob
 from tui.view.past import past_changes, past_lines, past_rows, past_title
 from tui.view.picture import Picture
@@ -176,6 +176,29 @@ def test_a_change_under_way_stands_in_every_title() -> None:
 )
 def test_time_left(eta: float | None, age: float, said: str) -> None:
     assert time_left(changed(eta_seconds=eta), age) == said
+
+
+def test_a_promotion_says_what_it_waits_for() -> None:
+    three = ("http://a1:8000", "http://a2:8000", "http://a3:8000")
+    followers = tuple(f"http://a{number}:8000" for number in range(2, 9))
+    soaking = changed(
+        state=ChangeState.PROMOTE,
+        eta_seconds=None,
+        canary_target=three[0],
+        promote_targets=followers,
+        written=three,
+        next_wave=followers[2:4],
+        soak_seconds=43.0,
+    )
+    said = "3 of 8 have it and are watched: the next 2 get it in 40s unless a guard trips"
+    assert soak_text(soaking, 3.0) == said
+    assert f" {said.replace('40s', '43s')}" in told(change_lines(PICTURE, soaking, 80))
+    last = replace(soaking, written=(three[0], *followers), next_wave=())
+    assert soak_text(last, 50.0) == (
+        "8 of 8 have it and are watched: its effect is looked for in 0s unless a guard trips"
+    )
+    assert soak_text(replace(last, soak_seconds=None), 0.0) == ""
+    assert soak_text(replace(last, state=ChangeState.ROLLED_BACK), 0.0) == ""
 
 
 @pytest.mark.parametrize(
