@@ -102,7 +102,7 @@ def test_an_observation_says_how_far_it_is_once_a_minute(
     view = replace(OBSERVED, history=(), block=11, blocks=30, eta_seconds=1140.0)
     follow(cast(Controller, Slow(view)), since=0.0)
     told = [line for line in capsys.readouterr().err.splitlines() if " OBSERVE " in line]
-    assert [line.partition(" OBSERVE ")[2] for line in told] == ["block 11 of 30, 19 min left"] * 2
+    assert [line.partition(" OBSERVE ")[2] for line in told] == ["block 11 of 30, 19m00s left"] * 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
