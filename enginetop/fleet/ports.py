@@ -127,6 +127,9 @@ class ChangeControl(Protocol):
     def audit(self) -> Sequence[AuditRow]:
         """Every line of the audit, oldest first. EnginetopError: unreadable, or its chain is broken."""
 
+    def at_work(self) -> str:
+        """Who carries changes out now, here or in another process; empty: nobody. EnginetopError as above."""
+
 
 class GpuSource(Protocol):
     """Where GPU figures come from: NVML, the simulator, a fake. Used from one thread of its own."""

@@ -175,6 +175,7 @@ class FakeControl:
         self.proposal = proposal
         self.changes = tuple(changes)
         self.rows: tuple[AuditRow, ...] = PAST
+        self.busy = "change 7f3a (process 1)"
         self.trouble: Exception | None = None
         self.calls: list[tuple[str, ...]] = []
         self.listeners: list[Callable[[], None]] = []
@@ -215,6 +216,10 @@ class FakeControl:
         """The rows."""
         self._call("audit")
         return self.rows
+
+    def at_work(self) -> str:
+        """Who is, as a test says."""
+        return self.busy
 
     def tell(self, *changes: ChangeView) -> None:
         """Publish changes."""

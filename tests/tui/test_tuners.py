@@ -421,6 +421,27 @@ def test_a_change_that_another_process_undid_is_not_told_as_in_force(
     assert play(story, control=FakeControl(changes=(kept,))).failures == []
 
 
+def test_a_change_whose_process_is_gone_is_told_as_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went on as OBSERVE for ever, as one that somebody carries out does."""
+    monkeypatch.setattr("tui.screens.audit_reader.AGAIN_SECONDS", 0.02)
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8")
+        assert "1 change elsewhere not over (h)" in screen_text(app)
+        control.busy = ""
+        await until(lambda: "1 change left unfinished (h)" in screen_text(app), pilot)
+        await press(app, pilot, "h")
+        assert "left in OBSERVE" in screen_lines(app)[1]
+        assert "left" not in screen_lines(app)[2]  # that one is over
+        await press(app, pilot, "enter")
+        assert "nobody carries it out any more" in screen_text(app)
+        assert "roll back" in footer(app)
+        control.busy = "rollback of 7f3a (process 7)"
+        await until(lambda: "nobody carries it out" not in screen_text(app), pilot)
+
+    assert play(story, control=FakeControl(changes=())).failures == []
+
+
 def test_the_audit_is_left_alone_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
         await press(app, pilot, "8", "h")

@@ -8,13 +8,14 @@ from textual.screen import Screen
 
 from enginetop.fleet.change import AuditRow
 from tui.control_desk import ControlDesk
+from tui.view.past import PastChange, past_changes
 
 AGAIN_SECONDS = 2.0
 """Between two readings. Another process may carry a change on; each reading follows the whole chain."""
 
 
 class AuditReader:
-    """Reads the audit for one screen. `take` is told of rows that are other than before, `tell` of trouble.
+    """Reads the audit for one screen. `take` is told of the changes when they differ, `tell` of trouble.
 
     `wanted`: whether the screen has a use for it at all now.
     """
@@ -23,13 +24,13 @@ class AuditReader:
         self,
         desk: ControlDesk,
         screen: Screen[None],
-        take: Callable[[Sequence[AuditRow]], None],
+        take: Callable[[tuple[PastChange, ...]], None],
         tell: Callable[[str], None],
         wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._desk, self._screen = desk, screen
         self._take, self._tell, self._wanted = take, tell, wanted
-        self._rows: Sequence[AuditRow] | None = None
+        self._found: tuple[Sequence[AuditRow], str] | None = None
         self._asking = False
 
     def follow(self) -> None:
@@ -41,14 +42,18 @@ class AuditReader:
         """Read, unless the screen is covered or still waits for an answer."""
         if self._screen.is_active and self._wanted() and not self._asking:
             self._asking = True
-            self._desk.ask(self._desk.control.audit, self._have, self._failed)
+            self._desk.ask(self._look, self._have, self._failed)
 
-    def _have(self, rows: Sequence[AuditRow]) -> None:
+    def _look(self) -> tuple[Sequence[AuditRow], str]:
+        return self._desk.control.audit(), self._desk.control.at_work()
+
+    def _have(self, found: tuple[Sequence[AuditRow], str]) -> None:
         self._asking = False
-        if rows != self._rows:
-            self._rows = rows
-            self._take(rows)
+        if found != self._found:
+            self._found = found
+            rows, at_work = found
+            self._take(past_changes(rows, nobody_at_work=not at_work))
 
     def _failed(self, message: str) -> None:
-        self._asking, self._rows = False, None
+        self._asking, self._found = False, None
         self._tell(message)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
 
-from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeView
+from enginetop.fleet.change import FINAL_STATES, ChangeView
 from tui.actions import Action, Place
 from tui.control_desk import ControlDesk
 from tui.screens.audit_reader import AuditReader
@@ -17,7 +16,7 @@ from tui.screens.listing import TitledListScreen
 from tui.screens.reading import ReadingScreen
 from tui.view.cells import Line, clip, plain
 from tui.view.change import change_lines, change_title
-from tui.view.past import PastChange, carried_on, past_changes, past_lines, past_rows, past_title
+from tui.view.past import PastChange, carried_on, past_lines, past_rows, past_title
 from tui.view.rows import Rows
 from tui.view.undo import Undo, can_roll_back, undo_of
 from tui.widgets.ink import Inks
@@ -63,8 +62,8 @@ class ChangeScreen(ReadingScreen):
         change = self.picture.change(self.change_id)
         return None if change is None or carried_on(change, self._past) else change
 
-    def _take(self, rows: Sequence[AuditRow]) -> None:
-        self._past = next((one for one in past_changes(rows) if one.id == self.change_id), self._past)
+    def _take(self, changes: tuple[PastChange, ...]) -> None:
+        self._past = next((one for one in changes if one.id == self.change_id), self._past)
         self._trouble = ""
         self.paint()
 
@@ -141,8 +140,8 @@ class PastScreen(TitledListScreen):
         past = next((change for change in self._changes if change.id == key), None)
         self.open_screen(ChangeScreen(self.inks, self.complain, self._desk, key, past))
 
-    def _take(self, rows: Sequence[AuditRow]) -> None:
-        self._changes, self._message = past_changes(rows), ""
+    def _take(self, changes: tuple[PastChange, ...]) -> None:
+        self._changes, self._message = changes, ""
         self.paint()
 
     def _tell(self, message: str) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from enginetop.fleet.change import AuditRow, ChangeView
+from enginetop.fleet.change import ChangeView
 from enginetop.fleet.snapshot import PoolAdvice
 from tui.actions import Action, Place
 from tui.control_desk import ControlDesk
@@ -24,7 +24,7 @@ from tui.screens.what_if import WhatIfScreen
 from tui.view.advice import Suggestion
 from tui.view.cells import Line
 from tui.view.left_alone import LeftAlone
-from tui.view.past import PastChange, carried_on, not_over, past_changes
+from tui.view.past import PastChange, carried_on, not_over
 from tui.view.picture import Picture
 from tui.view.pool import pool_key
 from tui.view.rows import Rows
@@ -69,9 +69,9 @@ class TunersScreen(TitledListScreen):
             for change in not_over(self._told_here(), self._past)
             if self.only in (None, change.began.target)
         ]
-        return tuners_verdict(
-            self._told_here(), width, self.only, self._trouble or self._unread, len(elsewhere)
-        )
+        left = sum(change.left for change in elsewhere)
+        trouble = self._trouble or self._unread
+        return tuners_verdict(self._told_here(), width, self.only, trouble, len(elsewhere) - left, left)
 
     def list_rows(self, width: int) -> Rows[Listed]:
         """The list."""
@@ -142,8 +142,8 @@ class TunersScreen(TitledListScreen):
             return False
         return (action.name != "roll_back" or self._to_undo() is not None) and super().offers(action)
 
-    def _take(self, rows: Sequence[AuditRow]) -> None:
-        self._past, self._unread = past_changes(rows), ""
+    def _take(self, changes: tuple[PastChange, ...]) -> None:
+        self._past, self._unread = changes, ""
         self.paint()
 
     def _not_read(self, message: str) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from enginetop.fleet.change import FINAL_STATES, AuditRow, ChangeState, ChangeView, Verdict
 from enginetop.fleet.frozen import frozen
 from tui.view import numbers
-from tui.view.cells import Line, Span, clip, fit, merge, plain
+from tui.view.cells import Line, Span, clip, fit, merge, plain, wrap_text
 from tui.view.change import history_lines
 from tui.view.change_words import STATE_INK, VERDICT_INK, diff_text, state_words, verdict_text
 from tui.view.figures import WIDE
@@ -17,6 +17,10 @@ from tui.view.rows import Row, Rows
 from tui.view.title import screen_title
 from tui.view.undo import Undo
 
+_LEFT = (
+    "nobody carries it out any more: the process that did is gone; no other change begins before this one is "
+    "undone: K does it, and so does the next start of enginetop"
+)
 _MAY_BE_REFUSED = frozenset(
     {ChangeState.PLANNED, ChangeState.PREFLIGHT, ChangeState.APPROVED, ChangeState.CANARY}
 )
@@ -29,6 +33,12 @@ class PastChange:
 
     id: str
     rows: tuple[AuditRow, ...]
+    nobody_at_work: bool = False
+
+    @property
+    def left(self) -> bool:
+        """Whether it is not over and nobody carries it out: the process that did is gone."""
+        return self.nobody_at_work and self.state not in FINAL_STATES
 
     @property
     def began(self) -> AuditRow:
@@ -58,12 +68,12 @@ class PastChange:
         return next((row.verdict for row in reversed(self.rows) if row.verdict is not None), None)
 
 
-def past_changes(rows: Sequence[AuditRow]) -> tuple[PastChange, ...]:
-    """The changes of an audit, the one that began last first."""
+def past_changes(rows: Sequence[AuditRow], *, nobody_at_work: bool = False) -> tuple[PastChange, ...]:
+    """The changes of an audit, the one that began last first. `nobody_at_work`: none is carried out."""
     found: dict[str, list[AuditRow]] = {}
     for row in rows:
         found.setdefault(row.change, []).append(row)
-    changes = [PastChange(change, tuple(own)) for change, own in found.items()]
+    changes = [PastChange(change, tuple(own), nobody_at_work) for change, own in found.items()]
     return tuple(sorted(changes, key=lambda change: change.began.at, reverse=True))
 
 
@@ -96,11 +106,16 @@ def _line(picture: Picture, change: PastChange, width: int) -> Line:
         Span(f" {when.partition('-')[2] if narrow else when} ", "dim"),
         Span(f"{name} ", "title"),
         Span(f"{fit(began.knob, 22)} {fit(diff_text(began.before, began.after), 13)} "),
-        Span(state_words(change.state), STATE_INK[change.state]),
+        _state(change),
     ]
     if verdict is not None:
         line.append(Span(f" {verdict_text(verdict)}", VERDICT_INK[verdict]))
     return tuple(line)
+
+
+def _state(change: PastChange) -> Span:
+    words = state_words(change.state)
+    return Span(f"left in {words}", "warn") if change.left else Span(words, STATE_INK[change.state])
 
 
 def past_title(picture: Picture, count: int, width: int) -> Line:
@@ -116,9 +131,12 @@ def past_lines(picture: Picture, change: PastChange, width: int) -> list[Line]:
         Span(f" {began.knob}  ", "title"),
         Span(f"{diff_text(began.before, began.after)}  "),
         Span(f"on {picture.name_of(began.target)}  ", "dim"),
-        Span(state_words(change.state), STATE_INK[change.state]),
+        _state(change),
     ]
     if verdict is not None:
         head.append(Span(f"  {verdict_text(verdict)}", VERDICT_INK[verdict]))
-    lines = [merge(head), plain(f" {numbers.date_and_time(began.at)}", "dim"), ()]
+    lines = [merge(head), plain(f" {numbers.date_and_time(began.at)}", "dim")]
+    if change.left:
+        lines += [plain(f" {text}", "warn") for text in wrap_text(_LEFT, width - 2)]
+    lines.append(())
     return [clip(line, width) for line in (*lines, *history_lines(picture, change.rows, width))]

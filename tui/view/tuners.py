@@ -177,11 +177,17 @@ def tuners_title(picture: Picture, width: int, only: str | None = None) -> Line:
 
 
 def tuners_verdict(
-    picture: Picture, width: int, only: str | None = None, trouble: str = "", elsewhere: int = 0
+    picture: Picture,
+    width: int,
+    only: str | None = None,
+    trouble: str = "",
+    elsewhere: int = 0,
+    left: int = 0,
 ) -> Line:
     """What there is to do, in one line; `trouble` (of the controller) goes first.
 
-    `elsewhere`: how many changes that other processes began are not over.
+    `elsewhere`: how many changes that other processes carry out are not over; `left`: how many are not over
+    that nobody carries out.
     """
     if trouble:
         return clip(plain(f" ✖ {trouble}", "crit"), width)
@@ -191,11 +197,13 @@ def tuners_verdict(
     items = [f"{many(flying, 'change')} under way"] if flying else []
     if elsewhere:
         items.append(f"{many(elsewhere, 'change')} elsewhere not over (h)")
+    if left:
+        items.insert(0, f"{many(left, 'change')} left unfinished (h)")
     if suggestions:
         urls = {suggestion.replica.target.url for suggestion in suggestions}
         items.append(f"{many(len(suggestions), 'suggestion')} for {many(len(urls), 'replica')}")
     else:
         items.append("nothing suggested")
     closed = " · read-only: the config has no [control]" if picture.read_only else ""
-    ink: Ink = "info" if suggestions or flying or elsewhere else "ok"
+    ink: Ink = "warn" if left else "info" if suggestions or flying or elsewhere else "ok"
     return clip((Span(f" {' · '.join(items)}", ink), Span(closed, "dim")), width)

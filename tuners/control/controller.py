@@ -269,6 +269,13 @@ class Controller:
             raise ControlError(f"the audit is not intact: {check.problem}")
         return rows
 
+    def at_work(self) -> str:
+        """See `ChangeControl`."""
+        try:
+            return self._store.lock.holder()
+        except OSError as error:
+            raise ControlError(f"the state folder cannot be read: {error.strerror or error}") from None
+
     def _take_lock(self, name: str) -> str:
         try:
             return self._store.lock.take(name)

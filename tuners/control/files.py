@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 _PRIVATE = 0o600
+_LOOK_SECONDS = 0.02
+"""Far longer than it takes to look whether a lock is held."""
 
 
 def read_short(path: Path, most_bytes: int) -> str:
@@ -109,7 +112,7 @@ class OwnerLock:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT, _PRIVATE)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(handle)
         except OSError:
             holder = os.read(handle, 200).decode("utf-8", "replace")
             os.close(handle)
@@ -120,6 +123,20 @@ class OwnerLock:
         except OSError:  # a full disk: what cannot be written is not held
             self.release()
             raise
+        return ""
+
+    def holder(self) -> str:
+        """Who has the lock, we ourselves included; empty: nobody. OSError."""
+        try:
+            handle = os.open(self._path, os.O_RDONLY)
+        except FileNotFoundError:
+            return ""
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return " ".join(os.read(handle, 200).decode("utf-8", "replace").split()) or "another process"
+        finally:
+            os.close(handle)
         return ""
 
     def rename(self, name: str) -> None:
@@ -137,6 +154,15 @@ class OwnerLock:
             os.ftruncate(handle, 0)
         finally:
             os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Lock at once, or OSError; who only looks for a holder is waited for."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(_LOOK_SECONDS)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _sync_folder(folder: Path) -> None:

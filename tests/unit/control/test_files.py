@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -56,6 +57,29 @@ def test_a_lock_that_cannot_tell_its_holder_is_not_held(
             lock.take("the first change")
     assert lock.take("the second change") == ""
     assert "the second change" in OwnerLock(tmp_path / "control.lock").take("another")
+
+
+def test_who_holds_a_lock_can_be_looked_up_without_taking_it(tmp_path: Path) -> None:
+    lock, other = OwnerLock(tmp_path / "control.lock"), OwnerLock(tmp_path / "control.lock")
+    assert other.holder() == ""  # no file yet
+    lock.take("change 7f3a")
+    assert other.holder() == lock.holder() == f"change 7f3a (process {os.getpid()})"
+    lock.release()
+    assert other.holder() == ""
+    # of one who died its name is left in the file, not the lock
+    (tmp_path / "control.lock").write_text("change 7f3a (process 1)")
+    assert other.holder() == ""
+
+
+def test_who_only_looks_for_a_holder_does_not_keep_anybody_from_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "control.lock"
+    path.touch()
+    looking = path.open()
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    monkeypatch.setattr("time.sleep", lambda _: looking.close())
+    assert OwnerLock(path).take("the change") == ""
 
 
 def test_where_nobody_can_see_whether_a_stop_is_wanted_the_change_goes_back(
