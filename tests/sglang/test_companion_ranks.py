@@ -34,9 +34,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def write(server: Server, knob: str, value: int) -> KnobReply:
-    return server.knobs.write(
-        knob, value, if_version=None, ttl_seconds=600.0, change=str(value), reason="test"
-    )
+    """Write it once the knob takes it: what was there before may have been set back a moment ago."""
+    replies: list[KnobReply] = []
+
+    def taken() -> bool:
+        replies.append(
+            server.knobs.write(
+                knob, value, if_version=None, ttl_seconds=600.0, change=str(value), reason="test"
+            )
+        )
+        return replies[-1].kind is not ReplyKind.TOO_SOON
+
+    wait_for(taken)
+    return replies[-1]
 
 
 def live(server: Server, knob: str) -> list[int]:
