@@ -18,6 +18,7 @@ from enginetop.fleet.change import ChangeState, value_text
 from enginetop.fleet.errors import ConfigError
 from enginetop.fleet.plan import Plan
 from enginetop.fleet.ports import FleetSource
+from enginetop.fleet.snapshot import number_of
 from tuners.control.controller import Controller
 from tuners.control.driver import ControlError
 from tuners.control.preflight import NOT_WATCHED
@@ -150,13 +151,16 @@ def _word(target: str) -> str:
 
 
 def _wait_for_rates(source: FleetSource, plan: Plan, interval_seconds: float) -> None:
-    """Wait, not for ever, for two pages of each watched target of the plan: then rates are known."""
+    """Wait, not for ever, for two pages of each watched target of the plan, and until a request of its canary
+    ended (where it counts them): then rates are known, and what the observation can show.
+    """
     fresh = threading.Event()
     leave = source.subscribe(fresh.set)
     until = time.monotonic() + max(_SHORTEST_PATIENCE_SECONDS, _PATIENCE_INTERVALS * interval_seconds)
     latest = source.latest()
     watched = {replica.target.url for replica in latest.replicas} if latest else set()
     seen: dict[str, set[float]] = {target: set() for target in plan.targets if target in watched}
+    idle = False
     try:
         while time.monotonic() < until:
             fresh.clear()
@@ -164,7 +168,9 @@ def _wait_for_rates(source: FleetSource, plan: Plan, interval_seconds: float) ->
             for replica in snapshot.replicas if snapshot else ():
                 if replica.target.url in seen and replica.scraped_at is not None:
                     seen[replica.target.url].add(replica.scraped_at)
-            if all(len(times) >= 2 for times in seen.values()):
+                if replica.target.url == plan.canary.target:
+                    idle = number_of(replica.signals, "requests_finished_per_second") == 0
+            if not idle and all(len(times) >= 2 for times in seen.values()):
                 return
             fresh.wait(interval_seconds)
     finally:

@@ -41,7 +41,7 @@ class Sizing:
         """The sizing as one line for people."""
         shown = f"observation takes {self.observation_seconds / 60:.0f} min"
         if self.visible is None or self.needed_requests is None:
-            return f"{shown}; no traffic was seen so far, and without it there is no verdict"
+            return f"{shown}; no request was seen to end just now: without traffic there is no verdict"
         so_far = " so far," if self.attainment_seen else " and"
         line = (
             f"{shown} at {self.canary_per_second:.1f} req/s and shows differences from "
