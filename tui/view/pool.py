@@ -16,10 +16,16 @@ from tui.view.advice import (
     setting_text,
 )
 from tui.view.cells import EMPTY_LINE, Line, Span, clip, plain
+from tui.view.change_words import state_text
 from tui.view.figures import WIDE, paragraphs, row
 from tui.view.page import MODEL_UNKNOWN
 from tui.view.picture import Picture
 from tui.view.title import screen_title
+
+_TO_DO_IT = (
+    "esc, then enter and A on one of its replicas under `suggestions for single replicas`: it is tried there "
+    "first, and the pool follows if it does well"
+)
 
 
 def pools_of(picture: Picture, only: str | None = None) -> tuple[PoolAdvice, ...]:
@@ -75,14 +81,30 @@ def _knob(picture: Picture, pool: PoolAdvice, advice: Advice, width: int) -> Ite
         Span(f"{change}  " if change else "", "info" if changes else "text"),
         Span(f"{advice.action}{sure}", "dim"),
     )
+    trial = _on_trial(picture, pool, advice.knob)
+    because = "; ".join(reasons_of(advice))
+    if trial and not changes:  # the values are mixed because of it, and nobody is to level them meanwhile
+        because, trial = f"{trial}; the pool is advised on again when it is over", ""
     told = (
-        ("because", "; ".join(reasons_of(advice))),
+        ("on trial", trial),
+        ("because", because),
         ("expect", " · ".join(expectation_items(advice.expected))),
         ("wrong if", "; ".join(caveats_of(advice))),
     )
     for label, text in told:
         yield from paragraphs(label, (text,), width)
+    if changes and not trial and not picture.read_only:
+        yield from paragraphs("to do it", (_TO_DO_IT,), width)
     yield from _members(picture, pool, advice, width)
+
+
+def _on_trial(picture: Picture, pool: PoolAdvice, knob: str) -> str:
+    """The change of a knob that is under way in the pool, in words; empty: there is none."""
+    for change in picture.in_flight:
+        reached = (change.canary_target, *change.together, *change.promote_targets)
+        if change.knob == knob and not set(reached).isdisjoint(pool.replicas):
+            return f"change {change.id} of it is under way here ({state_text(change)})"
+    return ""
 
 
 def _members(picture: Picture, pool: PoolAdvice, advice: Advice, width: int) -> Iterator[Line]:

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from enginetop.fleet.change import ChangeState
 from enginetop.fleet.model import Role
 from enginetop.fleet.snapshot import Advice, FleetSnapshot, PoolAdvice
+from tests.tui.changes import changed
 from tests.tui.snapshots import fleet, replica
 from tui.view.cells import line_text, line_width
 from tui.view.picture import Picture
@@ -69,16 +71,43 @@ def test_of_one_replica_only_its_own_pool_is_shown() -> None:
 
 
 def test_a_pool_knob_by_knob_with_who_is_advised_otherwise() -> None:
-    lines = [line_text(line).rstrip() for line in pool_lines(Picture(snapshot(POOL)), POOL, 80)]
+    lines = [
+        line_text(line).rstrip() for line in pool_lines(Picture(snapshot(POOL), read_only=False), POOL, 80)
+    ]
     assert lines[0] == " max_num_batched_tokens  8192 → 6144  lower · high confidence"
     assert lines[1] == " because     TPOT p95 61 ms breaks the 50 ms SLO"
     assert lines[2] == " expect      TPOT p95 46–50 ms"
     assert lines[3] == " wrong if    prompts grow"
-    assert lines[4].startswith(" each        a2           lower 8192 → 4096  TPOT p95 61 ms")
-    assert lines[5].strip() == "1 of 2 are advised the same by themselves"
+    assert lines[4:7] == [
+        " to do it    esc, then enter and A on one of its replicas under `suggestions",
+        "             for single replicas`: it is tried there first, and the pool",
+        "             follows if it does well",
+    ]
+    assert lines[7].startswith(" each        a2           lower 8192 → 4096  TPOT p95 61 ms")
+    assert lines[8].strip() == "1 of 2 are advised the same by themselves"
     assert " max_num_seqs  stays at 256  hold" in lines
     assert " num_speculative_tokens  withheld" in lines
     assert lines.index(" max_num_seqs  stays at 256  hold") > 5  # what changes something comes first
+
+
+def test_while_a_change_is_on_trial_in_the_pool_nobody_is_told_to_level_it() -> None:
+    trial = changed(canary_target=URLS[0], promote_targets=(URLS[1],), knob=MIXED.knob)
+    picture = Picture(snapshot(POOL), changes=(trial,))
+    lines = [line_text(line).rstrip() for line in pool_lines(picture, POOL, 80)]
+    told = lines[lines.index(" num_speculative_tokens  withheld") + 1 :]
+    assert told[:2] == [
+        " because     change 7f3a of it is under way here (OBSERVE 11 of 30); the pool",
+        "             is advised on again when it is over",
+    ]
+    assert not any("mixed configuration" in line for line in lines)
+    # of another knob, of another pool, or over: nothing is on trial
+    for other in (
+        replace(trial, knob="max_num_seqs"),
+        replace(trial, canary_target="http://z", promote_targets=()),
+        replace(trial, state=ChangeState.DONE),
+    ):
+        lines = [line_text(line) for line in pool_lines(replace(picture, changes=(other,)), POOL, 110)]
+        assert any("mixed configuration" in line for line in lines)
 
 
 @pytest.mark.parametrize(
