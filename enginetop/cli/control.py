@@ -134,10 +134,12 @@ def follow(control: Controller, since: float) -> ChangeView:
         while True:
             view = control.wait(_LOOK_SECONDS)
             latest = view or next(iter(control.latest()), None)
+            canary = None if latest is None else latest.canary_target
             for row in () if latest is None else latest.history[shown:]:
                 shown += 1
                 if row.at >= since:
-                    _tell_at(row.at, f"{row.state} {row.detail}")
+                    whose = "" if row.target == canary else f"{row.target}: "
+                    _tell_at(row.at, f"{row.state} {whose}{row.detail}")
                     told_at = time.monotonic()
             if (
                 latest is not None

@@ -50,6 +50,18 @@ def test_a_rollback_does_not_tell_the_past_as_if_it_happened_now(capsys: pytest.
     assert "in force on 3" not in told
 
 
+def test_a_step_on_another_replica_than_the_canary_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """A rollback of eight replicas told `write the former value` eight times."""
+    row = replace(OBSERVED.history[0], state=ChangeState.OBSERVE)
+    rows = (
+        replace(row, target=OBSERVED.canary_target, detail="write the former value"),
+        replace(row, target="http://b2:8000", detail="write the former value"),
+    )
+    follow(cast(Controller, _Over(replace(OBSERVED, history=rows))), since=0.0)
+    told = [line.partition(" OBSERVE ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["write the former value", "http://b2:8000: write the former value"]
+
+
 def test_changes_go_by_a_clock_that_never_runs_backwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
