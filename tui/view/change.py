@@ -19,6 +19,7 @@ from tui.view.cells import (
     merge,
     plain,
     spread,
+    width_of,
     wrap_text,
 )
 from tui.view.change_words import (
@@ -68,12 +69,11 @@ def change_lines(picture: Picture, change: ChangeView, width: int) -> list[Line]
 def _head(picture: Picture, change: ChangeView, width: int) -> Lines:
     followers = " ".join(map(picture.name_of, change.promote_targets))
     then = f", then {followers}" if followers else ", and no other"
+    diff = f"{diff_text(change.before, change.after)}  "
     first = " ".join(map(picture.name_of, (change.canary_target, *change.together)))
-    yield (
-        Span(f" {change.knob}  ", "title"),
-        Span(f"{diff_text(change.before, change.after)}  "),
-        Span(f"on {first}{then}", "dim"),
-    )
+    if len(change.promote_targets) > 1 and width_of(f" {change.knob}  {diff}on {first}{then}") > width:
+        then = f", then {len(change.promote_targets)} others"  # a name that is cut off could be any
+    yield (Span(f" {change.knob}  ", "title"), Span(diff), Span(f"on {first}{then}", "dim"))
     age = picture.changes_age_seconds
     blocks = f"block {change.block} of {change.blocks}" if change.state is ChangeState.OBSERVE else ""
     progress = " · ".join(part for part in (blocks, time_left(change, age)) if part)

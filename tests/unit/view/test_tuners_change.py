@@ -60,6 +60,12 @@ def test_a_change_under_way_at_80_columns_by_hand() -> None:
     ]
 
 
+def test_followers_that_do_not_fit_are_counted() -> None:
+    followers = tuple(f"http://10.0.0.{number}:8000" for number in range(1, 8))
+    lines = told(change_lines(PICTURE, changed(promote_targets=followers), 80))
+    assert lines[0] == " max_num_batched_tokens  8192 → 6144  on b1, then 7 others"
+
+
 def test_a_change_under_way_at_200_columns() -> None:
     lines = told(change_lines(PICTURE, OBSERVED, 200))
     assert lines[6] == (
