@@ -70,6 +70,13 @@ def cut_end(text: str, width: int) -> str:
     return _head(text, width - 1) + ELLIPSIS if width > 0 else ""
 
 
+def cut_start(text: str, width: int) -> str:
+    """At most `width` cells of `text`; an ellipsis says that the start is missing."""
+    if width_of(text) <= width:
+        return text
+    return ELLIPSIS + _tail(text, width - 1) if width > 0 else ""
+
+
 def cut_middle(text: str, width: int) -> str:
     """At most `width` cells of `text`, the middle left out: names differ at their ends."""
     if width_of(text) <= width:

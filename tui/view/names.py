@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from enginetop.fleet.model import Target
-from tui.view.cells import ELLIPSIS, cut_middle, width_of
+from tui.view.cells import ELLIPSIS, cut_middle, cut_start, width_of
 
 _SEPARATORS = ".-_:/"
 _STEP = 4
@@ -70,8 +70,15 @@ def shown_names(names: Sequence[str], width: int) -> list[str]:
     if any(width_of(stem) > width for stem in stems):
         start = _shared_start(stems)
         if start > 1:
-            stems = [ELLIPSIS + stem[start:] for stem in stems]
+            return [_without_start(stem[start:], width) for stem in stems]
     return [cut_middle(stem, width) for stem in stems]
+
+
+def _without_start(stem: str, width: int) -> str:
+    """A name of which the start is left out, and in few cells more of it: names differ at their ends."""
+    if width_of(stem) < width:
+        return ELLIPSIS + stem
+    return ELLIPSIS + cut_middle(stem, width - 1) if width > 4 else cut_start(ELLIPSIS + stem, width)
 
 
 def _shared_start(names: Sequence[str]) -> int:

@@ -32,6 +32,21 @@ def test_then_a_shared_start_up_to_a_separator() -> None:
 
 
 @pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (6, ["…24111", "…24112"]),
+        (5, ["…2…11", "…2…12"]),
+        (4, ["…111", "…112"]),  # not `……11`
+        (2, ["…1", "…2"]),
+        (1, ["…", "…"]),
+        (0, ["", ""]),
+    ],
+)
+def test_in_few_cells_their_ends_stay_behind_one_ellipsis(width: int, shown: list[str]) -> None:
+    assert shown_names(["127.0.0.1:24111", "127.0.0.1:24112"], width) == shown
+
+
+@pytest.mark.parametrize(
     ("names", "room"),
     [
         (["a1", "b200"], 4),
