@@ -219,6 +219,8 @@ def _target(url: str | None, argv: Sequence[str], kind: EngineKind) -> Target:
     if url is not None:
         return parse_target(url)
     port = text_of(argv, _PORT_FLAG) or str(_PORTS[kind])
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(f"the engine's --port {port} is no port (1 to 65535)")
     return parse_target(f"http://127.0.0.1:{port}")
 
 

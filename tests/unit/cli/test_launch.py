@@ -86,6 +86,10 @@ def test_what_cannot_be_launched_is_said_in_one_line(
     for given, words in (
         (["launch"], "no command; write: enginetop launch -- vllm serve"),
         (["launch", "--", "bash", "-c", "vllm serve m"], "bash: not a command of an engine that is known"),
+        *(
+            (["launch", "--", "vllm", "serve", "m", "--port", port], f"the engine's --port {port} is no port")
+            for port in ("abc", "0", "65536", "²")
+        ),
         (["launch", "--", str(tmp_path / "vllm"), "serve"], "cannot be started"),
         (["launch", "--", str(tmp_path / "vllm"), f"--speculative-config={'{}':>256}"], "cannot be started"),
     ):
