@@ -46,8 +46,9 @@ The config file can give any word of these tables other keys, which replace the 
     previous = "P"
 
 A key is a character, a name (`enter space tab esc up down left right home end pgup pgdn f1` ...) or one of
-them behind `ctrl+`, `alt+`, `shift+`. An unknown word, a key with two meanings in one place, and a single
-unshifted key for a dangerous action are refused at the start, in one line. {always} always stay.
+them behind `ctrl+`, `alt+`, `shift+`; with `alt` terminals tell letters alone. An unknown word, a key with
+two meanings in one place, and a single unshifted key for a dangerous action are refused at the start, in one
+line. {always} always stay.
 """
 
 _COMMANDS = """\

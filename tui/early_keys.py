@@ -19,7 +19,8 @@ _PATIENCE_SECONDS = 2.0
 class EarlyKeys(App[None]):
     """Holds keys back while the screen on top waits for its entry; that gets them, in their order.
 
-    What follows an enter waits until what was entered is done: it is meant for what is there then.
+    What follows an enter waits until what was entered is done, and what follows an escape until the entry is
+    left: it is meant for what is there then.
     An action that opens an entry must be done at once (`Action.at_once`): else the next key is on its way to
     the screen before the entry is asked for.
     """
@@ -28,6 +29,9 @@ class EarlyKeys(App[None]):
     _entered: Input | None = None
     _at_work = 0
     _patience: Timer | None = None
+
+    class Passed(Message):
+        """An entry, and all that it is in, have dealt with the keys before this."""
 
     class Done(Message):
         """What was entered, or chosen, is done."""
@@ -57,8 +61,10 @@ class EarlyKeys(App[None]):
             event, *self._early = self._early
             entry = self.focused
             await super().on_event(event)
-            if isinstance(entry, Input) and isinstance(event, Key) and event.key == "enter":
+            if isinstance(entry, Input) and isinstance(event, Key) and event.key in ("enter", "escape"):
                 self._entered = entry
+                if event.key == "escape":
+                    entry.post_message(self.Passed())  # it comes back behind whatever the escape brings about
         if self._early and self._patience is None:
             self._patience = self.set_timer(_PATIENCE_SECONDS, self._wait_no_longer)
         elif not self._early and self._patience is not None:
@@ -73,8 +79,12 @@ class EarlyKeys(App[None]):
         """The screen has done with a line what it does."""
         await self.answered()
 
+    async def on_early_keys_passed(self) -> None:
+        """It was left, or it stays."""
+        await self.answered()
+
     async def answered(self) -> None:
-        """An entry has dealt with its enter."""
+        """An entry has dealt with its enter or escape."""
         self._entered = None
         await self.hand_over_early_keys()
 

@@ -17,7 +17,10 @@ from threading import Event
 from textual import constants
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
+from textual.events import Key
 from textual.message import Message
+
+from tui.lone_escape import ESCAPE, LoneEscape
 
 _BLOCK_BYTES = 4096
 
@@ -63,22 +66,30 @@ class KeyParser:
     """Tells of the keys in the bytes of a terminal.
 
     What may be the beginning of more (an escape) is told by `rest`, once nothing has followed for Textual's
-    escape delay. A sequence that Textual's parser breaks at is left out.
+    escape delay. A sequence that Textual's parser breaks at is left out. `alt` as for `LoneEscape`.
     """
 
-    def __init__(self, tell: Callable[[Message], None]) -> None:
-        self._tell, self._parser = tell, XTermParser()
+    def __init__(self, tell: Callable[[Message], None], alt: Collection[str] = ()) -> None:
+        self._tell, self._parser, self._escapes = tell, XTermParser(), LoneEscape(alt)
         self._decode = getincrementaldecoder("utf-8")("replace").decode
 
     def take(self, block: bytes) -> None:
         """What came."""
-        for character in self._decode(block):  # one by one, so that what follows a broken sequence is told
-            self._tell_all(self._parser.feed(character))
-        self.rest()
+        for character in self._decode(block):
+            self._feed(self._escapes.take(character))
+        self._tell_all(self._parser.tick())
 
     def rest(self) -> None:
         """Nothing came for a while."""
         self._tell_all(self._parser.tick())
+        self._feed(self._escapes.rest())
+
+    def _feed(self, characters: Iterable[str | None]) -> None:
+        for character in characters:  # one by one, so that what follows a broken sequence is told
+            if character is None:
+                self._tell(Key("escape", ESCAPE))
+            else:
+                self._tell_all(self._parser.feed(character))
 
     def _tell_all(self, parsed: Iterable[Message]) -> None:
         try:
@@ -96,13 +107,19 @@ class KeyParser:
                 pass
 
 
-def read_keys(fd: int, leaving: Leaving, tell: Callable[[Message], None], wait: Wait | None = None) -> None:
+def read_keys(
+    fd: int,
+    leaving: Leaving,
+    tell: Callable[[Message], None],
+    wait: Wait | None = None,
+    alt: Collection[str] = (),
+) -> None:
     """Read what is typed at `fd` and tell of it, until we leave or the input ends. OSError: it is gone.
 
     After a key it wakes once more, for what may be the beginning of more; there is nothing else to wake for.
     """
     wait = wait or _Poll(fd, leaving.fileno())
-    parser = KeyParser(tell)
+    parser = KeyParser(tell, alt)
     unfinished = False
     try:
         while not leaving.is_set():
@@ -125,9 +142,15 @@ class LoopKeys:
     `lost` is told when it is gone.
     """
 
-    def __init__(self, fd: int, tell: Callable[[Message], None], lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        fd: int,
+        tell: Callable[[Message], None],
+        lost: Callable[[], None],
+        alt: Collection[str] = (),
+    ) -> None:
         self._fd, self._lost = fd, lost
-        self._parser = KeyParser(tell)
+        self._parser = KeyParser(tell, alt)
         self._pause: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(fd, self._read)

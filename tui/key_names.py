@@ -43,6 +43,8 @@ def key_name(text: str) -> str | None:
     if match is None:
         return None
     modifiers, base = match.groups()
+    if modifiers == "alt+" and base.isupper() and len(base) == 1:
+        modifiers, base = "alt+shift+", base.lower()
     name = _base_name(base)
     return None if name is None else f"{modifiers}{name}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -12,6 +13,9 @@ from tui.key_names import is_unshifted, key_name, written
 
 ALWAYS: Mapping[str, str] = {"back": "escape", "confirm": "enter", "quit": "ctrl+c"}
 """Keys that stay, so that nobody locks himself in."""
+
+
+_ALT = re.compile(r"alt\+(shift\+)?([a-z])")
 
 
 def with_keys(wanted: Mapping[str, Sequence[str]], origin: str = "keys") -> tuple[Action, ...]:
@@ -51,6 +55,12 @@ def careless(actions: Sequence[Action]) -> Iterator[tuple[str, str]]:
     for action in actions:
         if action.dangerous:
             yield from ((action.word, key) for key in action.keys if is_unshifted(key))
+
+
+def alt_letters(actions: Sequence[Action]) -> frozenset[str]:
+    """The letters that are keys of an action with `alt` held; as Textual names them, `alt+shift+g` is `G`."""
+    found = (_ALT.fullmatch(key) for action in actions for key in action.keys)
+    return frozenset(one[2].upper() if one[1] else one[2] for one in found if one is not None)
 
 
 def binding_keys(actions: Sequence[Action]) -> dict[str, str]:

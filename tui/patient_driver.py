@@ -19,6 +19,7 @@ from textual.geometry import Size
 from textual.message import Message
 
 from tui.key_input import Leaving, LoopKeys, read_keys
+from tui.keymap import alt_letters
 
 _MOST_PENDING = 8
 """Writes that may wait; Textual's writer blocks the event loop at 30."""
@@ -121,6 +122,7 @@ class PatientDriver(LinuxDriver):
         self._file = cast("Any", self.outlet)
         self.exit_event = self._leaving = Leaving()
         self._keys: LoopKeys | None = None
+        self._alt = alt_letters(getattr(app, "actions", ()))
         self._taken = False
 
     def start_application_mode(self) -> None:
@@ -185,7 +187,7 @@ class PatientDriver(LinuxDriver):
             self._loop.call_soon_threadsafe(self._read_on_loop, fd)
             return
         try:
-            read_keys(self.fileno, self._leaving, self.process_message)
+            read_keys(self.fileno, self._leaving, self.process_message, alt=self._alt)
         except (OSError, ValueError):
             self._lost()
 
@@ -198,7 +200,7 @@ class PatientDriver(LinuxDriver):
 
     def _read_on_loop(self, fd: int) -> None:
         self._stop_reading()
-        self._keys = LoopKeys(fd, self.process_message, self._lost)
+        self._keys = LoopKeys(fd, self.process_message, self._lost, self._alt)
 
     def _stop_reading(self) -> None:
         if self._keys is not None:

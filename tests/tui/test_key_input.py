@@ -67,6 +67,22 @@ def test_it_wakes_once_more_after_the_last_key(keys: Typed) -> None:
 
 IN_PIECES = [
     ((b"\x1b", b""), ["escape"]),
+    ((b"\x1br",), ["escape", "r"]),
+    ((b"\x1b", b"r"), ["escape", "r"]),  # before the pause that tells an escape alone
+    ((b"\x1b7",), ["escape", "7"]),
+    ((b"\x1b\r",), ["escape", "enter"]),
+    ((b"\x1b\x10",), ["escape", "ctrl+p"]),
+    ((b"\x1b:q\r",), ["escape", "colon", "q", "enter"]),
+    ((b"\x1b\x1b", b""), ["escape", "escape"]),
+    ((b"\x1b\x1b[A",), ["escape", "up"]),
+    ((b"\x1b[", b""), ["escape", "left_square_bracket"]),
+    ((b"\x1b[\x1b[A",), ["escape", "left_square_bracket", "up"]),
+    ((b"\x1b]",), ["escape", "right_square_bracket"]),
+    ((b"\x1bO", b""), ["escape", "O"]),
+    ((b"\x1bOA",), ["up"]),
+    ((b"\x1bO7",), ["escape", "O", "7"]),
+    ((b"\x1b\x7f", b""), ["ctrl+w"]),  # as Textual calls it: a word is deleted
+    ((b"\x1b[200~a\x1bb\x1b[201~\x1bq",), ["escape", "q"]),  # what is pasted holds no key
     ((b"\x1b", b"[A"), ["up"]),
     ((b"\x1b[", b"B"), ["down"]),
     (("ä".encode()[:1], "ä".encode()[1:]), ["ä"]),
@@ -79,6 +95,28 @@ IN_PIECES = [
     ((b"\x1b[48;24;80;0;0t\x1b[<0;1;1Mq",), ["q"]),  # a cell of no pixels, and a click
 ]
 """What is typed, an empty block being a pause, and the keys."""
+
+
+PASTED = [
+    ((b"\x1b[200~a b\x1b[201~",), "a b"),
+    ((b"\x1b[200~a\x1bb\x1b[Ac\x1b\x1b[20q\x1b[201~",), "ab[Ac[20q"),
+    ((b"\x1b[200~a\x1b", b"", b"[20", b"", b"1~"), "a"),
+    ((b"\x1b[200~a\x1b", b"", b"b\x1b[201~"), "ab"),
+]
+"""What comes, and the text of it: the escapes in it would make keys of what follows them."""
+
+
+@pytest.mark.parametrize(("keys", "text"), PASTED, indirect=["keys"])
+def test_what_is_pasted_is_text_and_no_key(keys: Typed, text: str) -> None:
+    assert keys.read() == []
+    assert [message.text for message in keys.told if isinstance(message, events.Paste)] == [text]
+
+
+@pytest.mark.parametrize("keys", [(b"\x1br\x1bg", b"")], indirect=True)
+def test_a_letter_with_alt_where_it_is_a_key(keys: Typed) -> None:
+    read_keys(keys.fd, keys.leaving, keys.told.append, keys.wait, alt={"g"})
+    told = [message.key for message in keys.told if isinstance(message, events.Key)]
+    assert told == ["escape", "r", "alt+g"]
 
 
 @pytest.mark.parametrize(("keys", "told"), IN_PIECES, indirect=["keys"])

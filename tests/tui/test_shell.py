@@ -112,6 +112,25 @@ def test_lines_that_come_in_one_piece_are_carried_out_one_after_the_other() -> N
     assert play(story).failures == []
 
 
+def test_an_escape_that_comes_together_with_what_follows_it_leaves_the_entry() -> None:
+    """It was lost, and what followed was typed into the entry that was to be left, or sent it."""
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, FLEET)
+        for typed in (":filter a1", "/kv>0.9", "\x10alerts"):
+            await at_once(app, pilot, f"{typed}\x1b7")
+            await pilot.pause()
+            assert screen_kind(app) is AlertsScreen, typed
+            await at_once(app, pilot, "1")
+            assert screen_kind(app) is FleetScreen
+        await at_once(app, pilot, ":filter a1\x1b\r")
+        await pilot.pause()
+        assert not app.top.types
+        assert "1 of 4" not in screen_text(app)
+
+    assert play(story).failures == []
+
+
 def test_an_entry_that_goes_with_its_enter_leaves_no_key_waiting() -> None:
     """A word that is taken as it is typed closes its screen before the enter behind it is read."""
 

@@ -12,7 +12,7 @@ from textual.keys import _character_to_key
 from enginetop.fleet.errors import ConfigError
 from tui.actions import ACTIONS, Action, Place, actions_at
 from tui.key_names import is_unshifted, key_name, written
-from tui.keymap import binding_keys, careless, clashes, with_keys
+from tui.keymap import alt_letters, binding_keys, careless, clashes, with_keys
 
 SIGNS = [chr(number) for number in range(33, 127)]
 
@@ -29,7 +29,8 @@ def test_a_sign_has_textuals_name_and_is_written_as_itself(sign: str) -> None:
     [
         ("esc", "escape"), ("PgDn", "pagedown"), ("F5", "f5"), ("ctrl+p", "ctrl+p"), ("space", "space"),
         (" ", "space"), ("question_mark", "question_mark"), ("ctrl+left", "ctrl+left"), ("f13", None),
-        ("", None), ("ctrl+", None), ("hyper+x", None), ("ab", None), ("\x1b", None),
+        ("alt+n", "alt+n"), ("alt+N", "alt+shift+n"), ("", None), ("ctrl+", None),
+        ("hyper+x", None), ("ab", None), ("\x1b", None),
     ],
 )  # fmt: skip
 def test_how_keys_are_written(text: str, name: str | None) -> None:
@@ -127,3 +128,9 @@ def test_whatever_is_configured_is_refused_or_safe(table: dict[str, list[str]]) 
     assert list(careless(actions)) == []
     assert any("escape" in action.keys for action in actions if action.word == "back")
     assert any("ctrl+c" in action.keys for action in actions if action.word == "quit")
+
+
+def test_letters_with_alt_are_told_from_an_escape_and_a_letter() -> None:
+    assert alt_letters(with_keys({})) == set()
+    own = with_keys({"pause": ["alt+p", "f5", "ctrl+alt+z"], "next": ["alt+N", "alt+5"]})
+    assert alt_letters(own) == {"p", "N"}
