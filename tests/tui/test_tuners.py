@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from textual.pilot import Pilot
 
-from enginetop.fleet.change import ChangeState, Proposal, Verdict
+from enginetop.fleet.change import AuditRow, ChangeState, Proposal, Verdict
 from enginetop.fleet.snapshot import FleetSnapshot, Outlook
 from tests.tui.changes import (
     HISTORY,
@@ -38,6 +38,7 @@ from tui.screens.left_alone import LeftAloneScreen
 from tui.screens.suggestion import SuggestionScreen
 from tui.screens.tuners import TunersScreen
 from tui.screens.what_if import WhatIfScreen
+from tui.view.past import PastChange, past_changes
 
 FLEET = fleet([*pool(), down_replica("c0")])
 
@@ -440,6 +441,34 @@ def test_a_change_whose_process_is_gone_is_told_as_left(monkeypatch: pytest.Monk
         await until(lambda: "nobody carries it out" not in screen_text(app), pilot)
 
     assert play(story, control=FakeControl(changes=())).failures == []
+
+
+def test_a_change_that_ends_while_the_audit_is_read_is_not_told_as_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its last row came after the reading, and the lock was free a moment later."""
+    monkeypatch.setattr("tui.screens.audit_reader.AGAIN_SECONDS", 0.02)
+
+    class Ending(FakeControl):
+        def audit(self) -> Sequence[AuditRow]:
+            rows = super().audit()
+            self.busy = ""
+            return rows
+
+    told = list[bool]()
+
+    def noted(rows: Sequence[AuditRow], *, nobody_at_work: bool) -> tuple[PastChange, ...]:
+        told.append(nobody_at_work)
+        return past_changes(rows, nobody_at_work=nobody_at_work)
+
+    monkeypatch.setattr("tui.screens.audit_reader.past_changes", noted)
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource, control: FakeControl) -> None:
+        await press(app, pilot, "8")
+        await until(lambda: True in told, pilot)
+        assert told == [False, True]  # the next reading finds nobody from its start
+
+    assert play(story, control=Ending(changes=())).failures == []
 
 
 def test_the_audit_is_left_alone_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:

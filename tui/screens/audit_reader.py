@@ -45,7 +45,9 @@ class AuditReader:
             self._desk.ask(self._look, self._have, self._failed)
 
     def _look(self) -> tuple[Sequence[AuditRow], str]:
-        return self._desk.control.audit(), self._desk.control.at_work()
+        # who ends in between wrote his last row behind what is read, who begins his first
+        before, rows = self._desk.control.at_work(), self._desk.control.audit()
+        return rows, before or self._desk.control.at_work()
 
     def _have(self, found: tuple[Sequence[AuditRow], str]) -> None:
         self._asking = False

@@ -42,8 +42,9 @@ class PastChange:
 
     @property
     def began(self) -> AuditRow:
-        """The row that the change began with: its canary, its knob, its values."""
-        return next((row for row in self.rows if row.state is ChangeState.PLANNED), self.rows[0])
+        """The row that the change began with, the last time that it did: its canary, its knob, its values."""
+        planned = (row for row in reversed(self.rows) if row.state is ChangeState.PLANNED)
+        return next(planned, self.rows[0])
 
     @property
     def undo(self) -> Undo:

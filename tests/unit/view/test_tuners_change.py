@@ -371,6 +371,17 @@ def test_a_plan_that_was_refused_at_first_stands_where_it_began() -> None:
     assert [change.id for change in past_changes(rows)] == ["aa", "bb"]
 
 
+def test_a_change_that_was_begun_again_began_when_it_was_begun_last() -> None:
+    refused_at_first = (
+        row(2000, ChangeState.PLANNED, "plan 7f3a", before=4096),
+        row(1990, ChangeState.REFUSED, "stale", before=4096),
+    )
+    rows = [*refused_at_first, row(1000, ChangeState.PLANNED, "plan bb", change="bb"), *HISTORY]
+    again, other = past_changes(rows)
+    assert (again.id, again.began, other.id) == ("7f3a", HISTORY[0], "bb")
+    assert again.undo.before == 8192
+
+
 def test_past_changes_newest_first_by_hand() -> None:
     changes = past_changes(PAST)
     assert [change.id for change in changes] == ["7f3a", "11aa"]
