@@ -81,26 +81,34 @@ def efficiency(
     if mean_watts is None:
         energy = _unknown(SIGNALS[_ENERGY].unit, why_not)
     else:
-        energy = Scalar(mean_watts / rate, SIGNALS[_ENERGY].unit, tokens.quality)
+        energy = Scalar(mean_watts / rate, SIGNALS[_ENERGY].unit, tokens.quality, tokens.note)
     if price is None or gpus is None:
         cost = _unknown(unit, "no price: set per_gpu_hour in [cost]" if price is None else why_not)
         return {_ENERGY: energy, _COST: cost, _GOOD_COST: cost}
     per_million = price.per_gpu_hour * gpus / (rate * 3600.0) * 1e6
-    cost = Scalar(per_million, unit, tokens.quality, "1 GPU" if gpus == 1 else f"{gpus} GPUs")
-    return {_ENERGY: energy, _COST: cost, _GOOD_COST: _good(per_million, unit, goodput)}
+    why = tokens.note if tokens.quality is Quality.ESTIMATED else ""
+    note = _joined("1 GPU" if gpus == 1 else f"{gpus} GPUs", why)
+    cost = Scalar(per_million, unit, tokens.quality, note)
+    return {_ENERGY: energy, _COST: cost, _GOOD_COST: _good(per_million, unit, goodput, why)}
 
 
-def _good(per_million: float, unit: str, goodput: Goodput) -> Scalar:
-    """Cost of a million tokens of requests within the objective."""
+def _good(per_million: float, unit: str, goodput: Goodput, why: str) -> Scalar:
+    """Cost of a million tokens of requests within the objective; `why` the rate of tokens is an estimate."""
     counted = goodput.good_per_second is not None
     good = goodput.good_per_second if counted else goodput.within_per_second.independent
     if good is None or not goodput.offered_per_second:
         return _unknown(unit, "goodput is not known")
     if good <= 0:
         return _unknown(unit, "no request was within the objective")
-    quality = Quality.OK if counted and goodput.quality is Quality.OK else Quality.ESTIMATED
+    counted = counted and goodput.quality is Quality.OK and not why
+    quality = Quality.OK if counted else Quality.ESTIMATED
     share = min(1.0, good / goodput.offered_per_second)
-    return Scalar(per_million / share, unit, quality, "good tokens by the share of requests")
+    note = _joined("good tokens by the share of requests", why)
+    return Scalar(per_million / share, unit, quality, note)
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
 
 
 def _unknown(unit: str, note: str) -> Scalar:

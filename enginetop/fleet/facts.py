@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from operator import itemgetter
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -36,6 +35,7 @@ NO_COUNTS: Mapping[tuple[float, float] | None, float] = MappingProxyType({})
 
 T = TypeVar("T")
 
+_IN_PART = "in part: "
 _SEVERITY = (Quality.UNSUPPORTED, Quality.UNKNOWN, Quality.INVALID, Quality.SUSPECT)
 
 
@@ -149,7 +149,7 @@ def merge_parts(parts: Sequence[Facts]) -> Facts:
         ratios=_merged([part.ratios for part in parts], _merge_ratios),
         histograms=_merged([part.histograms for part in parts], merge_histograms),
         gaps=_merged([part.gaps for part in parts], _merge_gaps),
-        estimated=_merged([part.estimated for part in parts], itemgetter(0)),
+        estimated=_merge_estimates(parts),
         within_slo=_merge_counts([part.within_slo for part in parts]),
     )
 
@@ -178,6 +178,23 @@ def _merged(mappings: Sequence[Mapping[str, T]], merge: Callable[[Sequence[T]], 
         return group[0] if group else None
 
     return Lazy(joint_names(mappings), work)
+
+
+def _merge_estimates(parts: Sequence[Facts]) -> Mapping[str, str]:
+    """The first reason of each name; where a part that has a value is no estimate, it is one of a part."""
+    names = joint_names([part.estimated for part in parts])
+    if not names:
+        return EMPTY
+
+    def work(name: str) -> str | None:
+        having = [part for part in parts if (gap := part.gaps.get(name)) is None or gap.parts < part.parts]
+        reasons = [part.estimated.get(name) for part in having or parts]
+        told = next(filter(None, reasons), None)
+        if told is None or not any(reason is None or reason.startswith(_IN_PART) for reason in reasons):
+            return told
+        return _IN_PART + told.removeprefix(_IN_PART)
+
+    return Lazy(names, work)
 
 
 def _merge_counts(

@@ -73,6 +73,9 @@ class Lazy(Mapping[K, V_co]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def __bool__(self) -> bool:
+        return any(True for _ in self)
+
     def whole(self) -> dict[K, V_co]:
         """All values; those that nobody asked for before are worked out, and not kept here."""
         known, work = self._known, self._work

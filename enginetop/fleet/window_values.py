@@ -100,7 +100,7 @@ def averaged(window: WindowFacts) -> WindowFacts:
     estimated = dict.fromkeys(_COUNTED, note)
 
     def told(facts: Facts) -> Facts:
-        return changed(facts, estimated=overlaid(estimated, facts.estimated))
+        return changed(facts, estimated=MappingProxyType({**estimated, **facts.estimated}))
 
     ranks = tuple(changed(rank, facts=told(rank.facts)) for rank in window.ranks)
     return changed(window, total=told(window.total), ranks=ranks)

@@ -54,6 +54,18 @@ def test_good_tokens_by_an_estimate_are_an_estimate() -> None:
     assert good.quality is Quality.ESTIMATED
 
 
+def test_what_is_made_of_an_estimated_rate_says_why_it_is_an_estimate() -> None:
+    rate = Scalar(4000.0, "tokens/s", Quality.ESTIMATED, "why")
+    averaged = {**no_signals(), "generation_tokens_per_second": rate}
+    found = efficiency(averaged, COUNTED, mean_watts=5600.0, gpus=8, why_not="", price=NODE)
+    assert {one.quality for one in found.values()} == {Quality.ESTIMATED}
+    assert {name: one.note for name, one in found.items()} == {
+        "energy_joules_per_token": "why",
+        "cost_per_million_tokens": "8 GPUs; why",
+        "cost_per_million_good_tokens": "good tokens by the share of requests; why",
+    }
+
+
 @pytest.mark.parametrize("rate", [0.0, None])
 def test_without_tokens_nothing_is_said(rate: float | None) -> None:
     assert {one.value for one in of(rate, COUNTED).values()} == {None}

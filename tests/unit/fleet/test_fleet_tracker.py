@@ -58,7 +58,28 @@ def test_an_average_over_an_outage_is_one_in_the_sum_too() -> None:
         made.observe(B.url, page(at, tokens=10.0 * at))
     rate = scalar(made.snapshot(902.0), "generation_tokens_per_second")
     assert (rate.value, rate.quality) == (110.0, Quality.ESTIMATED)
-    assert rate.note == "an average of 15 min: no pages for most of it"
+    assert rate.note == "in part: an average of 15 min: no pages for most of it"
+
+
+def test_an_average_over_an_outage_of_all_is_one_of_the_whole() -> None:
+    made = fleet(A, B)
+    for at in (0, 2, 4, 900, 902):
+        made.observe(A.url, page(at, tokens=100.0 * at))
+        made.observe(B.url, page(at, tokens=10.0 * at))
+    rate = scalar(made.snapshot(902.0), "generation_tokens_per_second")
+    assert (rate.value, rate.quality) == (110.0, Quality.ESTIMATED)
+    assert rate.note == "an average of 14 min: no pages for most of it"
+
+
+def test_that_a_part_is_an_average_is_said_once_of_many() -> None:
+    """Replicas are merged in groups, and those again."""
+    urls = [Target(f"http://r{number}:8000", f"r{number}") for number in range(20)]
+    made = fleet(*urls)
+    for number, target in enumerate(urls):
+        for at in (0, 2, 900, 902) if number < 9 else range(0, 904, 2):
+            made.observe(target.url, page(at, tokens=1.0 * at))
+    rate = scalar(made.snapshot(902.0), "generation_tokens_per_second")
+    assert (rate.value, rate.note) == (20.0, "in part: an average of 15 min: no pages for most of it")
 
 
 def test_targets_stand_in_their_order_and_others_behind_them() -> None:

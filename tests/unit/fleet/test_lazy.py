@@ -56,6 +56,12 @@ class TestLazy:
         assert halves([]) == {"6": 3.0, "4": 2.0}
         assert {**halves([])} == {"4": 2.0, "6": 3.0}
 
+    def test_whether_there_is_any_is_known_with_the_first(self) -> None:
+        asked: list[str] = []
+        assert halves(asked, ("odd", "4", "6"))
+        assert asked == ["odd", "4"]
+        assert not halves([], ("odd",))
+
     def test_what_is_laid_over_it_goes_first_and_works_nothing_out(self) -> None:
         asked: list[str] = []
         values = overlaid(halves(asked), {"6": 0.5, "new": 9.0})
