@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from enginetop.fleet.ports import PlaybackState
 from enginetop.fleet.snapshot import FleetSnapshot
 from tests.tui.running import running
-from tests.tui.snapshots import AT, FakeSource, fleet, replica
+from tests.tui.snapshots import AT, FakeSource, down_replica, fleet, replica
 from tests.tui.test_app import (
     FLEET,
     Clock,
@@ -88,6 +88,19 @@ def test_a_click_on_a_columns_title_sorts_and_turns() -> None:
         assert screen.sort.column == "run"
 
     assert play(story, size=(200, 50)).failures == []
+
+
+def test_a_click_takes_along_what_the_footer_says_is_in_sight() -> None:
+    """The row at the foot has its reason below it, which the click brings in sight."""
+
+    async def story(app: FleetApp, pilot: Pilot[None], source: FakeSource) -> None:
+        await publish(app, pilot, source, fleet([down_replica(f"d{number:02}") for number in range(40)]))
+        assert screen_lines(app)[-1].split()[-3] == "1–20"
+        await pilot.click("#grid", offset=(3, 19))
+        await pilot.pause()
+        assert screen_lines(app)[-1].split()[-3] == "2–21"
+
+    assert play(story, size=(120, 25)).failures == []
 
 
 def test_columns_by_command() -> None:

@@ -168,6 +168,14 @@ def test_what_never_answers_does_not_keep_the_keyboard(monkeypatch: pytest.Monke
         app.post_message(app.Done())
         await at_once(app, pilot, "1")
         assert screen_kind(app) is FleetScreen
+        # an answer that comes too late is none to what is begun next
+        monkeypatch.setattr(early_keys, "_PATIENCE_SECONDS", 60.0)
+        app.begin_work()
+        await at_once(app, pilot, "7")
+        assert screen_kind(app) is FleetScreen
+        app.post_message(app.Done())
+        await pilot.pause()
+        assert screen_kind(app) is AlertsScreen
 
     assert play(story).failures == []
 

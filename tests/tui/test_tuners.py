@@ -431,6 +431,7 @@ def test_a_change_whose_process_is_gone_is_told_as_left(monkeypatch: pytest.Monk
         assert "1 change elsewhere not over (h)" in screen_text(app)
         control.busy = ""
         await until(lambda: "1 change left unfinished (h)" in screen_text(app), pilot)
+        assert "elsewhere" not in screen_text(app)  # it is counted once
         await press(app, pilot, "h")
         assert "left in OBSERVE" in screen_lines(app)[1]
         assert "left" not in screen_lines(app)[2]  # that one is over

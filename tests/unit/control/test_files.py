@@ -66,6 +66,9 @@ def test_who_holds_a_lock_can_be_looked_up_without_taking_it(tmp_path: Path) -> 
     assert other.holder() == lock.holder() == f"change 7f3a (process {os.getpid()})"
     lock.release()
     assert other.holder() == ""
+    with (tmp_path / "control.lock").open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert other.holder() == ""  # who looks, too, holds nothing
     # of one who died its name is left in the file, not the lock
     (tmp_path / "control.lock").write_text("change 7f3a (process 1)")
     assert other.holder() == ""

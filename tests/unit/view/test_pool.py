@@ -90,6 +90,17 @@ def test_a_pool_knob_by_knob_with_who_is_advised_otherwise() -> None:
     assert lines.index(" max_num_seqs  stays at 256  hold") > 5  # what changes something comes first
 
 
+def test_who_cannot_or_should_not_do_it_now_is_not_told_how() -> None:
+    trial = changed(canary_target=URLS[0], promote_targets=(URLS[1],), knob=LOWER.knob)
+    watched = Picture(snapshot(POOL))
+    tried = Picture(snapshot(POOL), changes=(trial,), read_only=False)
+    for picture in (watched, tried):
+        lines = [line_text(line).rstrip() for line in pool_lines(picture, POOL, 110)]
+        assert not any(line.startswith(" to do it") for line in lines)
+        on_trial = " on trial    change 7f3a of it is under way here (OBSERVE 11 of 30)"
+        assert (on_trial in lines) is (picture is tried)
+
+
 def test_while_a_change_is_on_trial_in_the_pool_nobody_is_told_to_level_it() -> None:
     trial = changed(canary_target=URLS[0], promote_targets=(URLS[1],), knob=MIXED.knob)
     picture = Picture(snapshot(POOL), changes=(trial,))

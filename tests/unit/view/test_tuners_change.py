@@ -64,6 +64,8 @@ def test_followers_that_do_not_fit_are_counted() -> None:
     followers = tuple(f"http://10.0.0.{number}:8000" for number in range(1, 8))
     lines = told(change_lines(PICTURE, changed(promote_targets=followers), 80))
     assert lines[0] == " max_num_batched_tokens  8192 → 6144  on b1, then 7 others"
+    one = told(change_lines(PICTURE, changed(promote_targets=("http://" + "long-name-" * 9,)), 80))
+    assert ", then long-name-" in one[0]  # of one its name says more than that it is one
 
 
 def test_a_change_under_way_at_200_columns() -> None:
@@ -203,6 +205,7 @@ def test_a_promotion_says_what_it_waits_for() -> None:
     assert soak_text(last, 50.0) == (
         "8 of 8 have it and are watched: its effect is looked for in 0s unless a guard trips"
     )
+    assert soak_text(replace(soaking, together=("http://t:1",)), 3.0).startswith("3 of 9 have it")
     assert soak_text(replace(last, soak_seconds=None), 0.0) == ""
     assert soak_text(replace(last, state=ChangeState.ROLLED_BACK), 0.0) == ""
 
