@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import BurnRow, Distribution, Goodput, Scalar, Slo
@@ -20,21 +20,17 @@ def totals_line(picture: Picture, width: int) -> Line:
         return ()
     fleet = snapshot.fleet
     signals = fleet.signals
-
-    def scalar(name: str) -> Scalar | None:
-        value = signals.get(name)
-        return value if isinstance(value, Scalar) else None
-
+    ended = signals.get("requests_finished_per_second")
     several = has_several_objectives(fleet)
     items: list[Line] = [
         *(
-            _goodput_items(fleet.goodput, fleet.slo)
-            or [_total("req/s", numbers.rate(numbers.scalar_number(scalar("requests_finished_per_second"))))]
+            _goodput_items(fleet.goodput, fleet.slo, _quality(ended))
+            or [_total("req/s", _number(ended, numbers.rate))]
         ),
-        _total("tok/s", numbers.count(numbers.scalar_number(scalar("generation_tokens_per_second")))),
-        _total("run", numbers.count(numbers.scalar_number(scalar("requests_running")))),
-        _total("wait", numbers.count(numbers.scalar_number(scalar("requests_waiting")))),
-        _kv_total(scalar("kv_usage_ratio")),
+        _total("tok/s", _number(signals.get("generation_tokens_per_second"))),
+        _total("run", _number(signals.get("requests_running"))),
+        _total("wait", _number(signals.get("requests_waiting"))),
+        _kv_total(signals.get("kv_usage_ratio")),
         _latency_total("TTFT p95", signals.get("ttft_seconds"), None if several else fleet.slo.ttft_seconds),
         _latency_total("TPOT p95", signals.get("tpot_seconds"), None if several else fleet.slo.tpot_seconds),
         plain("SLO of each model") if several else _slo_total(fleet.slo),
@@ -44,22 +40,31 @@ def totals_line(picture: Picture, width: int) -> Line:
     return clip(merge((Span(" "), *join_while_fitting(items, width - 1))), width)
 
 
+def _number(signal: object, text: Callable[[float | None], str] = numbers.count) -> str:
+    return numbers.marked(text(numbers.scalar_number(signal)), _quality(signal))
+
+
+def _quality(signal: object) -> Quality:
+    return signal.quality if isinstance(signal, Scalar) else Quality.UNKNOWN
+
+
 def _total(label: str, shown: str) -> Line:
     return (Span(f"{label} ", "dim"), Span(shown, "dim" if shown == UNKNOWN else "text"))
 
 
-def _goodput_items(goodput: Goodput, slo: Slo) -> list[Line]:
+def _goodput_items(goodput: Goodput, slo: Slo, ended: Quality) -> list[Line]:
     """Requests within the objective of those that ended, their share, and what is left of the budget.
 
     The rate is counted where somebody counts requests, else it lies between hard bounds; the share is that of
-    the two rates, for an aborted request is no good one. Empty where neither is known.
+    the two rates, for an aborted request is no good one. Empty where neither is known. `ended` is the quality
+    of the rate at which requests ended.
     """
     offered, counted = goodput.offered_per_second, goodput.good_per_second
     if not offered:
         return []
     if counted is not None and goodput.exact is not None:
         low = high = counted
-        share = f"{numbers.fine_percent(counted / offered)} %"
+        share = f"{numbers.marked(numbers.fine_percent(counted / offered), goodput.quality)} %"
     elif goodput.within_per_second.low is not None and goodput.within_per_second.high is not None:
         low, high = goodput.within_per_second.low, goodput.within_per_second.high
         shares = [numbers.percent(min(rate / offered, 1.0)) for rate in (low, high)]
@@ -69,7 +74,7 @@ def _goodput_items(goodput: Goodput, slo: Slo) -> list[Line]:
     missed: Ink = "warn" if high / offered < slo.target else "text"
     rates = numbers.between(numbers.rate(low), numbers.rate(high))
     items: list[Line] = [
-        (Span("goodput ", "dim"), Span(f"{rates} of {numbers.rate(offered)} req/s")),
+        (Span("goodput ", "dim"), Span(f"{rates} of {numbers.marked(numbers.rate(offered), ended)} req/s")),
         (Span(f"SLO {numbers.target_percent(slo.target)} %: ", "dim"), Span(share, missed)),
     ]
     return items + ([burn] if (burn := _burn(goodput.burn, goodput.exact is None)) else [])
@@ -90,12 +95,12 @@ def _burn(rows: Sequence[BurnRow], estimated: bool) -> Line:
     return tuple(spans)
 
 
-def _kv_total(kv: Scalar | None) -> Line:
+def _kv_total(kv: object) -> Line:
     number = numbers.scalar_number(kv)
-    if kv is None or number is None:
+    if not isinstance(kv, Scalar) or number is None:
         return _total("KV", UNKNOWN)
-    mean = f" mean {numbers.percent(kv.mean)}" if kv.mean is not None else ""
-    return (Span("KV ", "dim"), Span(f"max {numbers.percent(number)}{mean} %"))
+    most, mean = (numbers.marked(numbers.percent(one), kv.quality) for one in (number, kv.mean))
+    return (Span("KV ", "dim"), Span(f"max {most}{f' mean {mean}' if kv.mean is not None else ''} %"))
 
 
 def _latency_total(label: str, value: object, limit: float | None) -> Line:
@@ -103,7 +108,7 @@ def _latency_total(label: str, value: object, limit: float | None) -> Line:
     number = numbers.quantile_number(quantile)
     if number is None or not isinstance(value, Distribution):
         return _total(label, UNKNOWN)
-    text = numbers.bounded(quantile, numbers.seconds_text)
+    text = numbers.marked(numbers.bounded(quantile, numbers.seconds_text), value.quality)
     return (Span(f"{label} ", "dim"), Span(text, "warn" if limit is not None and number > limit else "text"))
 
 

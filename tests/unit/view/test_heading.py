@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from enginetop.fleet.model import ReplicaState, Target
+from enginetop.fleet.model import Quality, ReplicaState, Target
 from enginetop.fleet.snapshot import BurnRow, CollectorHealth, FleetSnapshot, Goodput, Outlier, Slo
 from enginetop.fleet.snapshot import Span as Bounds
 from tests.tui.snapshots import OK_SIGNALS, alert, distribution, down_replica, event, fleet, replica, scalar
@@ -166,6 +166,24 @@ def test_totals_by_hand() -> None:
         " · SLO TTFT≤1.0 s TPOT≤100 ms for 95 %"
     )
     assert [span.ink for span in line if "1.4 s" in span.text] == ["warn"]
+
+
+def test_totals_that_are_estimates_are_marked_as_in_the_rows() -> None:
+    """A rate that is in part an average over an outage stood there as if it were one of now."""
+    estimated = {
+        name: replace(value, quality=Quality.ESTIMATED)
+        for name, value in {**OK_SIGNALS, "kv_usage_ratio": scalar(0.97, mean=0.61)}.items()
+    }
+    snapshot = fleet([replica("a1")], totals=estimated)
+    assert line_text(totals_line(picture(snapshot), 110)) == (
+        " req/s 4.20? · tok/s 2310? · run 44? · wait 0? · KV max 97? mean 61? %"
+        " · TTFT p95 310 ms? · TPOT p95 38 ms?"
+    )
+    counted = Goodput(offered_per_second=50.0, good_per_second=40.0, exact=1.0, quality=Quality.ESTIMATED)
+    told = replace(snapshot, fleet=replace(snapshot.fleet, goodput=counted))
+    assert line_text(totals_line(picture(told), 110)).startswith(
+        " goodput 40.0 of 50.0? req/s · SLO 95 %: 80.0? %"
+    )
 
 
 def test_an_objective_is_told_as_it_was_set() -> None:
