@@ -74,7 +74,10 @@ def duration_text(seconds: float) -> str:
 
 
 def countdown(seconds: float) -> str:
-    """Time left or gone by, rounded up, to the second below an hour: `48s`, `2m40s`, `1h05m`, `7d02h`."""
+    """Time left or gone by: `48s`, `2m40s`, `1h05m`, `7d02h`.
+
+    To the second below an hour, rounded up; then the whole minutes, from two days on the whole hours of it.
+    """
     whole = max(math.ceil(seconds), 0)
     if whole < 60:
         return f"{whole}s"
