@@ -14,7 +14,6 @@ from tui.key_names import is_unshifted, key_name, written
 ALWAYS: Mapping[str, str] = {"back": "escape", "confirm": "enter", "quit": "ctrl+c"}
 """Keys that stay, so that nobody locks himself in."""
 
-
 _ALT = re.compile(r"alt\+(shift\+)?([a-z])")
 
 

@@ -61,6 +61,11 @@ def doubt_of(key: str, told: str | float, quote: str = "") -> str:
     return f"{told:g} means {told:g} seconds; write {milliseconds} for milliseconds, or {seconds} if meant"
 
 
+def tenths(number: float) -> str:
+    """A number of minutes, hours or days, to the nearest: below ten with a tenth, `2.9`, `3`, `12`."""
+    return f"{number:.1f}".removesuffix(".0") if number < 9.95 else f"{number:.0f}"
+
+
 def duration_text(seconds: float) -> str:
     """A duration in one rounded-down unit: `45 s`, `3 min`, `5 h`, `2 d`. Negative ones read `0 s`."""
     seconds = max(seconds, 0.0)

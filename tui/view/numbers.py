@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
+from enginetop.fleet.durations import tenths
 from enginetop.fleet.model import Quality
 from enginetop.fleet.snapshot import NO_QUANTILE, Distribution, Quantile, Scalar
 from tui.view.cells import UNKNOWN
@@ -102,8 +103,7 @@ def seconds_text(seconds: float | None) -> str:
     if seconds < 119.5:
         return f"{seconds:.0f} s"
     size, unit = (60, "min") if seconds < 7170.0 else (3600, "h") if seconds < 171_000.0 else (86400, "d")
-    number = seconds / size
-    return (f"{number:.1f}".removesuffix(".0") if number < 9.95 else f"{number:.0f}") + f" {unit}"
+    return f"{tenths(seconds / size)} {unit}"
 
 
 def knob(value: float | None, missing: str = UNKNOWN) -> str:

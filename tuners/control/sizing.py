@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from enginetop.fleet.durations import tenths
 from enginetop.fleet.frozen import frozen
 from enginetop.fleet.snapshot import ReplicaSnapshot, number_of
 from tuners.control.judge import POWER, required_requests
@@ -39,7 +40,7 @@ class Sizing:
     @property
     def words(self) -> str:
         """The sizing as one line for people."""
-        shown = f"observation takes {_minutes(self.observation_seconds)} min"
+        shown = f"observation takes {tenths(self.observation_seconds / 60)} min"
         if self.visible is None or self.needed_requests is None:
             return f"{shown}; no request was seen to end just now: without traffic there is no verdict"
         so_far = " so far," if self.attainment_seen else " and"
@@ -51,16 +52,10 @@ class Sizing:
         if self.needed_seconds is None or self.needed_seconds <= self.observation_seconds:
             return line
         return (
-            f"{line}; not_worse within the margin needs about {_minutes(self.needed_seconds)} min "
+            f"{line}; not_worse within the margin needs about {tenths(self.needed_seconds / 60)} min "
             f"({self.needed_requests} requests an arm if both had as many): expect `inconclusive` unless the "
             f"difference is plain"
         )
-
-
-def _minutes(seconds: float) -> str:
-    """As elsewhere on the screen: below ten with a tenth."""
-    minutes = seconds / 60
-    return f"{minutes:.1f}".removesuffix(".0") if minutes < 9.95 else f"{minutes:.0f}"
 
 
 def size(
