@@ -90,9 +90,11 @@ def _draw_share(row: GridRow, _width: int) -> Line:
     share = _read_share(row.replica)
     if share is None:
         return plain(UNKNOWN, "dim")
-    text = numbers.percent(share) + ("" if row.replica.goodput.exact is not None else numbers.ESTIMATED)
+    goodput = row.replica.goodput
+    quality = goodput.quality if goodput.exact is not None else Quality.ESTIMATED
+    text = numbers.marked(numbers.percent(share), quality)
     missed: Ink = "warn" if share < row.replica.slo.target else "text"
-    return plain(text, stale_ink(row, row.replica.goodput.quality, missed))
+    return plain(text, stale_ink(row, goodput.quality, missed))
 
 
 def _draw_bound(row: GridRow, width: int) -> Line:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from enginetop.fleet.model import Role
+from enginetop.fleet.model import Quality, Role
 from enginetop.fleet.snapshot import FleetSnapshot, ReplicaSnapshot
 from themes.loader import Ink
 from tui.view import numbers
@@ -195,12 +195,13 @@ class FleetTable:
         if found is None:
             return ""
         goodput = found.goodput
-        good, mark = goodput.good_per_second, ""
+        good, quality = goodput.good_per_second, goodput.quality
         if good is None:
-            good, mark = goodput.within_per_second.independent, numbers.ESTIMATED
+            good, quality = goodput.within_per_second.independent, Quality.ESTIMATED
         if good is None or goodput.offered_per_second is None:
             return ""
-        return f" · {numbers.rate(good)}{mark} of {numbers.rate(goodput.offered_per_second)} req/s good"
+        shown = numbers.marked(numbers.rate(good), quality)
+        return f" · {shown} of {numbers.rate(goodput.offered_per_second)} req/s good"
 
 
 def draw_row(row: GridRow, placed: Sequence[Placed], *, selected: bool) -> Line:

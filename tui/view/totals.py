@@ -64,15 +64,17 @@ def _goodput_items(goodput: Goodput, slo: Slo, ended: Quality) -> list[Line]:
         return []
     if counted is not None and goodput.exact is not None:
         low = high = counted
+        mark = goodput.quality
         share = f"{numbers.marked(numbers.fine_percent(counted / offered), goodput.quality)} %"
     elif goodput.within_per_second.low is not None and goodput.within_per_second.high is not None:
         low, high = goodput.within_per_second.low, goodput.within_per_second.high
+        mark = Quality.OK  # hard bounds
         shares = [numbers.percent(min(rate / offered, 1.0)) for rate in (low, high)]
         share = f"{numbers.between(*shares)} %"
     else:
         return []
     missed: Ink = "warn" if high / offered < slo.target else "text"
-    rates = numbers.between(numbers.rate(low), numbers.rate(high))
+    rates = numbers.marked(numbers.between(numbers.rate(low), numbers.rate(high)), mark)
     items: list[Line] = [
         (Span("goodput ", "dim"), Span(f"{rates} of {numbers.marked(numbers.rate(offered), ended)} req/s")),
         (Span(f"SLO {numbers.target_percent(slo.target)} %: ", "dim"), Span(share, missed)),

@@ -182,7 +182,7 @@ def test_totals_that_are_estimates_are_marked_as_in_the_rows() -> None:
     counted = Goodput(offered_per_second=50.0, good_per_second=40.0, exact=1.0, quality=Quality.ESTIMATED)
     told = replace(snapshot, fleet=replace(snapshot.fleet, goodput=counted))
     assert line_text(totals_line(picture(told), 110)).startswith(
-        " goodput 40.0 of 50.0? req/s · SLO 95 %: 80.0? %"
+        " goodput 40.0? of 50.0? req/s · SLO 95 %: 80.0? %"
     )
 
 

@@ -242,7 +242,21 @@ def test_a_hostile_name_stays_text() -> None:
 @pytest.mark.parametrize(
     ("goodput", "said"),
     [
+        (Goodput(2.0, 1.4, 0.7, quality=Quality.OK), " 70 "),
+        (Goodput(2.0, 1.4, 0.7, quality=Quality.ESTIMATED), " 70? "),
+        (Goodput(2.0, joint=Span(0.5, 0.8, 0.65), quality=Quality.ESTIMATED), " 65? "),
+    ],
+)
+def test_a_share_of_good_requests_that_is_an_estimate_is_marked(goodput: Goodput, said: str) -> None:
+    """Counted over an outage it stood beside marked figures as if it were one of now."""
+    assert said in line_text(table([replica("a1", goodput=goodput)], 200).line(1))
+
+
+@pytest.mark.parametrize(
+    ("goodput", "said"),
+    [
         (Goodput(2.0, 1.4, 0.7, quality=Quality.OK), " · 1.40 of 2.00 req/s good "),
+        (Goodput(2.0, 1.4, 0.7, quality=Quality.ESTIMATED), " · 1.40? of 2.00 req/s good "),
         (Goodput(2.0, within_per_second=Span(1.0, 1.6, 1.3)), " · 1.30? of 2.00 req/s good "),
         (Goodput(2.0), ""),
         (Goodput(None, 1.4), ""),
